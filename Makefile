@@ -1,0 +1,44 @@
+# Every target is one or two plain commands: without make, type them.
+#
+#   python3 -m venv .venv && .venv/bin/pip install -r requirements.txt -e .     the environment, once
+#
+# Another Python (3.11 or newer) for the environment: make book PYTHON=python3.12
+
+PYTHON ?= python3
+BIN = .venv/bin
+
+.PHONY: book test train lab notebooks env mutants clean
+
+book: env  ## build the book from the committed, executed notebooks
+	$(BIN)/jupyter-book build .
+	@test -f _build/html/index.html || { echo "The build wrote no _build/html/index.html: is jupyter-book 1.x installed?"; exit 1; }
+	@echo "The book is built. Open it: file://$(CURDIR)/_build/html/index.html"
+
+test: env  ## every check there is, and one summary at the end
+	$(BIN)/python -m tests
+
+train: env  ## a tiny language model learns to add, by GRPO
+	$(BIN)/python -m rlhf_minimal train grpo
+
+lab: env  ## read and run the chapters
+	$(BIN)/jupyter lab notebooks
+
+notebooks: env  ## execute every chapter again, in place, and normalise what is saved
+	$(BIN)/python book/_tools/notebooks.py notebooks/*.ipynb
+
+mutants: env  ## break the library in every small way and see whether a test goes red (an hour; not part of test)
+	$(BIN)/python -m tests.mutation
+
+clean:  ## remove what was built; the environment and training runs stay
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# The stamp is written last, so an interrupted install does not count: without a stamp the environment is made
+# afresh, with one it is only brought up to date.
+env: .venv/stamp
+
+.venv/stamp: requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	test -f $@ || $(PYTHON) -m venv --clear .venv
+	rm -f $@
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt -e .
+	touch $@

@@ -1,0 +1,27 @@
+"""`{algorithm-table}`: the library's own table, rendered when the book is built, so that it cannot drift.
+
+```{algorithm-table}
+```
+"""
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+import rlhf_minimal
+
+
+class AlgorithmTable(SphinxDirective):
+    def run(self):
+        box = nodes.container(classes=["algorithm-table"])
+        lines = StringList(rlhf_minimal.table().splitlines(), source="rlhf_minimal.table()")
+        self.state.nested_parse(lines, self.content_offset, box)
+        # The page is stale whenever the library is newer.
+        for file in ("algorithms.py", "anatomy.py", "objective.py"):
+            self.env.note_dependency(f"{rlhf_minimal.__path__[0]}/{file}")
+        return [box]
+
+
+def setup(app):
+    app.add_directive("algorithm-table", AlgorithmTable)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

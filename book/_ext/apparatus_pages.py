@@ -1,0 +1,275 @@
+"""Pages that are made of the book's data: the index of ideas, the interview questions, the list of exercises.
+
+    ```{concept-index}
+    ```
+
+    ```{interview-questions}
+    ```
+
+    ```{exercise-list}
+    ```
+
+And, for every notebook: a cell that claims an idea, or has a tag that begins with "proof-", becomes an anchor of its
+page, `#concept-group-advantage` or `#proof-loss-is-zero`. What is read and how it is checked: `apparatus.py`.
+"""
+
+import re
+import sys
+from html import escape
+from pathlib import Path
+
+import nbformat
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).parent))
+import apparatus
+
+PARTS = {
+    "foundations": "Foundations",
+    "ppo": "PPO",
+    "grpo": "GRPO",
+    "rloo": "RLOO",
+    "dapo": "DAPO",
+    "drgrpo": "Dr. GRPO",
+    "gspo": "GSPO",
+    "variants": "Other gates and ratios",
+    "reasoning": "Reasoning",
+    "choice": "Choosing",
+    "interview": "Interview questions",
+}
+SHOWN = {
+    "derive": "Derived under",
+    "compute": "Computed under",
+    "train": "Trained under",
+    "cite": "Stated with its source under",
+    "discuss": "Discussed under",
+}
+
+FILTER = """\
+<form class="question-filter" hidden aria-label="Choose questions">
+<fieldset><legend>Level</legend>{levels}</fieldset>
+<fieldset><legend>Topic</legend>{topics}</fieldset>
+<p><output role="status"></output> <button type="button" class="open">Open all answers</button>
+<button type="button" class="close">Close all</button></p>
+</form>
+"""
+BOX = '<label><input type="checkbox" name="{name}" value="{value}"> {text}</label>'
+
+# Without it all questions are there to read, in <details> that the browser opens by itself.
+SCRIPT = """\
+<script>
+(() => {
+  const form = document.querySelector(".question-filter");
+  const questions = [...document.querySelectorAll(".question")];
+  const chosen = (name) => [...form.querySelectorAll(`input[name=${name}]:checked`)].map((box) => box.value);
+  const show = () => {
+    const levels = chosen("level"), topics = chosen("topic");
+    let shown = 0;
+    for (const question of questions) {
+      const fits = (!levels.length || levels.includes(question.dataset.level)) &&
+        (!topics.length || question.dataset.topics.split(" ").some((topic) => topics.includes(topic)));
+      question.hidden = !fits;
+      shown += fits;
+    }
+    form.querySelector("output").textContent = `${shown} of ${questions.length} questions`;
+  };
+  const all = (open) => () => questions.forEach((q) => { if (!q.hidden) q.querySelector("details").open = open; });
+  form.addEventListener("change", show);
+  form.querySelector(".open").addEventListener("click", all(true));
+  form.querySelector(".close").addEventListener("click", all(false));
+  form.hidden = false;
+  show();
+  const opened = () => {  // a link to one question opens its answer
+    const target = document.getElementById(location.hash.slice(1));
+    if (target) target.closest(".question")?.querySelector("details").setAttribute("open", "");
+  };
+  addEventListener("hashchange", opened);
+  opened();
+})();
+</script>
+"""
+
+
+def split_idea(text):
+    """The first sentence or clause of an idea, which can stand as its title, and what follows it."""
+    match = re.match(r"(.{20,}?[.?;:])(?:\s+|$)(.*)", text, re.DOTALL)
+    headline, rest = (match[1].rstrip(".;:"), match[2]) if match else (text, "")
+    if headline.split()[0] in ("What", "How", "Why", "When", "Which", "Where") and not headline.endswith("?"):
+        headline += "?"
+    return headline[0].upper() + headline[1:], rest[:1].upper() + rest[1:]
+
+
+def html(text):
+    return nodes.raw("", text, format="html")
+
+
+class Apparatus(SphinxDirective):
+    """What the directives share: they depend on the data and on every page that may claim something."""
+
+    def watch(self, *files):
+        tests = {
+            proof.test.partition("::")[0] for q in apparatus.questions().values() for proof in q.proof if proof.test
+        }
+        for path in [*(apparatus.DATA / file for file in files), *(apparatus.ROOT / test for test in sorted(tests))]:
+            self.env.note_dependency(str(path))
+        for path in (__file__, apparatus.__file__):
+            self.env.note_dependency(path)
+        for page in apparatus.pages_of_the_book():
+            for suffix in (".ipynb", ".md"):
+                if (path := apparatus.ROOT / f"{page}{suffix}").is_file():
+                    self.env.note_dependency(str(path))
+
+    def parsed(self, text):
+        """The nodes of a Markdown text."""
+        box = nodes.Element()
+        self.state.nested_parse(StringList(text.splitlines(), source=self.env.docname), self.content_offset, box)
+        return box.children
+
+    def test_link(self, test):
+        """A test's name, as a link to its file where the repository has an address."""
+        name = nodes.literal("", test, classes=["proof"])
+        options = self.config.html_theme_options
+        if not (address := options.get("repository_url")):
+            return name
+        branch = options.get("repository_branch") or "main"
+        file = test.partition("::")[0]
+        return nodes.reference("", "", name, refuri=f"{address.rstrip('/')}/blob/{branch}/{file}")
+
+    def link(self, claim, text, fallback=True):
+        """A link to a cell or, for Markdown, to its section; resolved when all pages have been read."""
+        target = claim.name if claim.kind == "code" else f"section-{claim.heading_number}"
+        reference = addnodes.pending_xref(
+            "",
+            nodes.inline("", text),
+            refdomain="std",
+            reftype="ref",
+            refexplicit=True,
+            reftarget=f"{claim.page}#{target}",
+            refdoc=self.env.docname,
+            refwarn=True,
+        )
+        return reference
+
+
+class ConceptIndex(Apparatus):
+    def run(self):
+        self.watch("concepts.yml")
+        found = {}
+        for claim in apparatus.claims():
+            found.setdefault(claim.concept, []).append(claim)
+        ideas = apparatus.concepts()
+        shown = [idea for idea in ideas.values() if idea.id in found]
+        result = [nodes.paragraph("", f"The book grows: {len(shown)} of {len(ideas)} ideas have their place in it.")]
+        for part in dict.fromkeys(idea.part for idea in shown):
+            result.append(nodes.rubric("", PARTS[part]))
+            entries = nodes.definition_list(classes=["concepts"])
+            for idea in (idea for idea in shown if idea.part == part):
+                entries += self.entry(idea, found[idea.id])
+            result.append(entries)
+        return result
+
+    def entry(self, idea, found):
+        headline, rest = split_idea(idea.idea)
+        term = nodes.term("", headline, ids=[f"idea-{idea.id}"])
+        definition = nodes.definition("")
+        if rest:
+            definition += nodes.paragraph("", rest)
+        if idea.doubt:
+            definition += nodes.paragraph("", "", nodes.emphasis("", "Often put imprecisely: "), nodes.Text(idea.doubt))
+        for claim in found:
+            line = nodes.paragraph("", "", nodes.Text(f"{SHOWN[idea.show]} "), self.link(claim, claim.heading))
+            line += nodes.Text(" (the cell that asserts it)" if claim.asserts else " (with its source)")
+            definition += line
+        definition += nodes.paragraph("", "", nodes.literal("", idea.id), classes=["idea-id"])
+        return nodes.definition_list_item("", term, definition)
+
+
+class InterviewQuestions(Apparatus):
+    def run(self):
+        self.watch("questions.yml", "concepts.yml")
+        found, asked = apparatus.claims(), apparatus.questions().values()
+        topics = sorted({topic for question in asked for topic in question.topics})
+        levels = "".join(
+            BOX.format(name="level", value=level, text=f"{level}: {words}") for level, words in apparatus.LEVELS.items()
+        )
+        boxes = "".join(BOX.format(name="topic", value=escape(topic), text=escape(topic)) for topic in topics)
+        result = [html(FILTER.format(levels=levels, topics=boxes))]
+        for question in sorted(asked, key=lambda question: question.level):
+            result += self.question(question, found)
+        return [*result, html(SCRIPT)]
+
+    def question(self, question, found):
+        head = (
+            f'<section class="question" id="{question.id}" data-level="{question.level}" '
+            f'data-topics="{escape(" ".join(question.topics))}">\n'
+            f'<details><summary><span class="asked">{escape(question.question)}</span> '
+            f'<span class="level">level {question.level}: {escape(", ".join(question.topics))}</span></summary>'
+        )
+        follow_ups = "\n".join(f"- *{asked}* {answer}" for asked, answer in question.follow_ups)
+        text = (
+            f"{question.answer}\n\n**Often said, and wrong.** {question.wrong}\n\n"
+            f"**They may ask next.**\n\n{follow_ups}\n\n**Where it is proved.**"
+        )
+        proofs = nodes.bullet_list()
+        for proof in question.proof:
+            line = nodes.paragraph()
+            if proof.test:
+                said = apparatus.test_docstring(proof.test) or "A test of that name:"
+                line += [nodes.Text(said + " "), self.test_link(proof.test)]
+            else:
+                claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
+                if claim is None:
+                    raise self.error(f"{question.id}: {proof.problem(found)}")
+                line += [nodes.Text("The asserting cell under "), self.link(claim, claim.heading)]
+            proofs += nodes.list_item("", line)
+        return [html(head), *self.parsed(text), proofs, html("</details></section>")]
+
+
+class ExerciseList(Apparatus):
+    def run(self):
+        from rlhf_minimal.exercises import EXERCISES
+        from rlhf_minimal.exercises.bugs import BUGS
+
+        rows = ["| exercise | what | minutes | difficulty |", "| --- | --- | --- | --- |"]
+        rows += [f"| `{e.id}` | {e.title} | {e.minutes} | {e.difficulty} |" for e in EXERCISES.values()]
+        rows += [f"| `{bug.id}` | find the bug: {bug.title} | {bug.minutes} | |" for bug in BUGS.values()]
+        return self.parsed("\n".join(rows))
+
+
+def anchor(app, doctree):
+    """Give every claiming cell an anchor, and every section a number by which a Markdown claim finds it."""
+    page = app.env.docname
+    path = Path(app.env.doc2path(page))
+    if path.suffix == ".ipynb":
+        found = apparatus.claims_of(page, nbformat.read(path, as_version=4))
+    else:
+        found = apparatus.claims_of_text(page, path.read_text(encoding="utf-8"))
+    standard = app.env.get_domain("std")
+    sections = list(doctree.findall(nodes.section))
+    cells = {node["cell_index"]: node for node in doctree.findall(nodes.container) if "cell_index" in node}
+    for claim in found:
+        if claim.kind == "code" and claim.cell in cells:
+            node = cells[claim.cell]
+            if claim.name not in node["ids"]:
+                node["ids"].append(claim.name)
+            where = claim.name
+            target = f"{page}#{claim.name}"
+        elif claim.heading_number < len(sections):
+            where = sections[claim.heading_number]["ids"][0]
+            target = f"{page}#section-{claim.heading_number}"
+        else:
+            continue
+        standard.anonlabels[target] = (page, where)
+        standard.labels[target] = (page, where, claim.heading)
+
+
+def setup(app):
+    app.add_css_file("apparatus.css")
+    app.add_directive("concept-index", ConceptIndex)
+    app.add_directive("interview-questions", InterviewQuestions)
+    app.add_directive("exercise-list", ExerciseList)
+    app.connect("doctree-read", anchor, priority=900)  # after the notebook's own transforms
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

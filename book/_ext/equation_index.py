@@ -1,0 +1,236 @@
+"""What belongs to each equation: the function that computes it, the chapter that derives it, the rows and the tests.
+
+Nothing here is typed in by hand. Functions and labels come from the library's docstrings, equations from the page that
+prints them, chapters from `_toc.yml`, tests from the syntax trees of the test files. The pages and the test for orphans
+read the same index.
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "rlhf_minimal"
+TESTS = ROOT / "tests"
+EQUATIONS = ROOT / "book" / "equations.md"
+
+LABEL = re.compile(r":eq:`([^`]+)`")
+DOCSTRING_MATH = re.compile(r"^\.\. math::[ ]*(.*(?:\n(?:[ ]+.*|(?=\n)))*)", re.MULTILINE)
+PRINTED = re.compile(r"^\$\$\s*\n(.*?)\n\$\$ \(([^)]+)\)\s*$", re.MULTILINE | re.DOTALL)
+ANY_LABEL = re.compile(r"\$\$\s*\(([^)]+)\)|^:label:\s*(\S+)|\\label\{([^}]+)\}", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Function:
+    """One public function or class of the library, as its docstring describes it."""
+
+    module: str  # rlhf_minimal.functional.gates
+    name: str  # clip
+    doc: str
+
+    @property
+    def path(self) -> str:
+        """The name by which Python finds it."""
+        return f"{self.module}.{self.name}"
+
+    @property
+    def short(self) -> str:
+        """The name that readers of the book know: gates.clip, policy_loss."""
+        leaf = self.module.rsplit(".", 1)[1]
+        return f"{leaf}.{self.name}" if ".functional." in self.module else self.name
+
+    @property
+    def label(self) -> str | None:
+        """The equation that this function computes; further labels in a docstring are only mentioned there."""
+        found = LABEL.search(self.doc)
+        return found[1] if found else None
+
+    @property
+    def math(self) -> str | None:
+        """The equation as the docstring prints it."""
+        found = DOCSTRING_MATH.search(self.doc)
+        return found[1] if found else None
+
+    @property
+    def chapters(self) -> list[str]:
+        """The chapters that its docstring names: "Chapter: ppo-clip (one bound), dapo (two)."."""
+        found = re.search(r"Chapter: (.*?)\.(?:\s|$)", self.doc, re.DOTALL)
+        if not found:
+            return []
+        parts = re.split(r"[,;]", re.sub(r"\([^)]*\)", "", found[1]))
+        return [part.split()[0] for part in parts]
+
+
+def same(tex: str) -> str:
+    """TeX without the white space that does not matter."""
+    return re.sub(r"\s+", "", tex)
+
+
+@cache
+def functions() -> tuple[Function, ...]:
+    """Every public function and class of the library, in the order of the source."""
+    found = []
+    for path in sorted(LIBRARY.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                found.append(Function(module, node.name, ast.get_docstring(node) or ""))
+    return tuple(found)
+
+
+@cache
+def by_label() -> dict[str, list[Function]]:
+    """Label -> the functions that compute it."""
+    found: dict[str, list[Function]] = {}
+    for function in functions():
+        if function.label:
+            found.setdefault(function.label, []).append(function)
+    return found
+
+
+@cache
+def printed() -> dict[str, str]:
+    """Label -> TeX of the page of equations, in the order of the page."""
+    return {label: tex for tex, label in PRINTED.findall(EQUATIONS.read_text(encoding="utf-8"))}
+
+
+@cache
+def titles() -> dict[str, str]:
+    """Label -> the heading under which its equation is printed."""
+    found, title = {}, ""
+    for line in EQUATIONS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            title = line.lstrip("# ")
+        elif match := re.match(r"\$\$ \(([^)]+)\)$", line):
+            found[match[1]] = title
+    return found
+
+
+@cache
+def toc_files() -> tuple[str, ...]:
+    """Every page of the book, as `_toc.yml` names it."""
+
+    def walk(node):
+        if isinstance(node, dict):
+            for key, value in node.items():
+                yield from [value] if key in ("file", "root") else walk(value)
+        elif isinstance(node, list):
+            for value in node:
+                yield from walk(value)
+
+    return tuple(walk(yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))))
+
+
+def chapter_page(name: str) -> str | None:
+    """The page of a chapter, once it is part of the book."""
+    page = f"notebooks/{name}"
+    return page if page in toc_files() else None
+
+
+@dataclass(frozen=True)
+class Test:
+    """One test function and the names of the library that it, or a helper it calls, refers to."""
+
+    file: str
+    name: str
+    uses: frozenset[str]
+
+
+@cache
+def tests() -> tuple[Test, ...]:
+    """Every test function, with the dotted names that it reaches inside its own file."""
+    found: list[Test] = []
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        aliases = _aliases(tree)
+        refers: dict[str, set[str]] = {}  # top-level name -> names it mentions, resolved where they were imported
+        for node in tree.body:
+            for name in _defines(node):
+                refers.setdefault(name, set()).update(_mentions(node, aliases))
+        file = str(path.relative_to(ROOT))
+        found += [Test(file, name, frozenset(_reach(name, refers))) for name in refers if name.startswith("test_")]
+    return tuple(found)
+
+
+@cache
+def tests_of(function: Function) -> tuple[Test, ...]:
+    """The tests that name a function, by any of the ways in which it can be imported."""
+    tails = {function.path, f"rlhf_minimal.{function.name}"}
+    return tuple(test for test in tests() if tails & test.uses)
+
+
+@cache
+def rows_with(function: Function) -> tuple[str, ...]:
+    """The rows of the table that have this function as a cell. Each row has a transcription that it is held to."""
+    import dataclasses
+    from functools import partial
+
+    from rlhf_minimal import ALGORITHMS
+    from rlhf_minimal.functional import kl
+
+    def cells(row):
+        for field in dataclasses.fields(row):
+            value = getattr(row, field.name)
+            yield value.func if isinstance(value, partial) else value
+        yield from (kl.ESTIMATORS[leash.estimator] for leash in row.kl)
+
+    def is_it(cell):
+        return getattr(cell, "__module__", None) == function.module and cell.__name__ == function.name
+
+    return tuple(name for name, row in ALGORITHMS.items() if any(map(is_it, cells(row))))
+
+
+def labels_in(text: str) -> list[str]:
+    """Every equation label that a page or a notebook cell defines."""
+    return [next(filter(None, groups)) for groups in ANY_LABEL.findall(text)]
+
+
+def _aliases(tree: ast.Module) -> dict[str, str]:
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                found[name.asname or name.name.split(".")[0]] = name.name if name.asname else name.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in node.names:
+                found[name.asname or name.name] = f"{node.module}.{name.name}"
+    return found
+
+
+def _defines(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
+    return []
+
+
+def _mentions(node: ast.stmt, aliases: dict[str, str]) -> set[str]:
+    found = set()
+    for leaf in ast.walk(node):
+        if isinstance(leaf, ast.arg):  # a fixture is asked for by the name of an argument
+            found.add(leaf.arg)
+        names = []
+        while isinstance(leaf, ast.Attribute):
+            names.append(leaf.attr)
+            leaf = leaf.value
+        if isinstance(leaf, ast.Name):
+            found.add(".".join([aliases.get(leaf.id, leaf.id), *reversed(names)]))
+    return found
+
+
+def _reach(start: str, refers: dict[str, set[str]]) -> set[str]:
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += refers.get(name.split(".")[0], ())
+    return seen

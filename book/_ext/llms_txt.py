@@ -1,0 +1,58 @@
+"""Write llms.txt beside the built pages: what this book is, and every page of it with its first sentence.
+
+The head is book/data/llms-head.txt; the list is the table of contents, so that no page can be forgotten.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = ROOT / "book" / "data" / "llms-head.txt"
+
+
+def markdown(page):
+    """The text of a page, or the Markdown cells of a notebook."""
+    if (path := ROOT / f"{page}.md").exists():
+        return path.read_text(encoding="utf-8")
+    cells = json.loads((ROOT / f"{page}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def entry(page):
+    """One line: title, address, and how the page begins."""
+    text = markdown(page)
+    title = re.search(r"^# (.+)$", text, re.MULTILINE)[1]
+    paragraphs = [p for p in re.split(r"\n\s*\n", text.split(title, 1)[1]) if re.match(r"\s*[\w*`\"(]", p)]
+    first = " ".join(paragraphs[0].split()) if paragraphs else ""
+    first = re.sub(r"\[([^]]*)\]\([^)]*\)|\{[\w:]+\}|[*`$]", r"\1", first)
+    sentence = re.match(r".*?[.?!](?=\s|$)", first)
+    return f"- [{title}]({page}.html)" + (f": {sentence[0]}" if sentence else "")
+
+
+def pages(node):
+    """Files below a node of the table of contents, in order."""
+    for chapter in node.get("chapters", []) + node.get("sections", []):
+        if "file" in chapter:
+            yield chapter["file"]
+        yield from pages(chapter)
+
+
+def text():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    lines = [HEAD.read_text(encoding="utf-8").rstrip(), ""]
+    for part in toc["parts"]:
+        lines += [f"## {part['caption']}", "", *(entry(page) for page in pages(part)), ""]
+    return "\n".join(lines)
+
+
+def write(app, problem):
+    if problem is None and app.builder.format == "html":
+        (Path(app.outdir) / "llms.txt").write_text(text(), encoding="utf-8")
+
+
+def setup(app):
+    app.connect("build-finished", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,123 @@
+"""`{mjs-figure}`: an interactive figure that lives in the page itself, without a kernel and without a network.
+
+    ```{mjs-figure} gates.mjs
+    :name: fig-gates
+    :alt: Each gate's effective gradient weight as a curve over the ratio; a slider moves the bounds.
+    :params: {"low": 0.2, "high": 0.28}
+    The caption, in Markdown.
+    ```
+
+The module is written as for anywidget, `export default { render({ model, el }) { … } }`, and lies in the folder
+named by the configuration value `mjs_figure_path`; the same file serves the notebooks. Here it is copied into the
+page: a page opened from disk may not import modules from other files.
+"""
+
+import json
+import re
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util.docutils import SphinxDirective
+
+EXPORT = re.compile(r"^export\s+default\b", re.MULTILINE)
+OTHER_MODULE_SYNTAX = re.compile(r"^\s*(import\b[^(.]|export\b(?!\s+default\b))", re.MULTILINE)
+
+# What anywidget calls a model, as much of it as one page needs: values by name, and who wants to hear of changes.
+PAGE = """\
+<div id="{id}" class="mjs-figure" role="group" aria-label="{alt}"></div>
+<noscript><p>{alt}</p></noscript>
+<script type="module">
+{source}
+const values = {params}, listeners = {{}};
+const model = {{
+  get: (name) => values[name],
+  set: (name, value) => {{
+    if (Object.is(values[name], value)) return;
+    values[name] = value;
+    for (const call of [...(listeners[`change:${{name}}`] ?? []), ...(listeners["change"] ?? [])]) call();
+  }},
+  on: (event, call) => (listeners[event] ??= []).push(call),
+  off: (event, call) => {{ listeners[event] = (listeners[event] ?? []).filter((other) => other !== call); }},
+  save_changes: () => {{}},
+}};
+const widget = typeof module_ === "function" ? await module_() : module_;
+await widget.initialize?.({{ model }});
+await widget.render({{ model, el: document.getElementById("{id}") }});
+</script>
+"""
+
+
+class mjs_figure(nodes.General, nodes.Element):
+    """The interactive part of the figure; builders other than HTML show the alternative text instead."""
+
+
+class MjsFigure(SphinxDirective):
+    required_arguments = 1
+    has_content = True
+    option_spec = {
+        "alt": directives.unchanged_required,
+        "name": directives.unchanged,
+        "params": directives.unchanged,
+    }
+
+    def run(self):
+        path = Path(self.env.srcdir) / self.config.mjs_figure_path / self.arguments[0]
+        if not path.is_file():
+            raise self.error(f"mjs-figure: there is no module {path}")
+        if not self.options.get("alt", "").strip():
+            raise self.error("mjs-figure: `:alt:` is required; say what a reader who sees no figure should know")
+        try:
+            params = json.loads(self.options.get("params", "{}"))
+        except json.JSONDecodeError as problem:
+            raise self.error(f"mjs-figure: `:params:` is not JSON: {problem}") from problem
+        source = path.read_text(encoding="utf-8")
+        if len(EXPORT.findall(source)) != 1 or OTHER_MODULE_SYNTAX.search(source):
+            raise self.error(
+                f"mjs-figure: {path.name} has to have one `export default` and no other export or import, "
+                "because it is copied into the page"
+            )
+        self.env.note_dependency(str(path))
+
+        figure = nodes.figure(classes=["mjs"])
+        figure += mjs_figure(
+            id=f"mjs-{self.env.new_serialno('mjs-figure')}",
+            source=EXPORT.sub("const module_ =", source).replace("</script", "<\\/script"),
+            alt=" ".join(self.options["alt"].split()),
+            params=json.dumps(params).replace("</", "<\\/"),
+        )
+        if self.content:
+            text = nodes.Element()
+            self.state.nested_parse(self.content, self.content_offset, text)
+            caption, *legend = text.children
+            figure += nodes.caption("", "", *caption.children)
+            if legend:
+                figure += nodes.legend("", *legend)
+        self.set_source_info(figure)
+        self.add_name(figure)
+        return [figure]
+
+
+def visit_html(self, node):
+    self.body.append(
+        PAGE.format(id=node["id"], alt=escape(node["alt"], quote=True), source=node["source"], params=node["params"])
+    )
+    raise nodes.SkipNode
+
+
+def visit_text(self, node):
+    self.visit_Text(nodes.Text(node["alt"]))
+    raise nodes.SkipNode
+
+
+def setup(app):
+    app.add_config_value("mjs_figure_path", "rlhf_minimal/viz", "env", [str])
+    app.add_node(
+        mjs_figure,
+        html=(visit_html, None),
+        latex=(visit_text, None),
+        text=(visit_text, None),
+    )
+    app.add_directive("mjs-figure", MjsFigure)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

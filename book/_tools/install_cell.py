@@ -1,0 +1,81 @@
+"""The first cell of every chapter: it does nothing where the library is installed, and installs it elsewhere.
+
+    python book/_tools/install_cell.py                       put the current cell into every chapter
+    python book/_tools/install_cell.py https://github.com/…  write the repository's address into _config.yml first
+
+The address of the repository is written down once, in `_config.yml` (repository: url). While it is empty the book has
+no Colab and Binder buttons, and the cell installs the folder in which the chapter lies.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+import notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "_config.yml"
+TAGS = ["install", "remove-cell"]  # readers of the page have nothing to install
+
+CELL = """\
+# Nothing happens here where the library is installed. On Colab or in a fresh clone it is installed now; to take it from
+# somewhere else, a wheel or a folder, name that in the environment variable RLHF_MINIMAL.
+import importlib.util
+import os
+import subprocess
+import sys
+
+if importlib.util.find_spec("rlhf_minimal") is None:
+    source = os.environ.get("RLHF_MINIMAL") or "{source}"
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], check=True)
+    importlib.invalidate_caches()"""
+
+
+def address() -> str:
+    """The repository's address, empty until somebody has published it."""
+    return (yaml.safe_load(CONFIG.read_text(encoding="utf-8")).get("repository") or {}).get("url") or ""
+
+
+def source(url: str) -> str:
+    """The text of the cell."""
+    return CELL.format(source=f"git+{url}" if url else "..")
+
+
+def write_address(url: str) -> None:
+    """Put the address into its one place."""
+    if not re.fullmatch(r"https://[\w.-]+/[\w.-]+/[\w.-]+", url):
+        raise SystemExit(f"{url} is no address of a repository, such as https://github.com/someone/rlhf-minimal")
+    text = CONFIG.read_text(encoding="utf-8")
+    changed, count = re.subn(r'^(  url: )"[^"\n]*"', rf'\1"{url}"', text, flags=re.MULTILINE)
+    if count != 1:
+        raise SystemExit('_config.yml should have exactly one line `  url: "…"`, under `repository:`')
+    CONFIG.write_text(changed, encoding="utf-8")
+
+
+def put_into(path: Path) -> bool:
+    """Insert or renew the cell; say whether the file changed."""
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if "install" not in cell.metadata.get("tags", [])]
+    first = next((number for number, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
+    cell = nbformat.v4.new_code_cell(source(address()), id="install", execution_count=1, metadata={"tags": TAGS})
+    notebook.cells = [*cells[:first], cell, *cells[first:]]
+    before, after = path.read_text(encoding="utf-8"), notebooks.normalise(notebook)
+    path.write_text(after, encoding="utf-8")
+    return before != after
+
+
+def main(arguments: list[str]) -> None:
+    """Write the address if there is one, then the cell into every chapter."""
+    for url in arguments:
+        write_address(url.removesuffix(".git").rstrip("/"))
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        if put_into(path):
+            print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

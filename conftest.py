@@ -1,0 +1,22 @@
+"""What every test run needs, and every notebook kernel that it starts: kernels inherit this environment."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).parent
+
+# Kernels run in notebooks/ and do not see pytest's own `pythonpath`.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+# Tests run side by side, one core each; two threads apiece would only get in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Nothing here may need a model hub: fail at once instead of waiting for a network.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+def pytest_configure(config):
+    if config.getoption("nbval") or config.getoption("nbval_lax"):
+        os.environ.pop("MPLBACKEND", None)  # kernels choose the inline backend unless told otherwise
+    else:
+        os.environ["MPLBACKEND"] = "Agg"  # tests draw without a screen

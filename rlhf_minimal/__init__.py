@@ -1,0 +1,24 @@
+"""Reinforcement learning for language models: every algorithm a row of one table.
+
+Open `algorithms.py` first. Then `objective.py`, where the columns of the table meet.
+"""
+
+from .algorithms import ALGORITHMS
+from .anatomy import diff, gradient_weight, table, token_weights
+from .objective import KL, Algorithm, Batch, Totals, policy_loss, prepare, value_loss
+
+__version__ = "0.1.0"
+__all__ = [
+    "ALGORITHMS",
+    "KL",
+    "Algorithm",
+    "Batch",
+    "Totals",
+    "diff",
+    "gradient_weight",
+    "policy_loss",
+    "prepare",
+    "table",
+    "token_weights",
+    "value_loss",
+]

@@ -1,0 +1,7 @@
+"""`python -m rlhf_minimal`: see `cli`."""
+
+import sys
+
+from rlhf_minimal.cli import main
+
+sys.exit(main())

@@ -1,0 +1,489 @@
+"""The command line: `python -m rlhf_minimal train grpo`, and what goes with it.
+
+Whatever a user can get wrong ends in one line on standard error and a status that is not zero; everything is checked
+before the first file is written.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import signal
+import sys
+import time
+import typing
+from pathlib import Path
+from typing import Any, NoReturn
+
+import matplotlib
+import torch
+import transformers
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from transformers import PreTrainedModel
+
+from rlhf_minimal import __version__, diff, table
+from rlhf_minimal.algorithms import ALGORITHMS, get_algorithm
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
+from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, random_reward
+from rlhf_minimal.training import (
+    Config,
+    Evaluation,
+    Learner,
+    NothingToLearn,
+    Recipe,
+    evaluate,
+    imitate,
+    load_policy,
+    roll_out,
+    save_policy,
+    train,
+    write_folder,
+)
+from rlhf_minimal.training.checkpoints import find_checkpoint, write_file
+from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.progress import Progress
+from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.viz import plotting
+
+ASSETS = Path(__file__).parent / "assets"
+SHOWN = {"reward": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
+
+# One line of help for every field of `Config`; the flag is the field's name with dashes.
+CONFIG_HELP = {
+    "steps": "training steps",
+    "prompts": "problems per step",
+    "group_size": "completions per problem",
+    "epochs": "passes over a step's samples",
+    "minibatches": "optimiser steps per pass",
+    "micro_batches": "forward-backward pieces per optimiser step; saves memory, does not change the result",
+    "lr": "learning rate of the policy",
+    "value_lr": "learning rate of the critic, for algorithms that have one",
+    "value_clip": "clip range of the value loss",
+    "grad_clip": "largest norm of a gradient",
+    "temperature": "of the sampler; the log-probs that are trained include it",
+    "max_new_tokens": "token budget of a completion; the task's own if not given",
+    "reference": "what KL terms refer to: the frozen start, the policy every so often, or its moving average",
+    "refresh_every": "steps between refreshes, with --reference refresh",
+    "ema_decay": "weight of the past per step, with --reference ema",
+    "baseline": "for algorithms that take one: mean of past rewards, or the greedy answer's reward",
+    "baseline_decay": "weight of the past per step, with --baseline ema",
+    "max_refills": "extra rounds of sampling to replace groups that the algorithm filters out",
+    "seed": "decides everything random",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: The words after `python -m rlhf_minimal`; None takes the process's own.
+
+    Returns:
+        0 if all went well, 1 after an error, 130 after Ctrl-C. Words that cannot be parsed exit with 2.
+    """
+    args = parser().parse_args(argv)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    threads = torch.get_num_threads()
+    try:
+        _at_least_1(args, "threads")
+        torch.set_num_threads(args.threads)
+        return int(args.command(args))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    finally:
+        torch.set_num_threads(threads)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (try --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    top = _Parser(prog="python -m rlhf_minimal", description="Reinforcement learning for language models.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, about: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=about, description=about)
+        # Sums in another order round differently, so the number of threads is part of a run's recipe.
+        sub.add_argument(
+            "--threads", type=int, default=1, help="CPU threads; tiny models gain nothing by more (default 1)"
+        )
+        sub.set_defaults(command=run)
+        return sub
+
+    sub = command("train", _train, "train a policy with any row of the table")
+    sub.add_argument("algorithm", metavar="ALGORITHM", help=", ".join(ALGORITHMS))
+    sub.add_argument("--task", help=f"{', '.join(TASKS)} (default addition)")
+    sub.add_argument("--start", help="a checkpoint folder, 'untrained', or hf:NAME (default: the shipped one)")
+    sub.add_argument("--reward", choices=["verifier", "random"], help="random is the control arm (default verifier)")
+    sub.add_argument("--device", help="cpu, cuda, mps (default cpu)")
+    sub.add_argument("--out", help="run folder (default: a new one under runs/)")
+    sub.add_argument("--resume", action="store_true", help="continue the run in --out with its own settings")
+    sub.add_argument("--overwrite", action="store_true", help="replace the run in --out")
+    sub.add_argument("--save-every", type=int, default=25, help="steps between checkpoints (default 25)")
+    sub.add_argument("--held-out", type=int, default=1000, help="problems of the evaluation (default 1000)")
+    kinds = typing.get_type_hints(Config)
+    for field in dataclasses.fields(Config):
+        options = typing.get_args(kinds[field.name])  # of `float | None` or of `Literal["a", "b"]`
+        kind = options[0] if options else kinds[field.name]
+        choices = options if isinstance(kind, str) else None
+        sub.add_argument(
+            "--" + field.name.replace("_", "-"),
+            type=str if choices else kind,
+            choices=choices,
+            metavar=None if choices else kind.__name__.upper(),
+            help=f"{CONFIG_HELP[field.name]} (default {field.default})",
+        )
+
+    sub = command("pretrain", _pretrain, "make a supervised start: imitate the task's teacher, mistakes included")
+    sub.add_argument("--task", default="addition", help=", ".join(task.name for task in TASKS.values() if task.teacher))
+    sub.add_argument("--steps", type=int, default=1300, help="optimiser steps (default 1300)")
+    sub.add_argument("--batch-size", type=int, default=128, help="problems per step (default 128)")
+    sub.add_argument("--lr", type=float, default=3e-3, help="peak learning rate (default 3e-3)")
+    sub.add_argument("--seed", type=int, default=0, help="decides weights and problems (default 0)")
+    sub.add_argument("--accept", type=float, default=0.14, help="largest loss of an acceptable start (default .14)")
+    sub.add_argument("--device", default="cpu", help="cpu, cuda, mps (default cpu)")
+    sub.add_argument("--out", help="checkpoint folder (default runs/start-TASK)")
+    sub.add_argument("--overwrite", action="store_true", help="replace the checkpoint in --out")
+
+    for name, run, about in (
+        ("sample", _sample, "let a checkpoint answer problems"),
+        ("evaluate", _evaluate, "accuracy of a checkpoint on held-out problems"),
+    ):
+        sub = command(name, run, about)
+        sub.add_argument("checkpoint", nargs="?", help="run or checkpoint folder, or 'start' (default: the newest run)")
+        sub.add_argument("--task", help="default: the run's own, else addition")
+        sub.add_argument("--device", default="cpu", help="cpu, cuda, mps (default cpu)")
+        sub.add_argument("--seed", type=int, default=0, help="decides problems and samples (default 0)")
+        if name == "sample":
+            sub.add_argument("--prompt", action="append", help="your own prompt; may be repeated")
+            sub.add_argument("-n", type=int, default=8, help="held-out problems, if no prompt is given (default 8)")
+            sub.add_argument("--temperature", type=float, default=1.0, help="0 is greedy (default 1)")
+        else:
+            sub.add_argument("-n", type=int, default=1000, help="held-out problems (default 1000)")
+
+    command("table", _table, "print the table of algorithms")
+    sub = command("diff", _diff, "print the cells in which two algorithms differ")
+    sub.add_argument("first", metavar="A")
+    sub.add_argument("second", metavar="B")
+    return top
+
+
+# --- train ---------------------------------------------------------------------------------------------------------
+
+
+def _train(args: argparse.Namespace) -> int:
+    folder, settings, recipe, device = _plan(args)
+    _at_least_1(args, "save_every", "held_out")
+    if args.resume:
+        learner = Learner.resume(folder.checkpoint, recipe.algorithm, recipe.config, device)
+        folder.rewind(learner.step)
+        folder.write_settings(settings)
+        print(f"resuming {folder.path} after step {learner.step}")
+    else:
+        folder.check_free(overwrite=args.overwrite)
+        policy, vocabulary, described = _load_start(settings["start"], recipe.task, recipe.config.seed)
+        _check_alphabet(vocabulary, recipe.task)
+        settings["start"] = described
+        policy.to(device)  # type: ignore[arg-type]
+        learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
+        folder.create(settings, overwrite=args.overwrite)
+        learner.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
+        print(f"{args.algorithm} on {recipe.task.name} ({recipe.task.about}), start: {described}")
+    before = evaluate(learner.start, learner.vocabulary, recipe, n=args.held_out)
+
+    progress = Progress(recipe.config.steps, SHOWN, done=learner.step)
+    stop = _StopOnCtrlC()
+
+    def on_step(metrics: Metrics) -> bool:
+        folder.append(metrics)
+        progress.update(learner.step, metrics)
+        if learner.step % args.save_every == 0 or stop.asked:
+            learner.save(folder.checkpoint, settings)
+        return not stop.asked
+
+    early = None
+    try:
+        with stop:
+            train(learner, recipe, on_step)
+    except NothingToLearn as reason:
+        early = str(reason)
+    finally:
+        progress.close()
+    if early:
+        print(f"stopped early at {early}")
+    learner.save(folder.checkpoint, settings)
+    if stop.asked and learner.step < recipe.config.steps:
+        again = f"python -m rlhf_minimal train {args.algorithm} --out {folder.path} --resume"
+        print(f"stopped after step {learner.step}; go on with: {again}")
+        return 130
+    after = evaluate(learner.policy, learner.vocabulary, recipe, n=args.held_out)
+    _report(folder, settings, recipe, before, after)
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, torch.device]:
+    """Everything that can be settled, and found wrong, before anything is loaded or written."""
+    algorithm = get_algorithm(args.algorithm)
+    given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if getattr(args, f.name) is not None}
+    given |= {name: getattr(args, name) for name in ("task", "start", "reward", "device") if getattr(args, name)}
+    settings: dict[str, Any] = {"algorithm": args.algorithm, "task": "addition", "reward": "verifier"}
+    settings |= {"start": "shipped", "device": "cpu"} | dataclasses.asdict(Config())
+    if args.resume:
+        if args.overwrite or not args.out:
+            raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
+        folder = RunFolder(args.out)
+        settings |= folder.settings()
+        for name, value in {"algorithm": args.algorithm, **given}.items():
+            if name not in ("steps", "device") and settings[name] != value:
+                raise ValueError(
+                    f"the run in {folder.path} has {name} {settings[name]}, not {value}; "
+                    "a resumed run keeps its settings, only --steps and --device may change"
+                )
+    else:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        folder = RunFolder(args.out or f"runs/{args.algorithm}-{given.get('task', 'addition')}-{stamp}")
+    settings |= given
+    settings["versions"] = {"rlhf_minimal": __version__, "torch": torch.__version__}
+    settings["versions"] |= {"transformers": transformers.__version__, "python": platform.python_version()}
+
+    task, device = get_task(settings["task"]), _device(settings["device"])
+    config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
+    if "group" in algorithm.needs and config.group_size < 2:
+        raise ValueError(f"{args.algorithm} compares completions of one prompt: --group-size must be at least 2")
+    reward = random_reward(config.seed) if settings["reward"] == "random" else None
+    return folder, settings, Recipe(algorithm, task, config, reward), device
+
+
+class _StopOnCtrlC:
+    """The first Ctrl-C lets the step finish, so that the checkpoint is whole; the second stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._ask)
+
+    def __exit__(self, *exception: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, *signal_and_frame: object) -> None:
+        self.asked = True
+        signal.signal(signal.SIGINT, self._before)
+
+
+def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before: Evaluation, after: Evaluation) -> None:
+    """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
+    lines = [f"{'problem':<12}{'before':<16}{'after':<16}"]
+    for i in range(min(8, len(before.samples.texts))):
+        cells = [f"{e.samples.texts[i]} {_mark(float(e.samples.correct[i]))}" for e in (before, after)]
+        lines.append(f"{before.samples.problems[i].prompt:<12}{cells[0]:<16}{cells[1]:<16}")
+    lines += ["", f"held-out accuracy, {before.sampled.n} problems, 95 % interval"]
+    lines.append(f"{'':<12}{'before':<24}{'after':<24}")
+    lines.append(f"{'sampled':<12}{before.sampled!s:<24}{after.sampled!s:<24}")
+    lines.append(f"{'greedy':<12}{before.greedy!s:<24}{after.greedy!s:<24}")
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    write_file(folder.report, text)
+    shares = {"before": before.as_json(), "after": after.as_json()}
+    write_file(folder.evaluation, json.dumps(shares, indent=2) + "\n")
+
+    history = folder.history()
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    with matplotlib.rc_context(plotting.STYLE):
+        ax = figure.add_subplot()
+        steps = [row["step"] for row in history]
+        color = plotting.color(settings["algorithm"]) if settings["reward"] == "verifier" else plotting.CONTROL
+        accuracy = [row["accuracy"] for row in history]
+        plotting.learning_curve(ax, steps, [accuracy], label=settings["algorithm"], color=color, smooth=5)
+        ax.set(xlabel="training step", ylabel="accuracy, sampled", ylim=(0, 1))
+        ax.set_title(f"{recipe.task.about}, seed {recipe.config.seed}, mean of 5 steps", fontsize=9)
+        ax.legend()
+    figure.savefig(folder.picture, dpi=120)
+
+    print("\n" + text)
+    print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
+    print(f"try it:     python -m rlhf_minimal sample {folder.path}")
+
+
+# --- pretrain ------------------------------------------------------------------------------------------------------
+
+
+def _pretrain(args: argparse.Namespace) -> int:
+    task, device = get_task(args.task), _device(args.device)
+    _at_least_1(args, "steps", "batch_size")
+    out = Path(args.out or f"runs/start-{task.name}")
+    if out.exists() and not args.overwrite:
+        raise ValueError(f"{out} exists already: --overwrite replaces it")
+    if out.exists() and not (out / "model.safetensors").exists():
+        raise ValueError(f"{out} is no checkpoint of ours, so it is not replaced; name another folder with --out")
+    if task.teacher is None:
+        raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it with --start untrained")
+    _check_writable(out)  # now, and not after a minute's work
+
+    model, vocabulary = _untrained(task, args.seed)
+    model.to(device)  # type: ignore[arg-type]
+    progress = Progress(args.steps, {"loss": ".3f"}, every=100)
+    try:
+        loss = imitate(
+            model,
+            vocabulary,
+            task,
+            steps=args.steps,
+            batch_size=args.batch_size,
+            lr=args.lr,
+            seed=args.seed,
+            on_step=lambda step, loss: progress.update(step, {"loss": loss}),
+        )
+    finally:
+        progress.close()
+    recipe = Recipe(ALGORITHMS["reinforce"], task)  # any row: only its task is used to evaluate
+    result = evaluate(model, vocabulary, recipe)
+    print(f"loss {loss:.4f}; held-out accuracy sampled {result.sampled}, greedy {result.greedy}")
+    if not loss <= args.accept:
+        raise ValueError(
+            f"the start is not accepted and not written: its loss is {loss:.3f}, and should be at most {args.accept} "
+            "(RL from a start that has not learnt all of the teacher stalls); try another --seed or more --steps"
+        )
+    notes = {
+        "command": f"python -m rlhf_minimal pretrain --task {task.name} --steps {args.steps} "
+        f"--batch-size {args.batch_size} --lr {args.lr} --seed {args.seed}",
+        "loss": round(loss, 4),
+        "held_out": {"n": 1000, "sampled": result.sampled.share, "greedy": result.greedy.share},
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }
+
+    def write(new: Path) -> None:
+        save_policy(new, model, vocabulary)
+        (new / "pretrain.json").write_text(json.dumps(notes, indent=2) + "\n")
+
+    write_folder(out, write)
+    print(f"wrote {out}")
+    return 0
+
+
+# --- sample, evaluate, table, diff ---------------------------------------------------------------------------------
+
+
+def _sample(args: argparse.Namespace) -> int:
+    if args.n < 1 or args.temperature < 0:
+        raise ValueError(f"need -n at least 1 and --temperature at least 0; got {args.n} and {args.temperature}")
+    if "" in (args.prompt or []):
+        raise ValueError("the prompt is empty: give --prompt at least one character")
+    policy, vocabulary, task = _load(args)
+    recipe = Recipe(ALGORITHMS["reinforce"], task)  # any row: only its task is used to sample
+    # A prompt of one's own comes without an answer, so nobody can mark it.
+    own = [Problem(prompt, answer="") for prompt in args.prompt or []]
+    problems = own or task.problems("held_out", args.n, seed=f"sample/{args.seed}")
+    found = roll_out(policy, vocabulary, problems, recipe, temperature=args.temperature, seed=str(args.seed))
+    for problem, text, correct in zip(problems, found.texts, found.correct.tolist(), strict=True):
+        print(f"{problem.prompt:<12}{text:<12}{'' if own else _mark(correct)}".rstrip())
+    return 0
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    _at_least_1(args, "n")
+    policy, vocabulary, task = _load(args)
+    result = evaluate(policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task), n=args.n, seed=str(args.seed))
+    print(f"{task.about}: {args.n} held-out problems, 95 % interval")
+    print(f"sampled  {result.sampled}\ngreedy   {result.greedy}")
+    return 0
+
+
+def _table(args: argparse.Namespace) -> int:
+    print(table())
+    return 0
+
+
+def _diff(args: argparse.Namespace) -> int:
+    print(diff(args.first, args.second) or "no cell differs")
+    return 0
+
+
+# --- shared --------------------------------------------------------------------------------------------------------
+
+
+def _load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, Task]:
+    """Checkpoint and task of `sample` and `evaluate`."""
+    device, path = _device(args.device), args.checkpoint
+    if args.task:
+        get_task(args.task)
+    if path is None:
+        runs = list(Path("runs").glob("*/metrics.jsonl"))
+        if not runs:
+            raise ValueError("no run under runs/: train first, or name a checkpoint folder, or 'start'")
+        path = max(runs, key=lambda found: found.stat().st_mtime).parent
+        print(f"newest run: {path}", file=sys.stderr)
+    own = {}
+    if path == "start":
+        path = ASSETS / (args.task or "addition")
+    elif (Path(path) / "metrics.jsonl").exists():
+        own = RunFolder(path).settings()
+    task = get_task(args.task or own.get("task", "addition"))
+    policy, vocabulary = load_policy(path)
+    _check_alphabet(vocabulary, task)
+    policy.to(device)  # type: ignore[arg-type]
+    return policy, vocabulary, task
+
+
+def _load_start(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, str]:
+    """The policy that training begins with, and how to describe it."""
+    if name == "shipped" and (ASSETS / task.name).is_dir():
+        return *load_policy(ASSETS / task.name), f"shipped ({task.name})"
+    if name in ("shipped", "untrained"):
+        return *_untrained(task, seed), "untrained"
+    if name.startswith("hf:"):
+        return *load_pretrained(name.removeprefix("hf:")), name
+    return *load_policy(name), str(find_checkpoint(name))
+
+
+def _untrained(task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary]:
+    vocabulary = Vocabulary(task.alphabet)
+    return tiny_llama(len(vocabulary), seed=seed), vocabulary
+
+
+def _check_alphabet(vocabulary: Vocabulary | TokenizerVocabulary, task: Task) -> None:
+    if isinstance(vocabulary, Vocabulary) and not set(task.alphabet) <= set(vocabulary.alphabet):
+        raise ValueError(
+            f"this checkpoint knows {vocabulary.alphabet!r}, but {task.name} is written in {task.alphabet!r}"
+        )
+
+
+def _device(name: str) -> torch.device:
+    if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"cannot use the device {name!r}: expected cpu, cuda or mps")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"cannot use the device {name!r}: {reason}") from error
+    return device
+
+
+def _check_writable(folder: Path) -> None:
+    parent = folder.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ValueError(f"cannot write {folder}: {parent} is {'not writable' if parent.is_dir() else 'no folder'}")
+
+
+def _at_least_1(args: argparse.Namespace, *names: str) -> None:
+    for name in names:
+        if getattr(args, name) < 1:
+            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} must be at least 1; got {getattr(args, name)}")
+
+
+def _mark(correct: float) -> str:
+    return "right" if correct == 1 else "wrong"

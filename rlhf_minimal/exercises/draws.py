@@ -1,0 +1,70 @@
+"""What the checkers try a function on: the book's own batch, and batches drawn from a generator."""
+
+import torch
+from torch import Generator, Tensor
+
+from ..functional.advantages import group_normalized
+from .worked_example import worked_example
+
+
+def integer(generator: Generator, low: int, high: int) -> int:
+    """One integer of low, ..., high - 1."""
+    return int(torch.randint(low, high, (), generator=generator))
+
+
+def uniform(generator: Generator, n: int) -> Tensor:
+    """``n`` numbers between 0 and 1, in double precision."""
+    return torch.rand(n, generator=generator, dtype=torch.float64)
+
+
+def batch(
+    lengths: list[int], generator: Generator, *, width: int | None = None, apart: float = 0.4
+) -> dict[str, Tensor]:
+    """Log-probs of two policies that have parted, with rubbish under the padding.
+
+    Args:
+        lengths: trained tokens of each response.
+        generator: where the numbers come from.
+        width: T; default: the longest response.
+        apart: standard deviation of the log-ratio of a token (nats).
+
+    Returns:
+        logp, old_logp and mask [B, T], advantages [B].
+    """
+    width = max(lengths) if width is None else width
+    shape = (len(lengths), width)
+    logp = -3 * torch.rand(shape, generator=generator) - 0.1
+    return {
+        "logp": logp,
+        "old_logp": logp + apart * torch.randn(shape, generator=generator),
+        "advantages": torch.randn(len(lengths), generator=generator),
+        "mask": (torch.arange(width) < torch.tensor(lengths)[:, None]).float(),
+    }
+
+
+def any_batch(generator: Generator) -> dict[str, Tensor]:
+    """One to six responses of any lengths, padded to a width that none of them need fill."""
+    rows, width = integer(generator, 1, 7), integer(generator, 1, 7)
+    lengths = torch.randint(1, width + 1, (rows,), generator=generator)
+    return batch(lengths.tolist(), generator, width=width)
+
+
+def books_batch() -> dict[str, Tensor]:
+    """The batch of every chapter, with GRPO's advantages: what the reader sees in print."""
+    printed = worked_example()
+    rewards = printed.rewards[:, None]  # [B, 1]
+    advantages = group_normalized(rewards, torch.ones_like(rewards), group_size=printed.group_size)[:, 0]
+    assert printed.ref_logp is not None
+    return {
+        "logp": printed.logp.detach(),
+        "old_logp": printed.old_logp,
+        "ref_logp": printed.ref_logp,
+        "advantages": advantages,
+        "rewards": printed.rewards,
+        "mask": printed.mask,
+    }
+
+
+def mean_of_means(x: Tensor, mask: Tensor) -> Tensor:
+    """The average that most wrong answers get right: within each response, then over responses."""
+    return ((x * mask).sum(1) / mask.sum(1)).mean()

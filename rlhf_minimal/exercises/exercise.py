@@ -1,0 +1,341 @@
+"""How an exercise is written down, and how a reader's function is judged.
+
+An exercise is a statement, a solution, cases of growing difficulty and the mistakes that people make, each as a small
+wrong function with the sentence that helps. The checker never looks at the reader's text, only at what the function
+returns (and at its gradient, where the exercise is about a loss):
+
+1. the batch printed in the chapter, 2. cases that each separate one mistake from the right answer, 3. a thousand
+drawn batches. At the first difference it asks which known mistake gives the same numbers on every case so far.
+
+Left out on purpose: timing, style, and any way of reading the solution out of a verdict.
+"""
+
+import ast
+import html
+import inspect
+import itertools
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+HIDDEN_DRAWS = 1000
+_SEED = 20240205  # of the drawn batches; every run draws the same ones
+# Routes that differ in rounding agree within this, in single precision too; no mistake on a list is that small.
+_RTOL, _ATOL = 5e-4, 1e-5
+_ONLY_SHOWN = "Right on the chapter's batch, but not on every batch. "
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the checker says. True if the function passed; shows itself as text or as a box in a notebook.
+
+    Example:
+        >>> Verdict("an-exercise", False, "The sign is wrong.")
+        Not yet (an-exercise). The sign is wrong.
+        >>> bool(Verdict("an-exercise", True, "Right."))
+        True
+    """
+
+    exercise: str
+    passed: bool
+    message: str
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        return f"{'Passed' if self.passed else 'Not yet'} ({self.exercise}). {self.message}"
+
+    def _repr_html_(self) -> str:
+        colour = "#0072B2" if self.passed else "#D55E00"  # the book's colours of the two signs
+        head = f"{'✓ Passed' if self.passed else '✗ Not yet'}"
+        return (
+            f'<div role="status" style="border-left: 4px solid {colour}; padding: 0.3em 0.8em; margin: 0.3em 0">'
+            f"<strong>{head}</strong> <code>{html.escape(self.exercise)}</code><br>{html.escape(self.message)}</div>"
+        )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: the arguments by name, in the order of the signature.
+
+    Args:
+        arguments: name -> tensor or number.
+        exact: the answer has to be equal to the last bit, as the zeros of a constant group have.
+    """
+
+    arguments: dict[str, Any]
+    exact: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many numbers it holds; the smallest failing case is the one worth printing."""
+        return sum(x.numel() if isinstance(x, Tensor) else 1 for x in self.arguments.values())
+
+    def __str__(self) -> str:
+        small = self.size <= 40
+        shown = ((name, x if small or not isinstance(x, Tensor) else x.shape) for name, x in self.arguments.items())
+        return ", ".join(f"{name}={_show(x)}" for name, x in shown)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong answer people give, and what to tell them: what is wrong and where to look, never the solution."""
+
+    wrong: Callable[..., Any]
+    message: str
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """Everything about one exercise, in one place: the chapter, the checker and the tests all read it here.
+
+    Args:
+        id: chapter and topic, hyphenated; never changes.
+        title: a few words.
+        concept: what it practises, an id of the book's concept list.
+        minutes: for a reader who has just read the section.
+        difficulty: "warm-up", "core" or "stretch".
+        statement: Markdown; says what goes in, what comes out, and every convention the checker insists on.
+        solution: a plain function whose first docstring is the stub's; its source is printed in the chapter.
+        cases: the chapter's own batch first, then cases that each catch something.
+        draw: one random batch, from the generator alone.
+        mistakes: in the order in which they are tried.
+        where: where to look when no known mistake fits.
+        right: what to say, and to think about next, when it passes.
+        gradient_of: the argument whose gradient is compared too, for losses.
+    """
+
+    id: str
+    title: str
+    concept: str
+    minutes: int
+    difficulty: str
+    statement: str
+    solution: Callable[..., Any]
+    cases: tuple[Case, ...]
+    draw: Callable[[Generator], Case]
+    mistakes: tuple[Mistake, ...]
+    where: str
+    right: str
+    gradient_of: str | None = None
+
+    @property
+    def markdown(self) -> str:
+        """The statement as the chapter shows it."""
+        head = f"**Exercise: {self.title}** ({self.minutes} minutes, {self.difficulty})"
+        return f"{head}\n\n{textwrap.dedent(self.statement).strip()}"
+
+    @property
+    def stub(self) -> str:
+        """The cell the reader fills in: signature and docstring of the solution, nothing of its body."""
+        source = inspect.getsource(self.solution)
+        function = ast.parse(source).body[0]
+        assert isinstance(function, ast.FunctionDef)
+        documentation = function.body[0]
+        head = "\n".join(source.splitlines()[: documentation.end_lineno])
+        return f'{_IMPORTS}{head}\n    ...  # your code\n\n\ncheck("{self.id}", {function.name})'
+
+    @property
+    def solution_cell(self) -> str:
+        """The collapsed cell with the solution, which has to pass."""
+        source = inspect.getsource(self.solution).rstrip()
+        name = self.solution.__name__
+        return f'{_IMPORTS}{source}\n\n\nverdict = check("{self.id}", {name})\nassert verdict.passed\nverdict'
+
+    def hidden(self) -> Iterator[Case]:
+        """The drawn batches; the same ones every time, and none of them printed anywhere."""
+        generator = torch.Generator().manual_seed(_SEED)
+        return (self.draw(generator) for _ in range(HIDDEN_DRAWS))
+
+    def check(self, function: Any) -> Verdict:
+        """Try the reader's function on every case, and explain the first difference.
+
+        Args:
+            function: takes the arguments by position.
+
+        Returns:
+            The verdict. Exceptions of the function become messages; the global random state is left as it was.
+        """
+        if not callable(function):
+            given = _a(type(function).__name__)
+            return Verdict(self.id, False, f"This is {given}: pass the function itself, without calling it.")
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # wrong answers, the list's own among them, divide by zero
+            message = self._first_problem(function)
+        return Verdict(self.id, message is None, self.right if message is None else message)
+
+    def _first_problem(self, function: Callable[..., Any]) -> str | None:
+        for number, case in enumerate(itertools.chain(self.cases, self.hidden())):
+            right, mine = self._run(self.solution, case), self._run(function, case)
+            if mine.problem:
+                known = self._known_by_its_error(mine, case)
+                return known or (_ONLY_SHOWN if number else "") + mine.problem
+            if not _same(mine, right, case.exact):
+                return self._diagnose(function, case, passed_shown=number > 0)
+        return None
+
+    def _known_by_its_error(self, mine: "_Outcome", case: Case) -> str | None:
+        known = (mistake for mistake in self.mistakes if self._run(mistake.wrong, case).problem == mine.problem)
+        return next((mistake.message for mistake in known), None)
+
+    def _diagnose(self, function: Callable[..., Any], failing: Case, passed_shown: bool) -> str:
+        probes = [*self.cases, failing, *itertools.islice(self.hidden(), 20)]
+        mine = [self._run(function, case) for case in probes]
+        right = [self._run(self.solution, case) for case in probes]
+        differing = [i for i, case in enumerate(probes) if not _same(mine[i], right[i], case.exact)]
+        # Rounding of zeros is a question of its own: it neither proves nor hides another mistake.
+        telling = [i for i in differing if not probes[i].exact]
+        compared = [i for i, case in enumerate(probes) if not (telling and case.exact)]
+        for mistake in self.mistakes:
+            if all(_same(mine[i], self._run(mistake.wrong, probes[i]), probes[i].exact) for i in compared):
+                return mistake.message
+        differing = telling or differing
+        smallest = min(differing, key=lambda i: probes[i].size)
+        general = _by_its_looks(mine, right, smallest, differing, self.gradient_of)
+        example = _example(probes[smallest], mine[smallest], right[smallest], self.gradient_of)
+        parts = " ".join(part for part in (general, example, self.where) if part)
+        return (_ONLY_SHOWN if passed_shown else "") + parts
+
+    def _run(self, function: Callable[..., Any], case: Case) -> "_Outcome":
+        given = {name: x.clone() if isinstance(x, Tensor) else x for name, x in case.arguments.items()}
+        leaf: Tensor | None = None
+        if self.gradient_of:
+            leaf = given[self.gradient_of].requires_grad_()
+            given[self.gradient_of] = leaf.clone()  # so that writing into it is seen below, and not by autograd
+        try:
+            answer = function(*given.values())
+            value = _as_tensor(answer)
+        except Exception as error:  # whatever the reader's code may raise
+            text = " ".join(str(error).split())[:200]
+            text = f"{text}{'' if text.endswith('.') else '.'} It was called with {case}."
+            return _Outcome(problem=f"Your function raised {type(error).__name__}: {text}")
+        if answer is None:
+            return _Outcome(problem="Your function returned None: it is still the stub, or it lacks a return.")
+        if value is None:
+            given_back = _a(type(answer).__name__)
+            return _Outcome(problem=f"Your function returned {given_back}, expected numbers or a tensor.")
+        for name, x in case.arguments.items():
+            if isinstance(x, Tensor) and not _equal(given[name].detach(), x):
+                return _Outcome(problem=f"Your function changed its argument `{name}` in place: work on a copy.")
+        gradient = None
+        if leaf is not None and value.requires_grad:
+            (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+        return _Outcome(value.detach().double(), gradient)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    value: Tensor | None = None
+    gradient: Tensor | None = None
+    problem: str | None = None
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def _as_tensor(answer: Any) -> Tensor | None:
+    """Tensors, numbers, arrays, and tuples or lists of them; None for anything else."""
+    if isinstance(answer, Tensor):
+        return answer if not answer.is_complex() else None
+    if isinstance(answer, tuple | list) and answer:
+        parts = [_as_tensor(part) for part in answer]
+        if any(part is None for part in parts) or len({part.shape for part in parts if part is not None}) > 1:
+            return None
+        return torch.stack([part.double() for part in parts if part is not None])
+    try:
+        return torch.as_tensor(answer, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+
+
+def _same(a: _Outcome, b: _Outcome, exact: bool = False) -> bool:
+    if a.problem or b.problem or a.value is None or b.value is None:
+        return False
+    if exact and not _equal(a.value, b.value):
+        return False
+    # Gradients of a mean over tokens are small numbers: they get a smaller absolute tolerance.
+    return _equal(a.value, b.value, _RTOL, _ATOL) and _equal(_or_zero(a, b), _or_zero(b, a), _RTOL, 0.01 * _ATOL)
+
+
+def _or_zero(a: _Outcome, other: _Outcome) -> Tensor:
+    """No gradient is the same as a gradient of zero."""
+    if a.gradient is not None:
+        return a.gradient
+    return torch.zeros(()) if other.gradient is None else torch.zeros_like(other.gradient)
+
+
+def _equal(a: Tensor, b: Tensor, rtol: float = 0.0, atol: float = 0.0) -> bool:
+    return a.shape == b.shape and torch.allclose(a.double(), b.double(), rtol=rtol, atol=atol, equal_nan=True)
+
+
+def _near(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and _equal(a, b, _RTOL, _ATOL)
+
+
+def _by_its_looks(
+    mine: list[_Outcome], right: list[_Outcome], smallest: int, differing: list[int], gradient_of: str | None
+) -> str:
+    """What can be said about any wrong answer: its shape, its NaN, a sign, a factor, a gradient that is missing."""
+    problem = next((m.problem for m in mine if m.problem), None)
+    if problem:
+        return problem
+    got, want = _values(mine)[smallest], _values(right)[smallest]
+    if got.shape != want.shape:
+        return f"The shape is {tuple(got.shape)}, expected {tuple(want.shape)}."
+    if not torch.isfinite(got).all():
+        return "Some of the numbers are not finite: look for a division by zero or a logarithm of zero."
+    pairs = list(zip(_values(mine), _values(right), strict=True))
+    if gradient_of and all(_near(a, b) for a, b in pairs):
+        if all(not bool(_or_zero(mine[i], right[i]).any()) for i in differing):
+            return f"The value is right, but no gradient reaches `{gradient_of}`: nothing would be learned."
+        return f"The value is right, but its gradient with respect to `{gradient_of}` is not."
+    if all(_near(a, -b) for a, b in pairs):
+        return "Every number has the wrong sign."
+    factors = [float((a * b).sum() / (b * b).sum()) for a, b in pairs if a.shape == b.shape and b.any()]
+    scaled = [(a, b) for a, b in pairs if a.shape == b.shape and b.any()]
+    if scaled and abs(factors[0] - 1) > 1e-3 and all(_near(a, factors[0] * b) for a, b in pairs):
+        return f"Every number is {factors[0]:.4g} times the right one."
+    if scaled and all(b.numel() > 1 for _, b in scaled):  # two single numbers are always proportional
+        varies = max(factors) - min(factors) > 1e-3 * abs(factors[0])
+        if varies and all(_near(a, f * b) for (a, b), f in zip(scaled, factors, strict=True)):
+            return "Within a call every number is off by one factor, and the factor changes from call to call."
+    return ""
+
+
+def _values(outcomes: list[_Outcome]) -> list[Tensor]:
+    return [torch.zeros(0) if outcome.value is None else outcome.value for outcome in outcomes]
+
+
+def _example(case: Case, mine: _Outcome, right: _Outcome, gradient_of: str | None) -> str:
+    if mine.problem or mine.value is None or right.value is None:
+        return ""
+    if not _near(mine.value, right.value):
+        return f"With {case} you return {_show(mine.value)}, expected {_show(right.value)}."
+    if gradient_of is None:
+        return f"With {case} every number has to be exactly 0, yours are {_show(mine.value, exact=True)}."
+    got, want = _show(_or_zero(mine, right)), _show(_or_zero(right, mine))
+    return f"With {case} the gradient with respect to {gradient_of} is {got}, expected {want}."
+
+
+def _show(x: Any, exact: bool = False) -> str:
+    if isinstance(x, torch.Size):
+        return f"<{' x '.join(map(str, x))} tensor>"
+    if isinstance(x, Tensor):
+        if x.numel() > 32:
+            return _show(x.shape)
+        return _show(x.tolist(), exact)
+    if isinstance(x, list | tuple):
+        return "[" + ", ".join(_show(part, exact) for part in x) + "]"
+    if isinstance(x, float):
+        return f"{x:.3g}" if exact else f"{round(x, 4):g}"
+    return str(x)
+
+
+_IMPORTS = "import torch\nfrom torch import Tensor\n\nfrom rlhf_minimal.exercises import check\n\n\n"

@@ -1,0 +1,21 @@
+"""The exercises of the chapter on GRPO, one a file, in the order of the chapter."""
+
+from .advantage import ADVANTAGE
+from .clipped_loss import CLIPPED_LOSS
+from .closed_form import CLOSED_FORM
+from .dead_groups import DEAD_GROUPS
+from .k3_penalty import K3
+from .leave_one_out import LEAVE_ONE_OUT
+from .on_policy import ON_POLICY
+from .process import PROCESS
+
+EXERCISES = (
+    ADVANTAGE,
+    CLOSED_FORM,
+    LEAVE_ONE_OUT,
+    CLIPPED_LOSS,
+    K3,
+    ON_POLICY,
+    DEAD_GROUPS,
+    PROCESS,
+)

@@ -1,0 +1,510 @@
+r"""The advantage column: who gets the credit? And the normalize column: is it whitened over the batch?
+
+Every cell takes token rewards [B, T] and the context a batch has, and returns [B, T], without gradient. A cell that
+gives one number a sequence spreads it over the sequence's tokens. Context that a cell does not use goes unused.
+"""
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from .checks import (
+    check,
+    check_ddof,
+    check_group,
+    check_mask,
+    check_not_negative,
+    check_rows,
+    check_share,
+    needs,
+)
+from .masked import last_token, masked_mean, masked_var, sequence_sum, zero_outside
+
+
+@needs("values")
+def gae(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+    gamma: float = 1.0,
+    lam: float = 0.95,
+) -> Float[Tensor, "B T"]:
+    r"""Generalized advantage estimation (:eq:`eq-gae`).
+
+    .. math:: \delta_t = r_t + \gamma V_{t+1} - V_t, \qquad A_t = \delta_t + \gamma\lambda A_{t+1}
+
+    lam = 0 trusts the critic one step ahead, lam = 1 trusts only the rewards that came. Untrained tokens in between
+    (a tool's output) are stepped over: the next trained token follows, whatever stands between.
+
+    Chapter: gae. Source: arXiv 1506.02438, eq. 16.
+
+    Args:
+        token_rewards: [B, T], the reward earned at each token.
+        mask: [B, T], 1 on trained tokens.
+        group_size: unused here.
+        values: [B, T], the critic's V before each token is chosen.
+        baseline: unused here.
+        step_ends: unused here.
+        gamma: discount, 1 for language.
+        lam: lambda, usually 0.95 to 1.
+
+    Returns:
+        [B, T] advantages; add the values for the critic's targets.
+
+    Raises:
+        ValueError: no values, gamma or lam outside [0, 1], bad tensors.
+
+    Example:
+        >>> mask = torch.ones(1, 2)
+        >>> gae(torch.tensor([[0.0, 1.0]]), mask, group_size=1, values=torch.tensor([[0.5, 0.5]]), lam=1.0)
+        tensor([[0.5000, 0.5000]])
+    """
+    if values is None:
+        raise ValueError("gae needs a critic: pass Batch(..., values=V), one value before each completion token")
+    check(mask, token_rewards=token_rewards, values=values)
+    check_share(gamma=gamma, lam=lam)
+    r, v = zero_outside(token_rewards, mask), zero_outside(values, mask)
+    next_value = next_advantage = torch.zeros_like(r[:, 0])
+    columns = []
+    for t in reversed(range(r.shape[1])):
+        trained = mask[:, t] != 0
+        delta = r[:, t] + gamma * next_value - v[:, t]
+        advantage = delta + gamma * lam * next_advantage
+        next_value = torch.where(trained, v[:, t], next_value)
+        next_advantage = torch.where(trained, advantage, next_advantage)
+        columns.append(advantage)
+    return zero_outside(torch.stack(columns[::-1], dim=1), mask)
+
+
+def returns_to_go(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+    gamma: float = 1.0,
+) -> Float[Tensor, "B T"]:
+    r"""What is still to come (:eq:`eq-returns-to-go`): REINFORCE without a baseline.
+
+    .. math:: A_t = \sum_{l \ge 0} \gamma^l r_{t+l}
+
+    A token is not to blame for rewards earned before it.
+
+    Chapter: policy-gradients. Source: Williams 1992; REINFORCE++, arXiv 2501.03262.
+
+    Args:
+        token_rewards: [B, T], the reward earned at each token.
+        mask: [B, T], 1 on trained tokens; untrained ones in between are stepped over.
+        group_size: unused here.
+        values: unused here.
+        baseline: unused here.
+        step_ends: unused here.
+        gamma: discount, 1 for language.
+
+    Returns:
+        [B, T].
+
+    Raises:
+        ValueError: gamma outside [0, 1], bad tensors.
+
+    Example:
+        >>> returns_to_go(torch.tensor([[0.5, 0.0, 1.0]]), torch.ones(1, 3), group_size=1)
+        tensor([[1.5000, 1.0000, 1.0000]])
+    """
+    check(mask, token_rewards=token_rewards)
+    check_share(gamma=gamma)
+    r = zero_outside(token_rewards, mask)
+    to_go = torch.zeros_like(r[:, 0])
+    columns = []
+    for t in reversed(range(r.shape[1])):
+        to_go = torch.where(mask[:, t] != 0, r[:, t] + gamma * to_go, to_go)
+        columns.append(to_go)
+    return zero_outside(torch.stack(columns[::-1], dim=1), mask)
+
+
+@needs("group")
+def group_centered(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+) -> Float[Tensor, "B T"]:
+    r"""Reward minus the group's mean (:eq:`eq-group-centered`), as in Dr. GRPO and Kimi K2.
+
+    .. math:: A_i = R_i - \mathrm{mean}_{j \in g(i)} R_j
+
+    Better than your siblings, or worse? Equal to (G-1)/G times `leave_one_out`: a scale and no bias of direction.
+
+    Chapter: dr-grpo. Source: arXiv 2503.20783, section 3.2.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+        values: unused here.
+        baseline: unused here.
+        step_ends: unused here.
+
+    Returns:
+        [B, T], one number a sequence; exactly 0 in a group of equal rewards.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, bad tensors.
+
+    Example:
+        >>> group_centered(torch.tensor([[1.0], [0.0]]), torch.ones(2, 1), group_size=2).flatten()
+        tensor([ 0.5000, -0.5000])
+    """
+    return _spread(_centered(_grouped(token_rewards, mask, group_size)), mask)
+
+
+@needs("group")
+def group_normalized(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+    eps: float = 1e-4,
+    ddof: int = 1,
+) -> Float[Tensor, "B T"]:
+    r"""The group's z-score (:eq:`eq-group-normalized`), as in GRPO.
+
+    .. math:: A_i = \frac{R_i - \mathrm{mean}_{j \in g(i)} R_j}{\mathrm{std}_{j \in g(i)} R_j + \epsilon}
+
+    How many standard deviations better than your siblings? Shifting or scaling all rewards of a prompt changes
+    nothing, which also means that a prompt of tiny differences pulls as hard as one of large ones.
+
+    Chapter: grpo. Source: arXiv 2402.03300, section 4.1.2. Differs from the paper: epsilon, which it leaves out.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+        values: unused here.
+        baseline: unused here.
+        step_ends: unused here.
+        eps: added to the standard deviation, usually 1e-4 (TRL) to 1e-6 (verl).
+        ddof: 1 = sample standard deviation (TRL, verl), 0 = population.
+
+    Returns:
+        [B, T], one number a sequence; exactly 0 in a group of equal rewards, rounding or not.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, a negative eps, a ddof other than 0 and 1, bad tensors.
+
+    Example:
+        >>> rewards = torch.tensor([[1.0], [0.0], [0.0], [0.0]])
+        >>> group_normalized(rewards, torch.ones(4, 1), group_size=4).flatten()
+        tensor([ 1.4997, -0.4999, -0.4999, -0.4999])
+    """
+    check_not_negative(eps=eps)
+    rewards = _grouped(token_rewards, mask, group_size)
+    return _spread(_zscore(rewards, eps, ddof), mask)
+
+
+@needs("group")
+def leave_one_out(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+) -> Float[Tensor, "B T"]:
+    r"""Reward minus the mean of the others (:eq:`eq-leave-one-out`), as in RLOO.
+
+    .. math:: A_i = R_i - \frac1{G-1} \sum_{j \in g(i),\, j \ne i} R_j = \frac{G}{G-1} (R_i - \bar R)
+
+    A baseline that does not know your own reward leaves the gradient unbiased.
+
+    Chapter: rloo. Source: arXiv 2402.14740; Kool et al. 2019.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+        values: unused here.
+        baseline: unused here.
+        step_ends: unused here.
+
+    Returns:
+        [B, T], one number a sequence.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, bad tensors.
+
+    Example:
+        >>> leave_one_out(torch.tensor([[1.0], [0.0], [0.0]]), torch.ones(3, 1), group_size=3).flatten()
+        tensor([ 1.0000, -0.5000, -0.5000])
+    """
+    rewards = _grouped(token_rewards, mask, group_size)
+    return _spread(_centered(rewards) * (group_size / (group_size - 1)), mask)
+
+
+@needs("group")
+def leave_one_out_normalized(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+    std: str = "group",
+    eps: float = 1e-4,
+) -> Float[Tensor, "B T"]:
+    r"""Leave-one-out over a standard deviation (:eq:`eq-leave-one-out-normalized`): the hybrid people ask about.
+
+    .. math:: A_i = \frac{R_i - \mathrm{mean}_{j \ne i} R_j}{\mathrm{std} + \epsilon}
+
+    With the group's std it is G/(G-1) times GRPO's z-score and nothing new. With the std of the *others* it spikes:
+    one sample that differs from equal siblings divides by epsilon alone.
+
+    Chapter: rloo.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2; at least 3 with ``std="others"``, since one sample has no spread.
+        values: unused here.
+        baseline: unused here.
+        step_ends: unused here.
+        std: "group" or "others" (sample standard deviation both).
+        eps: added to the standard deviation.
+
+    Returns:
+        [B, T], one number a sequence.
+
+    Raises:
+        ValueError: an unknown std, groups too small or that do not divide, a negative eps, bad tensors.
+
+    Example:
+        >>> rewards = torch.tensor([[1.0], [0.0], [0.0], [0.0]])
+        >>> leave_one_out_normalized(rewards, torch.ones(4, 1), group_size=4).flatten()
+        tensor([ 1.9996, -0.6665, -0.6665, -0.6665])
+    """
+    check_not_negative(eps=eps)
+    rewards = _grouped(token_rewards, mask, group_size)
+    centered = _centered(rewards) * (group_size / (group_size - 1))
+    if std == "group":
+        return _spread(_divide(centered, rewards.std(-1, keepdim=True) + eps), mask)
+    if std != "others":
+        raise ValueError(f'std is {std!r}, expected "group" or "others"')
+    check_group(len(mask), group_size, at_least=3)
+    others = torch.stack([rewards.roll(-shift, -1) for shift in range(1, group_size)], dim=-1)  # [P, G, G-1]
+    return _spread(_divide(centered, others.std(-1) + eps), mask)
+
+
+@needs("group")
+def process(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+    eps: float = 1e-4,
+    ddof: int = 1,
+) -> Float[Tensor, "B T"]:
+    r"""GRPO with process supervision (:eq:`eq-process`): normalised step rewards, summed from here on.
+
+    .. math::
+        A_{i,t} = \sum_{k:\, \text{end}(k) \ge t}
+        \frac{r_{i,k} - \mathrm{mean}(\mathbf r)}{\mathrm{std}(\mathbf r) + \epsilon}
+
+    The mean and the std run over all steps of all responses of the group. A token is credited with the step it stands
+    in and with those that follow.
+
+    Chapter: process-rewards. Source: arXiv 2402.03300, section 4.1.3.
+
+    Args:
+        token_rewards: [B, T], read at the ends of steps alone.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, rows of a group contiguous.
+        values: unused here.
+        baseline: unused here.
+        step_ends: [B, T], 1 on the last token of each step; default: the last trained token.
+        eps: added to the standard deviation.
+        ddof: 1 = sample standard deviation, 0 = population.
+
+    Returns:
+        [B, T]; exactly 0 in a group whose step rewards are all equal.
+
+    Raises:
+        ValueError: groups that do not divide, a group with a single step, bad tensors.
+
+    Example:
+        >>> rewards, ends = torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.ones(2, 2)
+        >>> process(rewards, torch.ones(2, 2), group_size=2, step_ends=ends)
+        tensor([[ 0.9998, -0.4999],
+                [-0.9998, -0.4999]])
+    """
+    check(mask, token_rewards=token_rewards)
+    check_group(len(mask), group_size, at_least=2)
+    check_not_negative(eps=eps)
+    if step_ends is None:
+        counts = last_token(mask) != 0  # [B, T]
+    else:
+        check_mask(step_ends, "step_ends")
+        if step_ends.shape != mask.shape:
+            raise ValueError(f"step_ends {tuple(step_ends.shape)} and mask {tuple(mask.shape)} must agree")
+        counts = (step_ends != 0) & (mask != 0)
+    normalized = torch.zeros_like(token_rewards)
+    for rows in torch.arange(len(mask), device=mask.device).view(-1, group_size):
+        steps = token_rewards[rows][counts[rows]]  # every step of the group, in one row
+        if len(steps) < 2:
+            raise ValueError(
+                "a group holds fewer than two scored steps, so its rewards cannot be compared: sample more "
+                "completions or mark step_ends"
+            )
+        normalized[rows] = normalized[rows].masked_scatter(counts[rows], _zscore(steps[None], eps, ddof)[0])
+    from_here_on = normalized.flip(-1).cumsum(-1).flip(-1)
+    return zero_outside(from_here_on, mask)
+
+
+@needs("baseline")
+def given_baseline(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    values: Float[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None = None,
+    step_ends: Shaped[Tensor, "B T"] | None = None,
+) -> Float[Tensor, "B T"]:
+    r"""Reward minus a baseline that came with the batch (:eq:`eq-given-baseline`).
+
+    .. math:: A_i = R_i - b_i
+
+    Unbiased for any b that does not look at the response: a running mean over prompts (EMA), or the reward of the
+    greedy response (ReMax). Unlike a group's own mean it says something about a group that is wrong throughout.
+
+    Chapter: rloo. Source: greedy baseline: ReMax, arXiv 2310.10505.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: unused here.
+        values: unused here.
+        baseline: [B], one number a sequence.
+        step_ends: unused here.
+
+    Returns:
+        [B, T], one number a sequence.
+
+    Raises:
+        ValueError: no baseline, bad tensors.
+
+    Example:
+        >>> given_baseline(torch.tensor([[1.0]]), torch.ones(1, 1), group_size=1, baseline=torch.tensor([0.3]))
+        tensor([[0.7000]])
+    """
+    if baseline is None:
+        raise ValueError("given_baseline needs one: pass Batch(..., baseline=b), a number for each sequence")
+    check(mask, token_rewards=token_rewards)
+    check_rows("baseline", baseline, len(mask))
+    return _spread(_sequence_rewards(token_rewards, mask) - baseline, mask)
+
+
+def whiten(
+    advantages: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, eps: float = 1e-8, ddof: int = 1
+) -> Float[Tensor, "B T"]:
+    r"""Mean 0 and variance 1 over all trained tokens of the batch (:eq:`eq-whiten`), as in PPO and REINFORCE++.
+
+    .. math:: A \leftarrow \frac{A - \mathrm{mean}(A)}{\sqrt{\mathrm{var}(A) + \epsilon}}
+
+    Weighted by tokens: a long response moves the mean more than a short one. Epsilon stands inside the root.
+
+    Chapter: ppo-rlhf. Source: OpenAI baselines; Huang et al. 2024, "The N implementation details of RLHF with PPO".
+
+    Args:
+        advantages: [B, T].
+        mask: [B, T], 1 on trained tokens.
+        eps: added to the variance.
+        ddof: 1 = sample variance (TRL, verl), 0 = population (OpenRLHF).
+
+    Returns:
+        [B, T].
+
+    Raises:
+        ValueError: fewer than two trained tokens, a negative eps, bad tensors.
+
+    Example:
+        >>> whiten(torch.tensor([[1.0, 3.0]]), torch.ones(1, 2))
+        tensor([[-0.7071,  0.7071]])
+    """
+    check(mask, advantages=advantages)
+    check_not_negative(eps=eps)
+    mean, var = masked_mean(advantages, mask), masked_var(advantages, mask, ddof=ddof)
+    return zero_outside((advantages - mean) * torch.rsqrt(var + eps), mask)
+
+
+def place_rewards(rewards: Float[Tensor, " B"], mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    r"""An outcome reward on the last trained token, 0 elsewhere (:eq:`eq-token-mdp`).
+
+    A row without a trained token keeps its reward on its first position, so that its group still counts it.
+
+    Chapter: policy-gradients.
+
+    Args:
+        rewards: [B].
+        mask: [B, T], 1 on trained tokens.
+
+    Returns:
+        [B, T].
+
+    Raises:
+        ValueError: bad shapes, dtype, or a reward that is not finite.
+
+    Example:
+        >>> place_rewards(torch.tensor([2.0]), torch.tensor([[1, 1, 0]]))
+        tensor([[0., 2., 0.]])
+    """
+    check_mask(mask)
+    check_rows("rewards", rewards, len(mask))
+    return last_token(mask).to(rewards.dtype) * rewards[:, None]
+
+
+def _sequence_rewards(token_rewards: Tensor, mask: Tensor) -> Tensor:
+    """[B] total reward of each row, the parked reward of a fully masked row included."""
+    return sequence_sum(token_rewards, (mask != 0) | (last_token(mask) != 0))
+
+
+def _grouped(token_rewards: Tensor, mask: Tensor, group_size: int) -> Tensor:
+    check(mask, token_rewards=token_rewards)
+    check_group(len(mask), group_size, at_least=2)
+    return _sequence_rewards(token_rewards, mask).view(-1, group_size)  # [P, G]
+
+
+def _centered(x: Tensor) -> Tensor:
+    """X - mean along the last axis; exactly 0 where all are equal, which rounding in the mean would spoil."""
+    constant = x.amax(-1, keepdim=True) == x.amin(-1, keepdim=True)
+    return torch.where(constant, torch.zeros_like(x), x - x.mean(-1, keepdim=True))
+
+
+def _zscore(x: Tensor, eps: float, ddof: int) -> Tensor:
+    check_ddof(ddof)
+    return _divide(_centered(x), x.std(-1, keepdim=True, correction=ddof) + eps)
+
+
+def _divide(centered: Tensor, spread: Tensor) -> Tensor:
+    return torch.where(centered == 0, centered, centered / spread)  # 0 stays 0, with eps = 0 too
+
+
+def _spread(per_sequence: Tensor, mask: Tensor) -> Tensor:
+    """One number a sequence onto its trained tokens."""
+    return zero_outside(per_sequence.reshape(-1, 1).expand(mask.shape), mask)

@@ -1,0 +1,196 @@
+"""What a cell needs, and one-line checks with messages that say what to do.
+
+Left out on purpose: shape annotations do the rest in the tests, where every call is checked by jaxtyping.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Cell = TypeVar("Cell", bound=Callable[..., Any])
+
+
+def needs(*names: str) -> Callable[[Cell], Cell]:
+    """Declare on a cell which optional fields of the batch it reads (or ``"group"``: two completions a prompt).
+
+    The training loop asks ``Algorithm.needs`` what to compute, instead of asking an algorithm for its name.
+
+    Example:
+        >>> @needs("values")
+        ... def my_advantage(token_rewards, mask, *, group_size, values=None, baseline=None, step_ends=None): ...
+        >>> needed(my_advantage)
+        ('values',)
+    """
+
+    def mark(cell: Cell) -> Cell:
+        cell.needs = names  # type: ignore[attr-defined]
+        return cell
+
+    return mark
+
+
+def needed(cell: Callable[..., Any] | None) -> tuple[str, ...]:
+    """The names that `needs` declared on a cell, looking through ``functools.partial``."""
+    return getattr(cell.func if isinstance(cell, partial) else cell, "needs", ())
+
+
+def check(mask: Tensor, **tensors: Tensor) -> None:
+    """As `check_tokens`, and some token is trained.
+
+    Args:
+        mask: [B, T], 1 on trained tokens.
+        **tensors: the other [B, T] arguments by name.
+
+    Raises:
+        ValueError: naming the argument, what was given, and what to do.
+
+    Example:
+        >>> check(torch.ones(2, 3), logp=torch.zeros(3, 2))
+        Traceback (most recent call last):
+        ValueError: logp has shape (3, 2), expected (2, 3) as the mask has: one value for each completion token
+    """
+    check_tokens(mask, **tensors)
+    if not (mask != 0).any():
+        raise ValueError(
+            "the mask is zero everywhere, so no token would be trained: drop this batch, or check how the mask "
+            "was made (completion_mask counts the first EOS in)"
+        )
+
+
+def check_tokens(mask: Tensor, **tensors: Tensor) -> None:
+    """Per-token arguments: [B, T], floating, on one device, finite wherever the mask is 1.
+
+    Args:
+        mask: [B, T], 1 on trained tokens, of which a part of a batch may have none.
+        **tensors: the other [B, T] arguments by name.
+
+    Raises:
+        ValueError: naming the argument, what was given, and what to do.
+    """
+    check_mask(mask)
+    trained = mask != 0
+    for name, x in tensors.items():
+        check_floating(name, x)
+        if x.shape != mask.shape:
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)}, expected {tuple(mask.shape)} as the mask has: "
+                "one value for each completion token"
+            )
+        if x.device != mask.device:
+            raise ValueError(f"{name} is on {x.device} and the mask on {mask.device}: move them to one device")
+        if not torch.isfinite(x[trained]).all():
+            raise ValueError(
+                f"{name} is not finite on a trained token: a NaN or an infinity there would reach every weight; "
+                "look for a zero probability, an overflow, or a mask that covers padding"
+            )
+
+
+def check_mask(mask: Any, name: str = "mask") -> None:
+    """A mask is [B, T] and holds zeros and ones only; any dtype."""
+    check_tensor(name, mask)
+    if mask.dim() != 2 or mask.numel() == 0:
+        raise ValueError(f"{name} has shape {tuple(mask.shape)}, expected [B, T] with at least one token")
+    if not ((mask == 0) | (mask == 1)).all():
+        raise ValueError(f"{name} must hold only 0 and 1 (1 = trained token); token weights belong in `correct`")
+
+
+def check_floating(name: str, x: Any) -> None:
+    """Floating-point, so that a reward of 1 / 2 is not silently 0."""
+    check_tensor(name, x)
+    if not x.is_floating_point():
+        raise ValueError(f"{name} has dtype {x.dtype}, expected floating point: call .float() on it")
+
+
+def check_integers(name: str, x: Any) -> None:
+    """Whole numbers: token ids, lengths."""
+    check_tensor(name, x)
+    if x.is_floating_point() or x.is_complex() or x.dtype == torch.bool:
+        raise ValueError(f"{name} has dtype {x.dtype}, expected integers: call .long() on it")
+
+
+def check_tensor(name: str, x: Any) -> None:
+    """A tensor, and not the list or array that it could be made from."""
+    if not isinstance(x, Tensor):
+        raise ValueError(f"{name} is a {type(x).__name__}, expected a tensor: torch.tensor(...) makes one")
+
+
+def check_same_shape(**tensors: Tensor) -> None:
+    """Tensors that meet element by element: broadcasting would pair the wrong ones without a word."""
+    (first, x), *others = tensors.items()
+    for name, y in others:
+        if x.shape != y.shape:
+            raise ValueError(f"{first} {tuple(x.shape)} and {name} {tuple(y.shape)} must have one shape")
+
+
+def check_rows(name: str, x: Tensor, rows: int) -> None:
+    """A per-sequence argument: [B], floating, finite."""
+    check_floating(name, x)
+    if x.shape != (rows,):
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, expected ({rows},): one number for each sequence")
+    if not torch.isfinite(x).all():
+        raise ValueError(f"{name} holds a number that is not finite: score the completion or drop its group")
+
+
+def check_rewards(rewards: Tensor) -> None:
+    """Rewards that say how many sequences there are: [B], floating, finite."""
+    check_tensor("rewards", rewards)
+    if rewards.dim() != 1 or not len(rewards):
+        raise ValueError(f"rewards have shape {tuple(rewards.shape)}, expected [B]: one number for each sequence")
+    check_rows("rewards", rewards, len(rewards))
+
+
+def check_group(rows: int, group_size: int, *, at_least: int = 1) -> None:
+    """Rows divide into whole groups of ``group_size``, with enough completions for the statistic asked for."""
+    check_count(group_size=group_size)
+    if rows % group_size:
+        raise ValueError(
+            f"{rows} sequences do not divide into groups of {group_size}: keep the completions of one prompt "
+            "together and pass how many there are"
+        )
+    if group_size < at_least:
+        raise ValueError(
+            f"group_size is {group_size}, but a group baseline compares completions of one prompt and needs at "
+            f"least {at_least}: sample more completions, or choose an advantage without a group"
+        )
+
+
+def check_positive(**numbers: Any) -> None:
+    """Options that only make sense above zero."""
+    for name, value in numbers.items():
+        if not _is_number(value) or not value > 0:
+            raise ValueError(f"{name} is {value!r}, expected a number above 0")
+
+
+def check_not_negative(**numbers: Any) -> None:
+    """Options that only make sense at or above zero."""
+    for name, value in numbers.items():
+        if not _is_number(value) or not value >= 0:
+            raise ValueError(f"{name} is {value!r}, expected a number of at least 0")
+
+
+def check_ddof(ddof: Any) -> None:
+    """Which standard deviation is meant."""
+    if ddof not in (0, 1):
+        raise ValueError(f"ddof is {ddof!r}, expected 1 (sample standard deviation) or 0 (population)")
+
+
+def check_share(**numbers: Any) -> None:
+    """Options that only make sense between zero and one."""
+    for name, value in numbers.items():
+        if not _is_number(value) or not 0 <= value <= 1:
+            raise ValueError(f"{name} is {value!r}, expected a number between 0 and 1")
+
+
+def check_count(**numbers: Any) -> None:
+    """Options that count something: a whole number of at least 1."""
+    for name, value in numbers.items():
+        if not _is_number(value, Integral) or value < 1:
+            raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
+
+
+def _is_number(value: Any, kind: type = Real) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)

@@ -1,0 +1,194 @@
+r"""The gate column: how much of the step is allowed, as a function of (ratio, advantage)?
+
+A gate is an objective to maximise, [B, T] in and [B, T] out. At ratio 1 every gate has slope A in the ratio: on-policy
+they all take the same step. They differ in what they do once the policy has moved.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .checks import check_floating, check_not_negative, check_positive
+
+
+def none(ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    r"""No gate: the importance-weighted advantage (:eq:`eq-gate-none`).
+
+    .. math:: w A
+
+    Nothing stops a step that has already gone far enough.
+
+    Chapter: policy-gradients. Source: TRPO's surrogate, arXiv 1502.05477, eq. 14.
+
+    Args:
+        ratio: [B, T] from a ratio cell, 1 = not moved.
+        advantage: [B, T], positive = reinforce.
+
+    Returns:
+        [B, T] objective, larger is better.
+
+    Raises:
+        ValueError: shapes that differ, integers.
+
+    Example:
+        >>> none(torch.tensor([[1.5]]), torch.tensor([[2.0]]))
+        tensor([[3.]])
+    """
+    _check(ratio, advantage)
+    return ratio * advantage
+
+
+def clip(
+    ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], *, low: float, high: float
+) -> Float[Tensor, "B T"]:
+    r"""PPO's clipped surrogate, with its two bounds apart (:eq:`eq-gate-clip`).
+
+    .. math:: \min\big(w A,\; \mathrm{clip}(w, 1-\epsilon_{low}, 1+\epsilon_{high})\, A\big)
+
+    Once a good token is likelier by ``high`` or a bad one rarer by ``low``, there is nothing more to gain from it. The
+    minimum keeps the gradient where the policy has moved the wrong way. Both signs of A take the same ``min``.
+
+    Chapter: ppo-clip (one bound), dapo (two). Source: arXiv 1707.06347, eq. 7; clip-higher arXiv 2503.14476, eq. 8.
+
+    Args:
+        ratio: [B, T] from a ratio cell.
+        advantage: [B, T].
+        low: epsilon below 1, usually 0.2 (GSPO 3e-4); 1 or more switches the lower bound off.
+        high: epsilon above 1, usually 0.2 to 0.28 (GSPO 4e-4).
+
+    Returns:
+        [B, T] objective, larger is better; never above the unclipped one.
+
+    Raises:
+        ValueError: shapes that differ, integers, a negative bound.
+
+    Example:
+        >>> clip(torch.tensor([[1.5, 1.5]]), torch.tensor([[1.0, -1.0]]), low=0.2, high=0.2)
+        tensor([[ 1.2000, -1.5000]])
+    """
+    _check(ratio, advantage)
+    check_not_negative(low=low, high=high)
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - low, 1 + high) * advantage)
+
+
+def dual_clip(
+    ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], *, low: float, high: float, c: float = 3.0
+) -> Float[Tensor, "B T"]:
+    r"""Clip, and a floor for bad tokens whose ratio has exploded (:eq:`eq-gate-dual-clip`).
+
+    .. math:: A < 0:\quad \max\big(\text{clip}(w, A),\; c A\big)
+
+    Plain clipping leaves one side open: a bad token that has become c times likelier would pull without limit.
+    Equal to TRL's ``delta`` where delta > 1 + high.
+
+    Chapter: ppo-clip. Source: Ye et al., arXiv 1912.09729; verl's default with c = 3.
+
+    Args:
+        ratio: [B, T] from a ratio cell.
+        advantage: [B, T].
+        low: epsilon below 1, usually 0.2.
+        high: epsilon above 1, usually 0.2.
+        c: ratio beyond which a bad token is dropped, above 1 + high, usually 3.
+
+    Returns:
+        [B, T] objective, larger is better.
+
+    Raises:
+        ValueError: shapes that differ, integers, a negative bound, c not above 1 + high.
+
+    Example:
+        >>> dual_clip(torch.tensor([[9.0, 2.0]]), torch.tensor([[-1.0, -1.0]]), low=0.2, high=0.2)
+        tensor([[-3., -2.]])
+    """
+    clipped = clip(ratio, advantage, low=low, high=high)
+    check_positive(c=c)
+    if not c > 1 + high:
+        raise ValueError(f"c is {c}, expected above 1 + high = {1 + high}: below it the two clips fight")
+    return torch.where(advantage < 0, torch.maximum(clipped, c * advantage), clipped)
+
+
+def clip_weight(
+    ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], *, cap: float, floor: float = 0.0
+) -> Float[Tensor, "B T"]:
+    r"""CISPO: clip the weight and keep every gradient (:eq:`eq-gate-clip-weight`).
+
+    .. math:: \mathrm{sg}\big[\mathrm{clip}(w, \text{floor}, \text{cap}) / w\big]\, w A
+
+    Its gradient is sg[clip(w)] A grad log pi: a rare token that has moved far counts less, but it never drops out.
+    Written on the ratio, so that it is one plottable function like every other gate. The value is therefore clip(w) A
+    and not sg[clip(w)] A log pi, as other libraries print; the gradients agree.
+
+    Chapter: soft-gates. Source: MiniMax-M1, arXiv 2506.13585, eq. 4-5.
+    Differs from the paper: ``cap`` is absolute, the paper's 1 + epsilon_high.
+
+    Args:
+        ratio: [B, T] from a ratio cell.
+        advantage: [B, T].
+        cap: largest weight, absolute, usually 2 to 5.
+        floor: smallest weight; 0 = no lower bound, as the paper uses it.
+
+    Returns:
+        [B, T] objective, larger is better.
+
+    Raises:
+        ValueError: shapes that differ, integers, a cap not above the floor.
+
+    Example:
+        >>> clip_weight(torch.tensor([[9.0, 2.0]]), torch.tensor([[1.0, 1.0]]), cap=5.0)
+        tensor([[5., 2.]])
+    """
+    _check(ratio, advantage)
+    check_not_negative(floor=floor, cap=cap)
+    if not cap > floor:
+        raise ValueError(f"cap is {cap} and floor {floor}: the cap is absolute (1 + epsilon) and above the floor")
+    weight = ratio.detach().clamp(floor, cap)
+    return (weight / ratio.detach()) * ratio * advantage
+
+
+def sigmoid(
+    ratio: Float[Tensor, "B T"],
+    advantage: Float[Tensor, "B T"],
+    *,
+    tau_pos: float = 1.0,
+    tau_neg: float = 1.05,
+) -> Float[Tensor, "B T"]:
+    r"""SAPO's soft gate (:eq:`eq-gate-sigmoid`).
+
+    .. math::
+        \frac{4}{\tau}\, \sigma\big(\tau (w - 1)\big)\, A, \qquad \tau = \tau_{pos}\ (A > 0),\ \tau_{neg}\ (A \le 0)
+
+    The slope fades as the ratio leaves 1, instead of falling off an edge; 4/tau makes it A at ratio 1. Bad tokens
+    fade a little sooner, since pushing one token down lifts all the others at once.
+
+    Chapter: soft-gates. Source: arXiv 2511.20347.
+
+    Args:
+        ratio: [B, T] from a ratio cell.
+        advantage: [B, T].
+        tau_pos: steepness for A > 0, usually 1.
+        tau_neg: steepness for A <= 0, usually 1.05.
+
+    Returns:
+        [B, T] objective, larger is better. At ratio 1 its value is (2 / tau) A; only the slope is A.
+
+    Raises:
+        ValueError: shapes that differ, integers, a temperature not above 0.
+
+    Example:
+        >>> sigmoid(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, -1.0]]))
+        tensor([[ 2.0000, -1.9048]])
+    """
+    _check(ratio, advantage)
+    check_positive(tau_pos=tau_pos, tau_neg=tau_neg)
+    tau = torch.where(advantage > 0, torch.full_like(ratio, tau_pos), torch.full_like(ratio, tau_neg))
+    return 4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantage
+
+
+def _check(ratio: Tensor, advantage: Tensor) -> None:
+    check_floating("ratio", ratio)
+    check_floating("advantage", advantage)
+    if ratio.shape != advantage.shape:
+        raise ValueError(
+            f"ratio {tuple(ratio.shape)} and advantage {tuple(advantage.shape)} must have one shape: expand a "
+            "per-sequence advantage with [:, None] first"
+        )

@@ -1,0 +1,110 @@
+r"""Three estimators of KL(pi || ref) from one sample of pi, per token or per sequence.
+
+With :math:`d = \log\pi - \log\pi_{ref}` on a sample of :math:`\pi`. Mind the direction: k3 uses exp(-d), the ratio
+ref/pi. With exp(d) it estimates another divergence (chi-squared minus KL).
+
+What is unbiased as a *value* need not be as a *gradient*. Differentiated inside the loss, on samples of pi: k1 gives
+zero in expectation, k2 the gradient of KL(pi || ref), k3 that of KL(ref || pi). Weighted by the ratio, k1 and k3 give
+the gradient of KL(pi || ref). Of whole responses where d is summed over a response; token by token these are the
+gradients of next-token divergences with the visited prefixes held fixed.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .checks import check_floating
+
+
+def k1(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    r"""The log-ratio itself (:eq:`eq-k1`): unbiased value, high variance, may be negative.
+
+    .. math:: k_1 = \log\pi - \log\pi_{ref}
+
+    The right choice inside the reward. Inside the loss its expected gradient is zero: it pulls nowhere.
+
+    Chapter: kl-divergence. Source: Schulman, "Approximating KL divergence" (2020).
+
+    Args:
+        logp: log-probs under the policy that was sampled, any shape.
+        ref_logp: log-probs of the same tokens under the reference.
+
+    Returns:
+        The same shape, in nats; its mean over samples of pi is KL(pi || ref).
+
+    Raises:
+        ValueError: shapes that differ.
+
+    Example:
+        >>> k1(torch.tensor([-1.0]), torch.tensor([-3.0]))
+        tensor([2.])
+    """
+    return _difference(logp, ref_logp)
+
+
+def k2(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    r"""Half the squared log-ratio (:eq:`eq-k2`): a biased value with the right gradient on-policy.
+
+    .. math:: k_2 = \tfrac12 (\log\pi - \log\pi_{ref})^2
+
+    A spring: it pulls every sampled log-prob back in proportion to how far it has moved.
+
+    Chapter: kl-divergence. Source: Schulman (2020).
+
+    Args:
+        logp: log-probs under the policy, any shape.
+        ref_logp: log-probs of the same tokens under the reference.
+
+    Returns:
+        The same shape, at least 0.
+
+    Raises:
+        ValueError: shapes that differ.
+
+    Example:
+        >>> k2(torch.tensor([-1.0]), torch.tensor([-3.0]))
+        tensor([2.])
+    """
+    return 0.5 * _difference(logp, ref_logp) ** 2
+
+
+def k3(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    r"""Control-variate estimator (:eq:`eq-k3`): unbiased value, never negative.
+
+    .. math:: k_3 = \frac{\pi_{ref}}{\pi} - 1 - \log\frac{\pi_{ref}}{\pi}
+
+    The linear term has mean zero and cancels most of k1's noise while the policies are near. Unbiased only where pi
+    covers the reference: top-p sampling breaks it. In the loss its gradient is that of the forward KL(ref || pi).
+
+    Chapter: kl-divergence. Source: Schulman (2020); GRPO: DeepSeekMath, arXiv 2402.03300, eq. 4.
+
+    Args:
+        logp: log-probs under the policy, any shape.
+        ref_logp: log-probs of the same tokens under the reference.
+
+    Returns:
+        The same shape, at least 0; its mean over samples of pi is KL(pi || ref).
+
+    Raises:
+        ValueError: shapes that differ.
+
+    Example:
+        >>> k3(torch.tensor([-1.0]), torch.tensor([-1.0]))
+        tensor([0.])
+    """
+    d = _difference(logp, ref_logp)
+    return torch.expm1(-d) + d  # expm1: exact to the last bit where the policies almost agree
+
+
+ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
+
+
+def _difference(logp: Tensor, ref_logp: Tensor) -> Tensor:
+    check_floating("logp", logp)
+    check_floating("ref_logp", ref_logp)
+    if logp.shape != ref_logp.shape:
+        raise ValueError(
+            f"logp {tuple(logp.shape)} and ref_logp {tuple(ref_logp.shape)} must agree: score the same tokens "
+            "with both models"
+        )
+    return logp - ref_logp

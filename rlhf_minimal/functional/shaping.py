@@ -1,0 +1,113 @@
+r"""The shape column: what is added to the reward before anything else sees it?
+
+A shape reads [B] rewards and [B] lengths (trained tokens of each completion) and returns [B] rewards.
+"""
+
+import torch
+from jaxtyping import Float, Real
+from torch import Tensor
+
+from .checks import check_count, check_group, check_not_negative, check_rewards, check_share, check_tensor, needs
+
+
+@needs("budget")
+def soft_overlong(
+    rewards: Float[Tensor, " B"],
+    lengths: Real[Tensor, " B"],
+    *,
+    group_size: int,
+    budget: int | None,
+    cache_fraction: float = 0.2,
+) -> Float[Tensor, " B"]:
+    r"""A penalty that grows over the last stretch of the budget (:eq:`eq-soft-overlong`), as in DAPO.
+
+    .. math::
+        R' = R + \begin{cases} 0 & |o| \le L - C \\ (L - C - |o|)/C & L - C < |o| \le L \\ -1 & |o| > L \end{cases}
+
+    L is the budget and C = cache_fraction L. A hard cut gives a long correct answer and a rambling one the same zero;
+    the ramp warns before the cliff.
+
+    Chapter: dapo. Source: arXiv 2503.14476, eq. 13 (L = 20480, C = 4096, hence the fraction).
+
+    Args:
+        rewards: [B].
+        lengths: [B] trained tokens.
+        group_size: unused here.
+        budget: L in tokens.
+        cache_fraction: C / L, between 0 and 1; 0 leaves only the cliff.
+
+    Returns:
+        [B] rewards, lowered by at most 1.
+
+    Raises:
+        ValueError: no budget, a fraction outside [0, 1], bad shapes.
+
+    Example:
+        >>> soft_overlong(torch.ones(3), torch.tensor([8, 9, 10]), group_size=1, budget=10)
+        tensor([1.0000, 0.5000, 0.0000])
+    """
+    _check(rewards, lengths)
+    if budget is None:
+        raise ValueError("soft_overlong needs the generation budget in tokens: pass Batch(..., budget=L)")
+    check_count(budget=budget)
+    check_share(cache_fraction=cache_fraction)
+    cache = cache_fraction * budget
+    over = lengths.to(rewards.dtype) - (budget - cache)  # tokens past the free part
+    ramp = -(over / cache).clamp(0, 1) if cache else -(over > 0).to(rewards.dtype)
+    return rewards + ramp
+
+
+def length_reward(
+    rewards: Float[Tensor, " B"],
+    lengths: Real[Tensor, " B"],
+    *,
+    group_size: int,
+    budget: int | None,
+    coef: float = 1.0,
+) -> Float[Tensor, " B"]:
+    r"""Shorter is better within a group, and never pays for a wrong answer (:eq:`eq-length-reward`), as in Kimi k1.5.
+
+    .. math:: \lambda_i = \tfrac12 - \frac{|o_i| - \min_j |o_j|}{\max_j |o_j| - \min_j |o_j|}, \qquad
+        R'_i = R_i + c \cdot \begin{cases} \lambda_i & R_i > 0 \\ \min(0, \lambda_i) & \text{otherwise} \end{cases}
+
+    Chapter: kimi-k2. Source: Kimi k1.5, arXiv 2501.12599, section 2.3.3.
+
+    Args:
+        rewards: [B], above 0 = correct.
+        lengths: [B] trained tokens.
+        group_size: G, completions a prompt.
+        budget: unused here.
+        coef: weight c of the length term.
+
+    Returns:
+        [B] rewards; unchanged in a group of one length.
+
+    Raises:
+        ValueError: groups that do not divide, bad shapes, a negative weight.
+
+    Example:
+        >>> length_reward(torch.tensor([1.0, 1.0, 0.0]), torch.tensor([2, 4, 2]), group_size=3, budget=None)
+        tensor([1.5000, 0.5000, 0.0000])
+    """
+    _check(rewards, lengths)
+    check_group(len(rewards), group_size)
+    check_not_negative(coef=coef)
+    length = lengths.to(rewards.dtype).view(-1, group_size)  # [P, G]
+    shortest, longest = length.amin(-1, keepdim=True), length.amax(-1, keepdim=True)
+    spread = longest - shortest
+    bonus = torch.where(spread > 0, 0.5 - (length - shortest) / spread, 0.0).view(-1)  # [B]
+    return rewards + coef * torch.where(rewards > 0, bonus, bonus.clamp(max=0))
+
+
+def _check(rewards: Tensor, lengths: Tensor) -> None:
+    check_rewards(rewards)
+    check_tensor("lengths", lengths)
+    # Integers or floats: a float mask sums to floats.
+    if lengths.dtype == torch.bool or not ((lengths >= 0) & (lengths == lengths.round())).all():
+        raise ValueError(
+            f"lengths ({lengths.dtype}) must count trained tokens: whole numbers of at least 0, such as mask.sum(-1)"
+        )
+    if lengths.shape != rewards.shape:
+        raise ValueError(
+            f"lengths {tuple(lengths.shape)} and rewards {tuple(rewards.shape)} must agree: one a sequence"
+        )

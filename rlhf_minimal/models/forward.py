@@ -1,0 +1,81 @@
+"""One forward over prompt and completion, without a cache: what training differentiates and what tests trust.
+
+Policy and critic are read at the same places: the prompt's last token and all completion tokens but the last, where
+the T completion tokens are predicted (`functional.logprobs.completion_logits` holds that shift).
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rlhf_minimal.functional.logprobs import completion_logits
+from rlhf_minimal.models.heads import Critic
+
+
+def positions(attention_mask: Tensor) -> Tensor:
+    """Position of every token, counted from the first real one: left padding does not move a prompt.
+
+    Args:
+        attention_mask: [B, L], 1 for real tokens, 0 for padding.
+
+    Returns:
+        [B, L] integers; padding gets 0, which is never attended to.
+
+    Example:
+        >>> positions(torch.tensor([[0, 0, 1, 1, 1]])).tolist()
+        [[0, 0, 0, 1, 2]]
+    """
+    return (attention_mask.long().cumsum(-1) - 1).clamp(min=0)
+
+
+def policy_logits(
+    model: PreTrainedModel,
+    prompts: Int[Tensor, "B S"],
+    prompt_mask: Int[Tensor, "B S"],
+    completions: Int[Tensor, "B T"],
+) -> Float[Tensor, "B T V"]:
+    """The scores from which each completion token was drawn, or would be drawn.
+
+    Args:
+        model: Any causal language model of transformers.
+        prompts: [B, S] ids, padded on the left.
+        prompt_mask: [B, S], 1 for real prompt tokens.
+        completions: [B, T] ids, padded on the right with anything: what follows the end cannot be seen by what
+            precedes it.
+
+    Returns:
+        [B, T, V] logits; entry t belongs to completion token t.
+    """
+    ids, attention_mask = _join(prompts, prompt_mask, completions)
+    logits = model(
+        input_ids=ids,
+        attention_mask=attention_mask,
+        position_ids=positions(attention_mask),
+        use_cache=False,
+        logits_to_keep=completions.shape[1] + 1,
+    ).logits
+    return completion_logits(logits, completions.shape[1])
+
+
+def critic_values(
+    critic: Critic,
+    prompts: Int[Tensor, "B S"],
+    prompt_mask: Int[Tensor, "B S"],
+    completions: Int[Tensor, "B T"],
+) -> Float[Tensor, "B T"]:
+    """The critic's estimate before each completion token is written: entry t has seen tokens 0 to t - 1 only.
+
+    Args and padding as in `policy_logits`.
+
+    Returns:
+        [B, T] values, in units of reward.
+    """
+    ids, attention_mask = _join(prompts, prompt_mask, completions)
+    values = critic(ids, attention_mask, positions(attention_mask))  # [B, S + T]
+    return completion_logits(values.unsqueeze(-1), completions.shape[1]).squeeze(-1)
+
+
+def _join(prompts: Tensor, prompt_mask: Tensor, completions: Tensor) -> tuple[Tensor, Tensor]:
+    ids = torch.cat([prompts, completions], dim=1)  # [B, S + T]
+    return ids, torch.cat([prompt_mask.long(), torch.ones_like(completions)], dim=1)

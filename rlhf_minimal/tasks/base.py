@@ -1,0 +1,85 @@
+"""What a task is: a way to make problems, a way to check answers, and a wall between training and held-out ones."""
+
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Split = Literal["train", "held_out"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt and the answer that the verifier will accept; the policy sees the prompt only."""
+
+    prompt: str
+    answer: str
+
+
+def exact_match(completion: str, problem: Problem) -> float:
+    """1 if the completion is the answer, character for character, else 0."""
+    return float(completion == problem.answer)
+
+
+def own_family(prompt: str) -> str:
+    """Every prompt stands for itself."""
+    return prompt
+
+
+@dataclass(frozen=True)
+class Task:
+    """Prompts and a verifier.
+
+    Which side of the train / held-out wall a problem falls on is a property of the problem itself (a checksum of its
+    text), not of a list or of a seed: one in ten families is held out, for everybody and for ever.
+
+    Args:
+        name: What `--task` calls it.
+        about: One line for people.
+        alphabet: All characters that prompts and answers use.
+        max_new_tokens: Generation budget in tokens, the end-of-answer token included.
+        make: Draws one problem from a random number generator.
+        verify: (completion, problem) -> reward; by default 1 for an exact match, else 0.
+        teacher: (problem, generator) -> an answer to imitate, right or wrong; None if there is nothing to imitate.
+        family: Prompts with the same family are never split between training and evaluation
+            (12+34 and 34+12 are one question).
+
+    Example:
+        >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
+        ...             make=lambda rng: Problem(f"{rng.randrange(1000)}:", ""),
+        ...             verify=lambda completion, problem: float(completion in set("02468")))
+        >>> EVEN.verify("4", EVEN.problems("train", 1, seed=0)[0])
+        1.0
+    """
+
+    name: str
+    about: str
+    alphabet: str
+    max_new_tokens: int
+    make: Callable[[random.Random], Problem]
+    verify: Callable[[str, Problem], float] = exact_match
+    teacher: Callable[[Problem, random.Random], str] | None = None
+    family: Callable[[str], str] = own_family
+
+    def problems(self, split: Split, n: int, *, seed: int | str) -> list[Problem]:
+        """`n` problems of one split, drawn with replacement; the same seed gives the same problems.
+
+        Args:
+            split: `"train"` or `"held_out"`.
+            n: How many.
+            seed: A number, or any text that names the draw.
+        """
+        if split not in ("train", "held_out"):
+            raise ValueError(f"a split is 'train' or 'held_out'; got {split!r}")
+        rng = random.Random(f"{self.name}/{split}/{seed}")
+        found: list[Problem] = []
+        while len(found) < n:
+            problem = self.make(rng)
+            if self.is_held_out(problem.prompt) == (split == "held_out"):
+                found.append(problem)
+        return found
+
+    def is_held_out(self, prompt: str) -> bool:
+        """Which side of the wall a prompt is on: one family in ten is held out."""
+        return zlib.crc32(self.family(prompt).encode()) % 10 == 0

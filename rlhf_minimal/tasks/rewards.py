@@ -1,0 +1,72 @@
+"""Reward functions, in the calling form that TRL made common: lists in, a list of numbers out.
+
+    reward(prompts=[...], completions=[...], **columns) -> list[float]
+
+One entry a completion. The columns carry whatever else the problem knows: here `problem` (the `Problem` itself),
+`answer` (its text) and `step` (the number of the training step). A function written for TRL with `**kwargs` at the end
+works here unchanged, and the other way round.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlhf_minimal.tasks.base import Problem, Task
+
+RewardFunction = Callable[..., Sequence[float]]
+
+
+def verifier_reward(task: Task) -> RewardFunction:
+    """The task's own verifier as a reward function.
+
+    Example:
+        >>> from rlhf_minimal.tasks import get_task
+        >>> reward = verifier_reward(get_task("addition2"))
+        >>> reward(prompts=["75+50="] * 2, completions=["521", "520"], problem=[Problem("75+50=", "521")] * 2)
+        [1.0, 0.0]
+    """
+
+    def reward(
+        prompts: Sequence[str], completions: Sequence[str], problem: Sequence[Problem], **columns: Any
+    ) -> list[float]:
+        return [float(task.verify(c, p)) for c, p in zip(completions, problem, strict=True)]
+
+    return reward
+
+
+def random_reward(seed: int = 0) -> RewardFunction:
+    """A coin flip for every completion: the control arm. Whatever still "improves" under it is not learning.
+
+    The coins of a step depend on (seed, step) alone, so that an interrupted run resumes with the same ones.
+    """
+
+    def reward(prompts: Sequence[str], completions: Sequence[str], step: Sequence[int], **columns: Any) -> list[float]:
+        rng = random.Random(f"coin/{seed}/{step[0]}")
+        return [float(rng.random() < 0.5) for _ in completions]
+
+    return reward
+
+
+def call_reward(
+    reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int
+) -> list[float]:
+    """Calls a reward function and checks what comes back.
+
+    Raises:
+        ValueError: If it is not one finite number per completion; the message shows the first completion at fault.
+    """
+    scores = reward(
+        prompts=[p.prompt for p in problems],
+        completions=list(completions),
+        problem=list(problems),
+        answer=[p.answer for p in problems],
+        step=[step] * len(problems),
+    )
+    if scores is None or len(scores) != len(completions):
+        got = "None" if scores is None else f"{len(scores)} numbers"
+        raise ValueError(f"a reward function must return one number per completion ({len(completions)}); got {got}")
+    for score, completion in zip(scores, completions, strict=True):
+        if score is None or not math.isfinite(score):
+            raise ValueError(f"a reward must be a finite number; got {score} for the completion {completion!r}")
+    return [float(score) for score in scores]

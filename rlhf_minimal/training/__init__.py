@@ -1,0 +1,35 @@
+"""The part that runs: sampling, the online loop, supervised learning, checkpoints. Blind to algorithms' names."""
+
+from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_folder
+from rlhf_minimal.training.config import Config, Recipe
+from rlhf_minimal.training.evaluation import Accuracy, Evaluation, evaluate
+from rlhf_minimal.training.learner import Learner
+from rlhf_minimal.training.loop import NothingToLearn, train, train_step
+from rlhf_minimal.training.metrics import METRICS, wilson
+from rlhf_minimal.training.rollout import Rollout, collect, roll_out
+from rlhf_minimal.training.sampler import Samples, sample
+from rlhf_minimal.training.supervised import imitate, supervised_loss
+
+__all__ = [
+    "METRICS",
+    "Accuracy",
+    "Config",
+    "Evaluation",
+    "Learner",
+    "NothingToLearn",
+    "Recipe",
+    "Rollout",
+    "Samples",
+    "collect",
+    "evaluate",
+    "imitate",
+    "load_policy",
+    "roll_out",
+    "sample",
+    "save_policy",
+    "supervised_loss",
+    "train",
+    "train_step",
+    "wilson",
+    "write_folder",
+]

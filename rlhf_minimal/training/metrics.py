@@ -1,0 +1,134 @@
+"""What a run writes down at every step, and what each number means: one line per key of `metrics.jsonl`."""
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rlhf_minimal.functional.masked import masked_var
+from rlhf_minimal.objective import Algorithm, Batch
+
+if TYPE_CHECKING:
+    from rlhf_minimal.training.rollout import Rollout
+
+Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
+
+METRICS: dict[str, str] = {
+    "step": "number of the training step, from 1",
+    "reward": "mean reward of all completions that were sampled, those of refilled groups included",
+    "accuracy": "share of the sampled completions that the task's verifier calls right, whatever the reward was",
+    "kl": "KL(policy || start) in nats per token: k3 estimate on this step's samples, before the update",
+    "entropy": "mean entropy in nats of the policy's next-token distribution, over the trained tokens",
+    "length": "mean tokens per sampled completion, the end-of-answer token included",
+    "truncated": "share of the sampled completions that ran into the token budget",
+    "dead_groups": "share of the sampled groups in which all rewards are equal (groups of two or more)",
+    "refills": "extra rounds of sampling, because the filter left groups over to be replaced",
+    "groups": "groups that were trained on",
+    "loss": "value of the policy loss, mean over the optimiser steps; its gradient is what matters, not its size",
+    "clip_fraction": "share of trained tokens with an advantage to which the gate gives no gradient",
+    "ratio_min": "smallest ratio, at the algorithm's own level (token or sequence), over the trained tokens",
+    "ratio_max": "largest ratio, likewise",
+    "grad_norm": "norm of the policy's gradient before clipping, mean over the optimiser steps",
+    "value_loss": "loss of the critic, mean over the optimiser steps (critics only)",
+    "explained_variance": "1 - var(returns - values) / var(returns) at sampling time: 1 is a perfect critic, "
+    "0 one that knows no more than the mean, below 0 a misleading one (critics only)",
+    "seconds": "wall-clock time of the step",
+}
+
+
+def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's confidence interval for a share: honest at 0 and 1, where the textbook interval has no width.
+
+    Args:
+        successes: How many succeeded.
+        n: Of how many, at least 1.
+        z: Width in standard errors; 1.96 is 95 %.
+
+    Returns:
+        Lower and upper end, within 0 and 1.
+
+    Example:
+        >>> [round(end, 3) for end in wilson(10, 10)]
+        [0.722, 1.0]
+    """
+    share = successes / n
+    center = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, center - half), min(1.0, center + half)
+
+
+def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
+    """Metrics of everything that was sampled in a step, kept or not."""
+    rewards = torch.cat([part.rewards for part in sampled])
+    metrics = {
+        "reward": rewards.mean().item(),
+        "accuracy": (torch.cat([part.correct for part in sampled]) == 1).float().mean().item(),
+        "length": torch.cat([part.mask.sum(-1) for part in sampled]).mean().item(),
+        "truncated": torch.cat([part.truncated for part in sampled]).float().mean().item(),
+        "refills": float(len(sampled) - 1),
+    }
+    if group_size > 1:
+        groups = rewards.view(-1, group_size)  # [P, G]
+        metrics["dead_groups"] = (groups.amax(-1) == groups.amin(-1)).float().mean().item()
+    return metrics
+
+
+def explained_variance(
+    values: Float[Tensor, "B T"], returns: Float[Tensor, "B T"], mask: Float[Tensor, "B T"]
+) -> float:
+    """1 - var(returns - values) / var(returns) over trained tokens; 0 if the returns do not vary.
+
+    Example:
+        >>> returns = torch.tensor([[0.0, 1.0]])
+        >>> explained_variance(returns, returns, torch.ones(1, 2))
+        1.0
+    """
+    spread = masked_var(returns, mask).item()
+    return 1 - masked_var(returns - values, mask).item() / spread if spread > 0 else 0.0
+
+
+class Watch:
+    """Sums over the micro-batches of an update, from which its metrics are made."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self.entropy = 0.0
+        self.weighted = 0  # trained tokens with an advantage
+        self.clipped = 0  # of those, the ones to which the gate gives no gradient
+        self.ratio_min, self.ratio_max = math.inf, -math.inf
+        self.losses: list[float] = []
+        self.grad_norms: list[float] = []
+        self.value_losses: list[float] = []
+
+    def look(self, algorithm: Algorithm, batch: Batch, entropy: Float[Tensor, "B T"]) -> None:
+        """Takes in one micro-batch."""
+        trained = batch.mask != 0
+        if not trained.any() or batch.advantages is None:
+            return
+        ratio = algorithm.ratio(batch.logp.detach(), batch.old_logp, batch.mask).requires_grad_()
+        (slope,) = torch.autograd.grad(algorithm.gate(ratio, batch.advantages).sum(), ratio)
+        weighted = trained & (batch.advantages != 0)
+        self.tokens += int(trained.sum())
+        self.entropy += entropy[trained].sum().item()
+        self.weighted += int(weighted.sum())
+        self.clipped += int((weighted & (slope == 0)).sum())
+        self.ratio_min = min(self.ratio_min, ratio[trained].min().item())
+        self.ratio_max = max(self.ratio_max, ratio[trained].max().item())
+
+    def metrics(self) -> Metrics:
+        """The update's metrics."""
+        found = {
+            "loss": _mean(self.losses),
+            "grad_norm": _mean(self.grad_norms),
+            "entropy": self.entropy / max(self.tokens, 1),
+            "clip_fraction": self.clipped / max(self.weighted, 1),
+            "ratio_min": self.ratio_min,
+            "ratio_max": self.ratio_max,
+        }
+        return found | ({"value_loss": _mean(self.value_losses)} if self.value_losses else {})
+
+
+def _mean(numbers: list[float]) -> float:
+    return sum(numbers) / max(len(numbers), 1)

@@ -1,0 +1,157 @@
+"""Writing completions: many at once, each prompt read once, every token's log-probability kept.
+
+Three things make this fast, and each is a few lines below: the prompt is read once and its cache shared by the G
+completions of its group; a step feeds one token per row; a row that has ended is taken out of the batch.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rlhf_minimal.functional.masked import completion_mask
+from rlhf_minimal.models.forward import positions
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Completions of a batch of prompts; the G completions of one prompt are neighbours.
+
+    Attributes:
+        completions: [B, T] token ids, padded on the right; T is the longest completion, at most the budget.
+        logp: [B, T] log-probability of each token under the distribution it was drawn from (temperature included);
+            0 in the padding.
+        mask: [B, T] 1.0 for written tokens, the end-of-answer token included.
+        truncated: [B] True where the budget ran out before the end-of-answer token.
+    """
+
+    completions: Int[Tensor, "B T"]
+    logp: Float[Tensor, "B T"]
+    mask: Float[Tensor, "B T"]
+    truncated: Bool[Tensor, "B"]
+
+
+@torch.no_grad()
+def sample(
+    model: PreTrainedModel,
+    prompts: Int[Tensor, "P S"],
+    prompt_mask: Int[Tensor, "P S"],
+    *,
+    max_new_tokens: int,
+    eos_id: int,
+    pad_id: int,
+    group_size: int = 1,
+    temperature: float = 1.0,
+    generator: torch.Generator | None = None,
+) -> Samples:
+    """Draws `group_size` completions for every prompt, with a key-value cache.
+
+    No top-k and no top-p: a policy gradient is unbiased only for the distribution that was sampled, and both cut
+    pieces out of it that the log-probabilities of training would still contain.
+
+    Args:
+        model: Any causal language model of transformers.
+        prompts: [P, S] ids, padded on the left.
+        prompt_mask: [P, S], 1 for real prompt tokens.
+        max_new_tokens: Budget in tokens, the end-of-answer token included.
+        eos_id: The token that ends an answer.
+        pad_id: What fills the rectangle behind it (may equal `eos_id`).
+        group_size: Completions per prompt, G.
+        temperature: Logits are divided by it; 1 is the policy itself. 0 is greedy decoding: the most likely token
+            is then certain, so its log-probability is 0.
+        generator: Source of randomness, on the model's device.
+
+    Returns:
+        `Samples` with B = P x G rows, on the model's device.
+
+    Raises:
+        ValueError: If the budget or the group size is below 1, the temperature negative, a prompt empty, or the
+            policy's logits are not a number.
+    """
+    if max_new_tokens < 1 or group_size < 1 or temperature < 0:
+        raise ValueError(
+            "need max_new_tokens >= 1, group_size >= 1 and temperature >= 0; "
+            f"got {max_new_tokens}, {group_size} and {temperature}"
+        )
+    if prompt_mask.shape[1] == 0 or not bool((prompt_mask[:, -1] == 1).all()):
+        raise ValueError("a prompt ends in padding: pad prompts on the left, and give every prompt at least one token")
+
+    # Read every prompt once, then let the G completions of a group share what was read.
+    output = model(
+        input_ids=prompts,
+        attention_mask=prompt_mask.long(),
+        position_ids=positions(prompt_mask),
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    cache = output.past_key_values
+    cache.batch_repeat_interleave(group_size)
+    logits = output.logits[:, -1].repeat_interleave(group_size, dim=0)  # [B, V]
+    attention_mask = prompt_mask.long().repeat_interleave(group_size, dim=0)  # [B, S], grows by one a step
+
+    batch = logits.shape[0]
+    completions = torch.full((batch, max_new_tokens), pad_id, device=prompts.device)
+    logp = torch.zeros(batch, max_new_tokens, device=prompts.device)
+    ended = torch.zeros(batch, dtype=torch.bool, device=prompts.device)
+    rows = torch.arange(batch, device=prompts.device)  # which rows are still being written
+
+    for t in range(max_new_tokens):
+        tokens, token_logp = _draw(logits, temperature, generator)
+        completions[rows, t], logp[rows, t] = tokens, token_logp
+        ended[rows] = tokens == eos_id
+        writing = (tokens != eos_id).nonzero().squeeze(-1)
+        if len(writing) == 0 or t == max_new_tokens - 1:
+            break
+        if len(writing) < len(rows):
+            rows, tokens, attention_mask = rows[writing], tokens[writing], attention_mask[writing]
+            cache.batch_select_indices(writing)
+        attention_mask = torch.cat([attention_mask, torch.ones_like(attention_mask[:, :1])], dim=1)
+        logits = model(
+            input_ids=tokens[:, None],
+            attention_mask=attention_mask,
+            position_ids=attention_mask.sum(-1, keepdim=True) - 1,
+            past_key_values=cache,
+            use_cache=True,
+        ).logits[:, -1]
+
+    completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # nobody wrote further than this
+    return Samples(completions, logp, completion_mask(completions, eos_id), ~ended)
+
+
+def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """One token for each row and its log-probability under the distribution it came from."""
+    if logits.isnan().any():
+        raise ValueError("the policy's logits are not a number: training has destroyed it; lower the learning rate")
+    if temperature == 0:
+        tokens = logits.argmax(-1)
+        return tokens, torch.zeros_like(logits[:, 0], dtype=torch.float32)
+    scores = torch.log_softmax(logits.float() / temperature, dim=-1)
+    tokens = torch.multinomial(scores.exp(), 1, generator=generator)  # [B, 1]
+    return tokens.squeeze(-1), scores.gather(-1, tokens).squeeze(-1)
+
+
+def pad_left(rows: list[list[int]], pad_id: int) -> tuple[Int[Tensor, "P S"], Int[Tensor, "P S"]]:
+    """Prompts of different lengths as one rectangle that ends flush on the right, and its mask.
+
+    Example:
+        >>> ids, mask = pad_left([[5], [6, 7, 8]], pad_id=0)
+        >>> ids.tolist(), mask.tolist()
+        ([[0, 0, 5], [6, 7, 8]], [[0, 0, 1], [1, 1, 1]])
+    """
+    width = max(len(row) for row in rows)
+    ids = torch.tensor([[pad_id] * (width - len(row)) + row for row in rows], dtype=torch.long)
+    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], dtype=torch.long)
+    return ids, mask
+
+
+def pad_right(rows: list[list[int]], pad_id: int) -> Int[Tensor, "B T"]:
+    """Completions of different lengths as one rectangle that starts flush on the left.
+
+    Example:
+        >>> pad_right([[5], [6, 7, 8]], pad_id=0).tolist()
+        [[5, 0, 0], [6, 7, 8]]
+    """
+    width = max(len(row) for row in rows)
+    return torch.tensor([row + [pad_id] * (width - len(row)) for row in rows])

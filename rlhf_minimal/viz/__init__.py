@@ -1,0 +1,1 @@
+"""Pictures: plain arrays in, matplotlib Axes out."""

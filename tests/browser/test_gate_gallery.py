@@ -1,0 +1,81 @@
+"""The gate gallery, moved in a browser without a network: its numbers are the library's, its picture follows."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlhf_minimal import ALGORITHMS, gradient_weight
+from rlhf_minimal.viz.plotting import COLORS
+from tests.browser.test_mjs_figure import build
+
+SOURCE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "gate_gallery.mjs"
+PAGE = "# A page\n\n```{mjs-figure} gate_gallery.mjs\n:alt: The weights of two rows.\n```\n"
+LOG2 = [-3, -1, -0.6, -0.3, -0.01, 0, 0.01, 0.25, 0.3, 0.35, 0.5, 0.6, 1, 2.3, 3]
+
+# Choose a row, a sign and a ratio with the page's own controls, and read the weight that it shows.
+READ = """
+(() => {
+  const root = document.querySelector('.gate-gallery');
+  const set = (selector, value, event) => {
+    const control = root.querySelector(selector);
+    control.value = value;
+    control.dispatchEvent(new Event(event, { bubbles: true }));
+  };
+  const result = {};
+  for (const { value: row } of [...root.querySelector('select.first').options]) {
+    for (const sign of [1, -1]) {
+      set('select.first', row, 'change'); set('select.sign', sign, 'change');
+      const weight = (x) => { set('input.ratio', x, 'input'); return Number(root.dataset.first); };
+      result[`${row} ${sign}`] = RATIOS.map(weight);
+    }
+  }
+  return result;
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gallery")
+    result = build(folder / "book", PAGE, {"gate_gallery.mjs": SOURCE.read_text(encoding="utf-8")})
+    assert result.returncode == 0, result.stderr
+    return folder / "book" / "out"
+
+
+def test_its_numbers_are_the_gradients_of_the_library(browser, folder):
+    page = browser.open(folder / "index.html")
+    shown = page.evaluate(READ.replace("RATIOS", str(LOG2)))
+    assert page.errors == []
+    assert set(shown) == {f"{row} {sign}" for row in ALGORITHMS for sign in (1, -1)}
+    ratios = 2 ** torch.tensor(LOG2, dtype=torch.float64)
+    for row in ALGORITHMS:
+        for sign in (1, -1):
+            ours = gradient_weight(row, ratios, float(sign))
+            theirs = torch.tensor(shown[f"{row} {sign}"], dtype=torch.float64)
+            torch.testing.assert_close(theirs, ours, rtol=1e-9, atol=1e-9)
+
+
+def test_the_keyboard_moves_the_ratio_and_the_picture_follows(browser, folder):
+    page = browser.open(folder / "index.html")
+    picture = "document.querySelector('.gate-gallery svg').innerHTML"
+    words = "document.querySelector('.gate-gallery .said').textContent"
+    before, said = page.evaluate(picture), page.evaluate(words)
+    assert "grpo: weight 0.00. It has been helped enough." in said
+    page.evaluate("document.querySelector('.gate-gallery input.ratio').focus()")
+    page.press("ArrowLeft", times=10)
+    assert page.evaluate(picture) != before
+    assert "grpo: weight 1.15" in page.evaluate(words)
+    assert page.evaluate("document.querySelector('.gate-gallery').getAttribute('aria-label')") != ""
+    assert page.errors == []
+
+
+def test_it_fits_a_phone_and_can_be_seen_in_the_dark(browser, folder):
+    page = browser.open(folder / "index.html", width=390, height=844, dark=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert page.outside_requests == []
+
+
+def test_its_colours_are_the_books():
+    source = SOURCE.read_text(encoding="utf-8")
+    assert [row for row in ALGORITHMS if row != "reinforce" and f'"{COLORS[row]}"' not in source] == []

@@ -1,0 +1,125 @@
+"""The group explorer on the built pages: by keyboard, without a kernel or a network, in the dark and on a phone."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.viz.test_group_explorer import MODULE, cases, compare
+
+BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
+# A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
+PAGES = ["book/figures.html", "notebooks/grpo.html"]
+each_page = pytest.mark.parametrize("name", PAGES)
+
+FIGURE = "document.querySelector('.group-explorer')"
+BARS = f"[...{FIGURE}.querySelectorAll('tbody .value')].map((v) => Number(v.textContent.replace('\\u2212', '-')))"
+SAID = f"{FIGURE}.querySelector('.said').textContent"
+
+
+def opened(browser, name, **look):
+    if not (BUILT / name).is_file():
+        pytest.skip(f"{name} is not built: run `make book` first")
+    page = browser.open(BUILT / name, **look)
+    for _ in range(50):  # the widget manager takes its time
+        if page.evaluate(f"Boolean({FIGURE})"):
+            break
+        page.settle(0.1)
+    assert page.evaluate(f"Boolean({FIGURE})"), "no group explorer on the page"
+    return page
+
+
+@each_page
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_keyboard_moves_it(browser, name, dark, width):
+    page = opened(browser, name, width=width, dark=dark)
+    before, said = page.evaluate(BARS), page.evaluate(SAID)
+    assert len(before) % 3 == 0
+    page.evaluate(f"{FIGURE}.querySelectorAll('.reward-slider')[1].focus()")
+    page.press("ArrowRight", times=3)
+    after = page.evaluate(BARS)
+    assert after != before
+    assert page.evaluate(SAID) != said
+    assert page.evaluate(f"{FIGURE}.querySelectorAll('.reward-slider')[1] === document.activeElement"), "focus was lost"
+    assert page.errors == []
+    assert page.outside_requests == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # Nothing of the figure sticks out of it, and no number is cut.
+    over = f"{FIGURE}.getBoundingClientRect().right"
+    assert page.evaluate(
+        f"Math.max(...[...{FIGURE}.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
+    ) <= (page.evaluate(over) + 1)
+
+
+@each_page
+def test_its_controls_work_by_keyboard(browser, name):
+    page = opened(browser, name)
+    rows = f"{FIGURE}.querySelectorAll('tbody tr').length"
+    page.evaluate(f"{FIGURE}.querySelector('.size').focus()")
+    page.press("End")
+    assert page.evaluate(rows) == 16
+    page.press("Home")
+    assert page.evaluate(rows) == 2
+    page.press("ArrowRight", times=2)
+    assert page.evaluate(rows) == 4
+    page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === 'all equal').focus()")
+    page.press("Enter")
+    assert set(page.evaluate(BARS)) == {0}
+    assert "teaches nothing" in page.evaluate(SAID)
+    page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === 'one right').focus()")
+    page.press("Space")
+    sample = page.evaluate(BARS)
+    assert sample[:3] == [1.5, 0.75, 1.0]
+    page.evaluate(f"{FIGURE}.querySelector('.ddof').focus()")
+    page.press("ArrowDown")
+    assert page.evaluate(BARS)[:3] == [1.73, 0.75, 1.0]
+    assert page.errors == []
+
+
+@each_page
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_can_be_seen_and_heard(browser, name, dark):
+    page = opened(browser, name, dark=dark)
+    unnamed = (
+        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
+        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
+    )
+    assert page.evaluate(unnamed) == 0
+    assert len(page.evaluate(f"{FIGURE}.closest('[role=group][aria-label]').ariaLabel")) > 80
+    # A fresh focus by keyboard shows an outline.
+    page.evaluate(f"{FIGURE}.querySelector('button').focus()")
+    page.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    # Text stands out from what lies behind it: WCAG's 4.5 to 1.
+    ink = page.evaluate(f"getComputedStyle({FIGURE}.querySelector('.said')).color")
+    behind = page.evaluate(
+        f"(() => {{ const behind = (e) => getComputedStyle(e).backgroundColor; let e = {FIGURE};"
+        " while (behind(e) === 'rgba(0, 0, 0, 0)') e = e.parentElement; return behind(e); })()"
+    )
+    assert contrast(ink, behind) > 4.5
+    for kind in ("up", "down"):
+        fill = page.evaluate(f"getComputedStyle({FIGURE}.querySelector('rect.{kind}')).fill")
+        assert contrast(fill, behind) > 3
+
+
+def luminance(colour):
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
+    """The comparison of tests/viz, for machines without Node."""
+    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
+    (tmp_path / "page.html").write_text(
+        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    )
+    page = browser.open(tmp_path / "page.html")
+    compare(page.evaluate(f"{json.dumps(list(cases()))}.map((c) => figure.maths.advantages(...c))"))

@@ -1,0 +1,28 @@
+"""Bad input to tasks, models and the loop: a ValueError that says what to do. Runs without the shape hook."""
+
+import pytest
+import torch
+
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.training import Config
+from rlhf_minimal.viz import plotting
+
+
+def test_an_unknown_split():
+    with pytest.raises(ValueError, match="'train' or 'held_out'; got 'test'"):
+        get_task("addition").problems("test", 1, seed=0)
+
+
+@pytest.mark.parametrize("wrong", [{"reference": "melting"}, {"baseline": "hunch"}])
+def test_config_lists_the_choices(wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ValueError, match=f"{name} must be .*got '{value}'"):
+        Config(**wrong)
+
+
+def test_a_learning_curve_needs_one_value_per_step():
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    with pytest.raises(ValueError, match=r"one value per step \(3\); got 2"):
+        plotting.learning_curve(ax, [1, 2, 3], [torch.zeros(2)], label="", color="k")

@@ -1,0 +1,511 @@
+"""Each checker against the stub, the solution, the mistakes on its list, and answers that are on nobody's list.
+
+Solutions are held to the library, to enumeration or to plain loops, never to themselves. Wrong answers have to be
+rejected each with a sentence of its own; right answers by another route have to pass.
+"""
+
+import inspect
+import itertools
+import re
+import statistics
+
+import numpy as np
+import pytest
+import torch
+
+from rlhf_minimal import Batch, policy_loss
+from rlhf_minimal.algorithms import ALGORITHMS
+from rlhf_minimal.exercises import EXERCISES, Exercise, Verdict, check
+from rlhf_minimal.exercises.exercise import Case, Mistake
+from rlhf_minimal.exercises.grpo.advantage import my_group_advantage
+from rlhf_minimal.exercises.grpo.clipped_loss import my_clipped_loss
+from rlhf_minimal.exercises.grpo.closed_form import my_scores
+from rlhf_minimal.exercises.grpo.dead_groups import my_dead_share
+from rlhf_minimal.exercises.grpo.k3_penalty import my_k3_penalty
+from rlhf_minimal.exercises.grpo.leave_one_out import my_leave_one_out
+from rlhf_minimal.exercises.grpo.on_policy import my_on_policy_loss
+from rlhf_minimal.exercises.grpo.process import my_process_advantage
+from rlhf_minimal.functional import advantages, kl
+
+MISTAKES = [(e, m) for e in EXERCISES.values() for m in e.mistakes]
+
+
+def name_of(value):
+    if isinstance(value, Exercise):
+        return value.id
+    return value.wrong.__name__ if isinstance(value, Mistake) else None
+
+
+# ── the list ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_the_solution_passes(exercise):
+    verdict = exercise.check(exercise.solution)
+    assert verdict.passed, verdict
+    assert verdict.message == exercise.right
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_the_stub_fails_as_a_stub(exercise):
+    """The text that the chapter prints runs, is told to be a stub, and holds nothing of the solution."""
+    names = {}
+    exec(exercise.stub.rsplit("\n\n\ncheck(", 1)[0], names)
+    verdict = exercise.check(names[exercise.solution.__name__])
+    assert not verdict.passed
+    assert "still the stub" in verdict.message
+    body = inspect.getsource(exercise.solution).split('"""')[2]
+    for line in filter(None, map(str.strip, body.splitlines())):
+        assert line not in exercise.stub
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_the_printed_solution_runs(exercise):
+    names = {}
+    exec(exercise.solution_cell, names)
+    assert names["verdict"].passed
+
+
+@pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=name_of)
+def test_each_mistake_gets_its_own_sentence(exercise, mistake):
+    verdict = exercise.check(mistake.wrong)
+    assert not verdict.passed
+    assert verdict.message == mistake.message
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_an_exercise_is_complete(exercise):
+    messages = [mistake.message for mistake in exercise.mistakes]
+    assert len(set(messages)) == len(messages) >= 6
+    assert exercise.difficulty in ("warm-up", "core", "stretch")
+    assert 1 <= exercise.minutes <= 60
+    assert exercise.solution.__name__.startswith("my_")  # never shadows a name of the chapter
+    assert exercise.solution.__name__ in exercise.markdown
+    for text in [*messages, exercise.right, exercise.where]:
+        assert text[-1] in ".?"
+        assert len(re.findall(r"[.?!](?:\s|$)", text)) <= 3, text  # one or two sentences, and a question at most
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_no_sentence_gives_the_solution_away(exercise):
+    body = inspect.getsource(exercise.solution).split('"""')[2]
+    code = [re.sub(r"#.*", "", line).strip().removeprefix("return ") for line in body.splitlines()]
+    expressions = [line.split(" = ", 1)[-1] for line in code if len(line) > 12]
+    for text in [exercise.markdown, exercise.where, *(mistake.message for mistake in exercise.mistakes)]:
+        assert not any(expression in text for expression in expressions)
+
+
+# ── answers on nobody's list ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def by_median(rewards, group_size, eps=1e-4):
+    groups = rewards.view(-1, group_size)
+    spread = groups.std(-1, keepdim=True) + eps
+    return ((groups - groups.median(-1, keepdim=True).values) / spread).flatten()
+
+
+def for_groups_of_four(rewards, group_size, eps=1e-4):
+    return my_group_advantage(rewards, 4, eps)
+
+
+def remembered(rewards, group_size, eps=1e-4):
+    z = 1.4997
+    return torch.tensor([z, -z / 3, -z / 3, -z / 3, z / 3, z / 3, -z, z / 3])[: len(rewards)]
+
+
+def two_mistakes(logp, old_logp, advantages, mask, low, high):
+    ratio = torch.exp(logp - old_logp)
+    a = advantages[:, None]
+    return -(torch.maximum(ratio * a, ratio.clamp(1 - low, 1 + high) * a) * mask).sum() / mask.sum()
+
+
+def half_the_clip(logp, old_logp, advantages, mask, low, high):
+    return my_clipped_loss(logp, old_logp, advantages, mask, low / 2, high / 2)
+
+
+def half_a_gradient(logp, ref_logp, mask):
+    k3 = torch.exp(ref_logp - logp.detach()) - 1 - (ref_logp - logp)
+    return ((k3 * mask).sum(1) / mask.sum(1)).mean()
+
+
+def half_a_k3(logp, ref_logp, mask):
+    return my_k3_penalty(logp, ref_logp, mask) / 2
+
+
+def gradient_of_another(logp, advantages, mask):
+    right = my_on_policy_loss(logp.detach(), advantages, mask)
+    return right + logp.sum() - logp.sum().detach()
+
+
+def for_one_over_n(rewards, group_size):
+    others = torch.tensor([[float(x) for x in row] for row in rewards.view(-1, group_size)])
+    return (others - others.roll(1, -1)).flatten()
+
+
+def forgets_the_wrong(p, group_size):
+    return 2 * (p**group_size).mean()
+
+
+def squared(k, group_size):
+    right, wrong = my_scores(k, group_size)
+    return right**2, -(wrong**2)
+
+
+def remembered_count(k, group_size):
+    return 1.5, -0.5
+
+
+def discounted(step_rewards, step_ends, eps=1e-4):
+    right = my_process_advantage(step_rewards, step_ends, eps)
+    return right * 0.9 ** torch.arange(right.shape[1])
+
+
+UNLISTED = [
+    ("grpo-advantage", by_median, "expected ["),
+    ("grpo-advantage", for_groups_of_four, "Right on the chapter's batch"),
+    ("grpo-advantage", remembered, "Right on the chapter's batch"),
+    ("grpo-clipped-loss", two_mistakes, "you return"),
+    ("grpo-clipped-loss", half_the_clip, "you return"),
+    ("grpo-k3", half_a_gradient, "gradient with respect to `logp` is not"),
+    ("grpo-k3", half_a_k3, "you return"),
+    ("grpo-on-policy", gradient_of_another, "gradient with respect to `logp` is not"),
+    ("grpo-leave-one-out", for_one_over_n, "expected ["),
+    ("grpo-dead-groups", forgets_the_wrong, "you return"),
+    ("grpo-closed-form", squared, "you return"),
+    ("grpo-closed-form", remembered_count, "Right on the chapter's batch"),
+    ("grpo-process", discounted, "expected ["),
+]
+
+
+@pytest.mark.parametrize(("exercise", "answer", "words"), UNLISTED)
+def test_an_unlisted_wrong_answer_is_rejected_with_an_example(exercise, answer, words):
+    verdict = check(exercise, answer)
+    assert not verdict.passed
+    assert words in verdict.message
+    assert verdict.message not in [mistake.message for mistake in EXERCISES[exercise].mistakes]
+
+
+def test_every_exercise_meets_an_answer_outside_its_list_and_one_that_only_remembers():
+    assert {name for name, *_ in UNLISTED} == set(EXERCISES)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_right_on_the_shown_batch_only(exercise):
+    """An answer that knows the printed batch by heart and returns nonsense elsewhere."""
+    shown = exercise.cases[0].arguments
+
+    def by_heart(*given):
+        known = all(
+            torch.equal(a, b) if isinstance(b, torch.Tensor) and a.shape == b.shape else a is b or a == b
+            for a, b in zip(given, shown.values(), strict=True)
+            if not isinstance(b, torch.Tensor) or a.shape == b.shape
+        ) and all(
+            not isinstance(b, torch.Tensor) or a.shape == b.shape for a, b in zip(given, shown.values(), strict=True)
+        )
+        right = exercise.solution(*given)
+        if known:
+            return right
+        return tuple(x + 1 for x in right) if isinstance(right, tuple) else right + 1
+
+    verdict = exercise.check(by_heart)
+    assert not verdict.passed
+    assert verdict.message.startswith("Right on the chapter's batch, but not on every batch.")
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_right_on_every_printed_case_only(exercise):
+    """One that even knows the cases in our source is caught by the drawn batches."""
+    calls = itertools.count()
+
+    def lucky(*given):
+        right = exercise.solution(*given)
+        if next(calls) < len(exercise.cases):
+            return right
+        return tuple(x + 1 for x in right) if isinstance(right, tuple) else right + 1
+
+    assert not exercise.check(lucky).passed
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [(-1.0, "sign"), (3.0, "3 times the right one")],
+)
+def test_signs_and_factors_are_named_without_a_list(factor, words):
+    verdict = check("grpo-process", lambda *given: factor * my_process_advantage(*given))
+    assert words in verdict.message
+
+
+def test_a_constant_factor_is_named_for_a_single_number_too():
+    verdict = check("grpo-k3", lambda *given: 0.1 * my_k3_penalty(*given))
+    assert "Every number is 0.1 times the right one." in verdict.message
+
+
+def test_a_factor_that_changes_is_named_without_batches():
+    """The arguments may be two integers."""
+    verdict = check("grpo-closed-form", lambda k, g: [k * score for score in my_scores(k, g)])
+    assert "the factor changes from call to call" in verdict.message
+
+
+def natural_clipped_loss(logp, old_logp, advantages, mask, low, high):
+    ratio = logp / old_logp
+    objective = torch.min(ratio * advantages[:, None], torch.clamp(ratio, 1 - low, 1 + high) * advantages[:, None])
+    return -((objective * mask).sum(dim=1) / mask.sum(dim=1)).mean()
+
+
+def natural_k3(logp, ref_logp, mask):
+    r = ref_logp / logp
+    return (((r - 1 - r.log()) * mask).sum(dim=1) / mask.sum(dim=1)).mean()
+
+
+def natural_on_policy(logp, advantages, mask):
+    ratio = logp / logp.detach()
+    return -((ratio * advantages.unsqueeze(1) * mask).sum(dim=1) / mask.sum(dim=1)).mean()
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer"),
+    [
+        ("grpo-clipped-loss", natural_clipped_loss),
+        ("grpo-k3", natural_k3),
+        ("grpo-on-policy", natural_on_policy),
+    ],
+)
+def test_a_quotient_of_log_probs_is_recognised_as_readers_write_it(exercise, answer):
+    """In the chapter's batch the padding of both is 0: the quotient is NaN there, and is recognised nevertheless."""
+    assert "divide one log-prob by the other" in check(exercise, answer).message
+
+
+# ── functions that misbehave ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def raises(*_):
+    raise RuntimeError("a bad day")
+
+
+def in_place(rewards, group_size, eps=1e-4):
+    rewards -= rewards.mean()
+    return rewards
+
+
+def in_place_on_a_leaf(logp, ref_logp, mask):
+    logp -= ref_logp
+    return logp.mean()
+
+
+MISBEHAVING = [
+    ("grpo-advantage", raises, "raised RuntimeError: a bad day"),
+    ("grpo-advantage", lambda rewards: rewards, "raised TypeError"),
+    ("grpo-advantage", lambda *_: None, "returned None"),
+    ("grpo-advantage", lambda *_: "1.0", "returned a str"),
+    ("grpo-advantage", lambda *_: {}, "returned a dict"),
+    ("grpo-advantage", lambda *_: ..., "returned an ellipsis"),
+    ("grpo-advantage", 3, "This is an int"),
+    ("grpo-advantage", lambda r, g, e: r.view(-1, g), "The shape is (2, 2), expected (4,)"),
+    ("grpo-advantage", lambda r, g, e: r / 0, "not finite"),
+    ("grpo-advantage", in_place, "changed its argument `rewards` in place"),
+    ("grpo-k3", in_place_on_a_leaf, "changed its argument `logp` in place"),
+    ("grpo-k3", lambda *_: float("nan"), "not finite"),
+    ("grpo-closed-form", lambda k, g: (1.0, [2.0, 3.0]), "returned a tuple"),
+    ("grpo-advantage", torch.ones(8), "without calling it"),
+]
+
+
+@pytest.mark.parametrize(("exercise", "function", "words"), MISBEHAVING)
+def test_a_function_that_misbehaves_gets_an_answer(exercise, function, words):
+    verdict = check(exercise, function)
+    assert not verdict.passed
+    assert words in verdict.message
+
+
+def test_the_random_state_is_left_alone():
+    def noisy(*given):
+        torch.rand(3)
+        return my_leave_one_out(*given)
+
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002  (readers have it, too)
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    assert check("grpo-leave-one-out", noisy)
+    assert check("grpo-clipped-loss", my_clipped_loss)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+
+
+def test_verdicts_are_the_same_every_time():
+    assert repr(check("grpo-advantage", by_median)) == repr(check("grpo-advantage", by_median))
+
+
+def test_inside_no_grad_losses_are_still_judged():
+    with torch.no_grad():
+        assert check("grpo-on-policy", my_on_policy_loss)
+
+
+def test_an_unknown_exercise_is_an_error_with_a_hint():
+    with pytest.raises(ValueError, match="did you mean 'grpo-advantage'"):
+        check("grpo-advantages", my_group_advantage)
+    with pytest.raises(ValueError, match="expected one of grpo-advantage"):
+        check("xyz", my_group_advantage)
+
+
+def test_a_verdict_reads_well():
+    verdict = Verdict("x", False, "a < b & c.")
+    assert repr(verdict) == "Not yet (x). a < b & c."
+    assert "a &lt; b &amp; c." in verdict._repr_html_()
+    assert 'role="status"' in verdict._repr_html_()
+    assert "Passed" in Verdict("x", True, "Right.")._repr_html_()
+
+
+def test_the_hidden_batches_differ_from_the_shown_one():
+    for exercise in EXERCISES.values():
+        shown = {str(case) for case in exercise.cases[:1]}
+        drawn = [str(case) for case in exercise.hidden()]
+        assert len(drawn) == 1000
+        assert not shown & set(drawn) or exercise.id == "grpo-closed-form"  # which has few inputs to choose among
+
+
+# ── right answers by another route ───────────────────────────────────────────────────────────────────────────────
+
+
+def advantage_with_statistics(rewards, group_size, eps=1e-4):
+    """Plain Python floats and no torch: another route, another precision."""
+    answer = []
+    for start in range(0, len(rewards), group_size):
+        group = [float(x) for x in rewards[start : start + group_size]]
+        same = len(set(group)) == 1
+        answer += [0.0 if same else (x - statistics.mean(group)) / (statistics.stdev(group) + eps) for x in group]
+    return answer
+
+
+def advantage_by_the_library(rewards, group_size, eps=1e-4):
+    mask = torch.ones(len(rewards), 1)
+    return advantages.group_normalized(rewards[:, None], mask, group_size=group_size, eps=eps)[:, 0]
+
+
+def advantage_in_double(rewards, group_size, eps=1e-4):
+    return my_group_advantage(rewards.double(), group_size, eps)
+
+
+def advantage_in_single(rewards, group_size, eps=1e-4):
+    return my_group_advantage((rewards - rewards[0]).float(), group_size, eps)
+
+
+def scores_by_listing(k, group_size):
+    rewards = [1.0] * k + [0.0] * (group_size - k)
+    mean, std = statistics.mean(rewards), statistics.stdev(rewards)
+    return torch.tensor([(1 - mean) / std, -mean / std])
+
+
+def leave_one_out_by_the_factor(rewards, group_size):
+    groups = rewards.double().view(-1, group_size)
+    return ((groups - groups.mean(-1, keepdim=True)) * group_size / (group_size - 1)).flatten()
+
+
+def leave_one_out_by_loops(rewards, group_size):
+    answer = []
+    for i, reward in enumerate(rewards.tolist()):
+        first = i // group_size * group_size
+        others = [rewards[j].item() for j in range(first, first + group_size) if j != i]
+        answer.append(reward - sum(others) / len(others))
+    return np.array(answer)
+
+
+def loss_by_loops(logp, old_logp, advantages, mask, low, high):
+    total = 0.0
+    for i in range(len(logp)):
+        row = 0.0
+        for t in range(logp.shape[1]):
+            if mask[i, t]:
+                w = (logp[i, t] - old_logp[i, t]).exp()
+                bound = 1 + high if advantages[i] > 0 else 1 - low
+                stopped = (w > bound) if advantages[i] > 0 else (w < bound)
+                row = row + (bound if stopped else w) * advantages[i]
+        total = total + row / mask[i].sum()
+    return -total / len(logp)
+
+
+def loss_by_the_library(logp, old_logp, advantages, mask, low, high):
+    from dataclasses import replace
+    from functools import partial
+
+    from rlhf_minimal.functional import gates
+
+    row = replace(ALGORITHMS["grpo"], kl=(), gate=partial(gates.clip, low=low, high=high))
+    return policy_loss(row, Batch(logp, old_logp, mask, torch.zeros(len(logp)), 1, advantages=advantages))
+
+
+def k3_by_the_library(logp, ref_logp, mask):
+    logp, ref_logp, mask = logp.double(), ref_logp.double(), mask.double()
+    return sum(kl.k3(logp[i], ref_logp[i])[mask[i] > 0].mean() for i in range(len(logp))) / len(logp)
+
+
+def on_policy_by_the_product_rule(logp, advantages, mask):
+    """Value and gradient put together by hand: A + A (logp - its value)."""
+    a = advantages[:, None] * mask
+    per_token = a + a * (logp - logp.clone().detach())
+    return -(per_token.sum(1) / mask.sum(1)).mean()
+
+
+def dead_share_by_enumeration(p, group_size):
+    if group_size > 8:  # two to the G outcomes
+        return ((p.log() * group_size).exp() + ((1 - p).log() * group_size).exp()).mean()
+    share = 0.0
+    for chance in p.tolist():
+        for outcome in itertools.product((0, 1), repeat=group_size):
+            if len(set(outcome)) == 1:
+                share += np.prod([chance if right else 1 - chance for right in outcome])
+    return share / len(p)
+
+
+def process_by_the_library(step_rewards, step_ends, eps=1e-4):
+    mask = torch.ones_like(step_rewards)
+    return advantages.process(step_rewards, mask, group_size=len(mask), step_ends=step_ends, eps=eps)
+
+
+RIGHT = [
+    ("grpo-advantage", advantage_with_statistics),
+    ("grpo-advantage", advantage_by_the_library),
+    ("grpo-advantage", advantage_in_double),
+    ("grpo-advantage", advantage_in_single),
+    ("grpo-closed-form", scores_by_listing),
+    ("grpo-leave-one-out", leave_one_out_by_the_factor),
+    ("grpo-leave-one-out", leave_one_out_by_loops),
+    ("grpo-clipped-loss", loss_by_loops),
+    ("grpo-clipped-loss", loss_by_the_library),
+    ("grpo-k3", k3_by_the_library),
+    ("grpo-on-policy", on_policy_by_the_product_rule),
+    ("grpo-dead-groups", dead_share_by_enumeration),
+    ("grpo-process", process_by_the_library),
+]
+
+
+@pytest.mark.parametrize(("exercise", "answer"), RIGHT)
+def test_a_right_answer_by_another_route_passes(exercise, answer):
+    """These also hold each solution to something that is not itself."""
+    verdict = check(exercise, answer)
+    assert verdict.passed, verdict
+
+
+def test_every_solution_is_held_to_another_route():
+    assert {name for name, _ in RIGHT} == set(EXERCISES)
+
+
+def test_k3_is_the_kl_in_expectation():
+    """Over a small vocabulary the solution's expectation is the exact KL(pi || ref), and not the other direction."""
+    generator = torch.Generator().manual_seed(0)
+    pi, ref = torch.randn(2, 6, generator=generator, dtype=torch.float64).softmax(-1)
+    one = torch.ones(1, 1, dtype=torch.float64)
+    each = [my_k3_penalty(pi[v].log().view(1, 1), ref[v].log().view(1, 1), one) for v in range(6)]
+    torch.testing.assert_close((pi * torch.stack(each)).sum(), (pi * (pi / ref).log()).sum())
+    assert abs(float((pi * (pi / ref).log()).sum() - (ref * (ref / pi).log()).sum())) > 0.05
+
+
+def test_dead_groups_of_the_statement():
+    """The trap in the statement: the same mean of p, very different waste."""
+    spread, same = torch.tensor([0.1, 0.9]), torch.tensor([0.5, 0.5])
+    assert my_dead_share(spread, 8).item() == pytest.approx(0.43, abs=5e-3)
+    assert my_dead_share(same, 8).item() == pytest.approx(0.0078, abs=5e-4)
+
+
+def test_a_case_prints_small_and_large():
+    assert str(Case({"x": torch.tensor([1.0, 0.25]), "n": 2})) == "x=[1, 0.25], n=2"
+    assert str(Case({"x": torch.zeros(50, 2)})) == "x=<50 x 2 tensor>"

@@ -1,0 +1,304 @@
+"""The command line, called in-process: a run from start to end, and one clear line for everything that can go wrong."""
+
+import io
+import json
+import signal
+
+import pytest
+import torch
+
+from rlhf_minimal import ALGORITHMS, cli
+from rlhf_minimal.cli import main
+from rlhf_minimal.training import METRICS, Config, load_policy
+from rlhf_minimal.training.progress import Progress
+
+TINY = ["--prompts", "4", "--group-size", "4", "--held-out", "20"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a run without --out must land under the current folder, and only there
+
+
+def fails(capsys, *argv):
+    """Runs a command that must fail; returns its one line."""
+    try:
+        code = main(list(argv))
+    except SystemExit as stopped:
+        code = stopped.code
+    captured = capsys.readouterr()
+    assert code not in (0, None)
+    lines = captured.err.splitlines()
+    assert len(lines) == 1, captured.err
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def rows(folder):
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in found]
+
+
+# --- a run ---------------------------------------------------------------------------------------------------------
+
+
+def test_train_leaves_a_whole_run_behind_and_sample_and_evaluate_read_it(tmp_path, capsys):
+    assert main(["train", "grpo", "--steps", "3", "--out", "run", *TINY]) == 0
+    out = capsys.readouterr().out
+    assert "held-out accuracy, 20 problems, 95 % interval" in out
+    assert "step 3/3  reward" in out
+    run = tmp_path / "run"
+    expected = {"config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png", "checkpoint"}
+    assert {path.name for path in run.iterdir()} == expected
+    settings = json.loads((run / "config.json").read_text())
+    assert (settings["algorithm"], settings["steps"], settings["prompts"]) == ("grpo", 3, 4)
+    assert [row["step"] for row in rows(run)] == [1, 2, 3]
+    assert set().union(*rows(run)) <= set(METRICS)
+    assert (run / "learning-curve.png").read_bytes().startswith(b"\x89PNG")
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    assert evaluation["after"]["greedy"]["n"] == 20
+
+    assert main(["sample", "run", "-n", "3"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main(["sample", "run", "--prompt", "123+456=", "--temperature", "0"]) == 0
+    prompt, answer = capsys.readouterr().out.split()
+    assert prompt == "123+456="
+    assert set(answer) <= set("0123456789+=")
+    assert main(["evaluate", "run/checkpoint", "-n", "10"]) == 0
+    assert "10 held-out problems" in capsys.readouterr().out
+
+
+def test_without_a_name_sample_takes_the_newest_run(tmp_path, capsys):
+    assert "train first" in fails(capsys, "sample")
+    assert main(["train", "dr_grpo", "--steps", "1", *TINY]) == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("dr_grpo-addition-")
+    capsys.readouterr()
+    assert main(["sample", "-n", "1"]) == 0
+    assert run.name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_row_trains_from_the_command_line(tmp_path, name):
+    options = ["--steps", "2", "--epochs", "2", "--minibatches", "2", "--micro-batches", "2"]
+    assert main(["train", name, *options, *TINY, "--out", "run"]) == 0
+    assert len(rows(tmp_path / "run")) == 2
+    load_policy(tmp_path / "run")
+
+
+def test_the_default_run_mends_the_start(capsys):
+    """`make train` itself, a minute: under a third before, over nine tenths after, sampled and greedy alike."""
+    assert main(["train", "grpo", "--out", "run"]) == 0
+    evaluation = json.loads(open("run/evaluation.json").read())
+    for how in ("sampled", "greedy"):
+        assert evaluation["before"][how]["share"] < 1 / 3
+        assert evaluation["after"][how]["share"] > 0.9
+
+
+def test_other_tasks_and_settings(tmp_path):
+    options = ["--task", "even", "--steps", "2", "--reward", "random", "--reference", "ema", "--value-clip", "0.2"]
+    assert main(["train", "ppo", *options, *TINY, "--out", "run"]) == 0
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (settings["task"], settings["start"], settings["reward"]) == ("even", "untrained", "random")
+    assert settings["value_clip"] == 0.2
+    # and from another run's checkpoint
+    again = ["train", "rloo", "--task", "even", "--start", "run", "--steps", "1", *TINY, "--out", "second"]
+    assert main(again) == 0
+    assert json.loads((tmp_path / "second" / "config.json").read_text())["start"] == "run/checkpoint"
+
+
+def test_every_setting_of_the_loop_has_a_flag_and_a_line_of_help():
+    assert set(cli.CONFIG_HELP) == set(Config.__dataclass_fields__)
+
+
+def test_a_run_that_has_nothing_to_learn_from_says_so_and_ends_well(capsys):
+    flags = ["--task", "reverse", "--start", "untrained", "--max-refills", "1", "--steps", "3", "--out", "run"]
+    assert main(["train", "dapo", *flags, *TINY]) == 0
+    assert "stopped early at step 1: in 2 rounds of 4 problems the algorithm kept no group" in capsys.readouterr().out
+
+
+def test_pretrain_writes_a_start_that_train_takes(tmp_path, capsys):
+    quick = ["pretrain", "--task", "reverse", "--steps", "5", "--batch-size", "8", "--out", "start"]
+    message = fails(capsys, *quick)
+    assert "not accepted" in message
+    assert list(tmp_path.iterdir()) == []  # nothing half-written
+    assert main([*quick, "--accept", "9"]) == 0
+    assert "already" in fails(capsys, *quick, "--accept", "9")
+    assert main([*quick, "--accept", "9", "--overwrite"]) == 0
+    assert main(["train", "grpo", "--task", "reverse", "--start", "start", "--steps", "1", *TINY, "--out", "run"]) == 0
+
+
+def test_table_and_diff(capsys):
+    assert main(["table"]) == 0
+    assert "| `gspo` |" in capsys.readouterr().out
+    assert main(["diff", "grpo", "gspo"]) == 0
+    assert "ratio: token -> sequence" in capsys.readouterr().out
+    assert main(["diff", "grpo", "grpo"]) == 0
+    assert capsys.readouterr().out == "no cell differs\n"
+
+
+# --- stopping and going on -----------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_saves_and_resume_repeats_the_uninterrupted_numbers(tmp_path, capsys, monkeypatch):
+    arguments = ["train", "ppo", "--steps", "5", *TINY]
+    assert main([*arguments, "--out", "whole"]) == 0
+
+    update = Progress.update
+
+    def press_ctrl_c(self, step, metrics):
+        update(self, step, metrics)
+        if step == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "update", press_ctrl_c)
+    assert main([*arguments, "--out", "cut"]) == 130
+    assert "--resume" in capsys.readouterr().out
+    monkeypatch.setattr(Progress, "update", update)
+    assert len(rows(tmp_path / "cut")) == 2
+    load_policy(tmp_path / "cut")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    assert main(["train", "ppo", "--out", "cut", "--resume"]) == 0
+    assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
+    one, two = (load_policy(tmp_path / name)[0].state_dict() for name in ("cut", "whole"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_a_crash_between_two_checkpoints_is_resumed_from_the_last_one(tmp_path, monkeypatch):
+    arguments = ["train", "grpo", "--steps", "5", "--save-every", "2", *TINY]
+    assert main([*arguments, "--out", "whole"]) == 0
+    update = Progress.update
+
+    def crash(self, step, metrics):
+        if step == 4:
+            raise MemoryError  # before the checkpoint of step 4, after its line in metrics.jsonl
+        update(self, step, metrics)
+
+    monkeypatch.setattr(Progress, "update", crash)
+    with pytest.raises(MemoryError):
+        main([*arguments, "--out", "cut"])
+    monkeypatch.setattr(Progress, "update", update)
+    assert len(rows(tmp_path / "cut")) == 4
+    assert main(["train", "grpo", "--out", "cut", "--resume"]) == 0
+    assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
+
+
+def test_a_finished_run_can_be_made_longer_but_not_otherwise_changed(tmp_path, capsys):
+    assert main(["train", "grpo", "--steps", "2", *TINY, "--out", "run"]) == 0
+    assert "lr 0.0008, not 0.1" in fails(capsys, "train", "grpo", "--out", "run", "--resume", "--lr", "0.1")
+    assert "algorithm grpo" in fails(capsys, "train", "gspo", "--out", "run", "--resume")
+    assert main(["train", "grpo", "--out", "run", "--resume", "--steps", "3"]) == 0
+    assert len(rows(tmp_path / "run")) == 3
+
+
+# --- what can go wrong ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["train", "grop"], "unknown algorithm 'grop'; did you mean grpo?"),
+        (["train", "grpo", "--task", "sums"], "unknown task 'sums'; choose one of addition"),
+        (["train", "grpo", "--device", "abacus"], "cannot use the device 'abacus'"),
+        (["train", "grpo", "--device", "meta:x"], "cannot use the device"),
+        (["train", "grpo", "--start", "nowhere"], "no checkpoint in nowhere"),
+        (["train", "grpo", "--start", "hf:nobody/nothing"], "cannot load the model 'nobody/nothing'"),
+        (["train", "grpo", "--task", "even", "--start", "START"], "is written in"),
+        (["train", "grpo", "--steps", "0"], "steps must be at least 1"),
+        (["train", "grpo", "--steps", "many"], "invalid int value: 'many'"),
+        (["train", "grpo", "--lr", "-1"], "lr must be above 0"),
+        (["train", "grpo", "--group-size", "1"], "--group-size must be at least 2"),
+        (["train", "grpo", "--reward", "applause"], "invalid choice: 'applause'"),
+        (["train", "grpo", "--save-every", "0"], "--save-every must be at least 1"),
+        (["train", "grpo", "--held-out", "0"], "--held-out must be at least 1"),
+        (["train", "grpo", "--resume"], "--resume needs --out"),
+        (["train", "grpo", "--resume", "--out", "nowhere"], "no run in nowhere"),
+        (["train", "grpo", "--out", "file/run"], "cannot write"),
+        (["train", "grpo", "--out", "file"], "is a file"),
+        (["train", "grpo", "--out", "full"], "holds files that are no run"),
+        (["train", "grpo", "--out", "full", "--overwrite"], "holds files that are no run"),
+        (["train"], "required: ALGORITHM"),
+        (["pretrain", "--task", "even"], "no teacher"),
+        (["pretrain", "--out", "file/start"], "cannot write"),
+        (["pretrain", "--out", "full", "--overwrite"], "no checkpoint of ours"),
+        (["pretrain", "--steps", "0"], "--steps must be at least 1"),
+        (["pretrain", "--device", "abacus"], "cannot use the device"),
+        (["sample", "nowhere"], "no checkpoint in nowhere"),
+        (
+            ["sample", "start", "--prompt", "hello"],
+            "characters h, e, l, o of 'hello' are not in this model's alphabet 0123456789+=",
+        ),
+        (["sample", "start", "--prompt", ""], "the prompt is empty"),
+        (["sample", "start", "--task", "reverse"], "no checkpoint in"),
+        (["sample", "start", "-n", "0"], "-n"),
+        (["evaluate", "start", "-n", "0"], "error: -n must be at least 1"),
+        (["evaluate", "start", "--device", "abacus"], "'abacus': expected cpu, cuda or mps"),
+        (["evaluate", "start", "--device", "tpu"], "'tpu': expected cpu, cuda or mps"),
+        (["evaluate", "start", "--device", "xla"], "'xla': expected cpu, cuda or mps"),
+        (["diff", "grpo", "nothing"], "unknown algorithm 'nothing'"),
+        (["dance"], "invalid choice: 'dance'"),
+        ([], "required: COMMAND"),
+    ],
+)
+def test_one_line_and_nothing_written(tmp_path, capsys, argv, message):
+    (tmp_path / "file").write_text("a file where a folder should be")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    argv = [str(cli.ASSETS / "addition") if word == "START" else word for word in argv]
+    assert message in fails(capsys, *argv)
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "full"}
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+
+
+def test_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
+    assert main(["train", "grpo", "--steps", "1", *TINY, "--out", "run"]) == 0
+    before = rows(tmp_path / "run")
+    again = ["train", "grpo", "--steps", "2", *TINY, "--out", "run"]
+    assert "already holds a run: --resume continues it, --overwrite replaces it" in fails(capsys, *again)
+    assert rows(tmp_path / "run") == before
+    assert main([*again, "--overwrite"]) == 0
+    assert len(rows(tmp_path / "run")) == 2
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "vocabulary.json"])
+@pytest.mark.parametrize("command", ["sample", "evaluate", "train"])
+def test_a_corrupt_checkpoint_is_one_line(tmp_path, capsys, file, command):
+    assert main(["train", "grpo", "--steps", "1", *TINY, "--out", "run"]) == 0
+    (tmp_path / "run" / "checkpoint" / file).write_text("{ corrupt")
+    argv = ["train", "grpo", "--out", "run", "--resume"] if command == "train" else [command, "run"]
+    assert "cannot read the checkpoint in run" in fails(capsys, *argv)
+
+
+def test_a_corrupt_run_is_one_line(tmp_path, capsys):
+    assert main(["train", "grpo", "--steps", "1", *TINY, "--out", "run"]) == 0
+    (tmp_path / "run" / "config.json").write_text("{ corrupt")
+    assert "damaged" in fails(capsys, "train", "grpo", "--out", "run", "--resume")
+    assert "damaged" in fails(capsys, "sample", "run")
+
+
+# --- the progress line ---------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def __init__(self, live):
+        super().__init__()
+        self.live = live
+
+    def isatty(self):
+        return self.live
+
+
+def test_the_progress_line_is_redrawn_in_a_terminal_and_plain_elsewhere(monkeypatch):
+    for live in (True, False):
+        stream = Terminal(live)
+        monkeypatch.setattr("sys.stdout", stream)
+        progress = Progress(50, {"reward": ".2f"})
+        for step in range(1, 51):
+            progress.update(step, {"reward": step / 50, "other": 1.0})
+        progress.close()
+        text = stream.getvalue()
+        assert "reward 1.00  done" in text
+        assert text.count("reward") == (50 if live else 3)  # without a terminal: steps 1, 25 and 50
+        assert ("\r" in text) == live
+        assert text.endswith("\n")

@@ -1,0 +1,127 @@
+"""What the files at the root say is true: versions agree, the README is up to date, every chapter is in the book."""
+
+import json
+import re
+import statistics
+import tomllib
+from pathlib import Path
+
+import yaml
+
+import rlhf_minimal
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_readme_shows_the_table_that_runs():
+    shown = re.search(r"<!-- algorithms -->\n(.*?)<!-- /algorithms -->", README, re.DOTALL)
+    assert shown, "the README has lost the marks around its table"
+    assert shown[1].strip() == rlhf_minimal.table(), "paste the output of `python -m rlhf_minimal table`"
+
+
+def test_the_readmes_example_runs():
+    example = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    names: dict = {}
+    exec(example[1], names)
+    # The completion that was right becomes likelier, the other one less likely.
+    assert (names["logp"].grad[0] < 0).all()
+    assert (names["logp"].grad[1] > 0).all()
+
+
+def test_the_readmes_figures_are_the_recorded_ones():
+    runs = json.loads((ROOT / "notebooks" / "results" / "learning-curve.json").read_text())["runs"]
+
+    def percent(reward: str, key: str) -> str:
+        values = [run[key] for run in runs if run["reward"] == reward]
+        assert len(values) == 5
+        return f"{100 * statistics.mean(values):.1f} %"
+
+    learned = (
+        f"sampled answers go from {percent('verifier', 'before_sampled')} right to "
+        f"{percent('verifier', 'after_sampled')}, greedy ones from {percent('verifier', 'before_greedy')} to "
+        f"{percent('verifier', 'after_greedy')}; with the coin, {percent('random', 'after_sampled')} and "
+        f"{percent('random', 'after_greedy')}."
+    )
+    assert learned in " ".join(README.split())
+
+
+def test_the_readme_names_what_make_does():
+    recipes = dict(re.findall(r"^(\w+): env.*\n\t(\S.*)$", MAKEFILE, re.MULTILINE))
+    assert set(recipes) >= {"book", "test", "train", "lab", "notebooks"}
+    for target, command in recipes.items():
+        assert f"| `make {target}` | `{command.replace('$(BIN)', '.venv/bin')}` |" in README
+
+
+def test_the_readme_says_which_torch_before_it_downloads_one():
+    choice = README.index("choose your build of PyTorch")
+    assert choice < README.index("make book ")
+    assert choice < README.index("pip install")
+
+
+def test_every_file_that_the_readme_points_at_exists():
+    pointed = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert pointed
+    assert [path for path in pointed if not (ROOT / path).exists()] == []
+    tree = re.search(r"## Where to find what\n\n```\n(.*?)```", README, re.DOTALL)[1]
+    missing, folder = [], ""
+    for line in tree.splitlines():
+        names = re.match(r" *((?:[\w.]+/? )+)", line)[1].split()[: 2 if line.startswith("_") else 1]
+        folder = folder if line.startswith(" ") else ""
+        missing += [name for name in names if not (ROOT / folder / name).exists()]
+        folder = names[0] if not line.startswith(" ") else folder
+    assert missing == []
+
+
+def test_there_is_one_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert project["version"] == rlhf_minimal.__version__ == citation["version"]
+    assert f"## {project['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_requirements_are_exact_and_within_the_librarys_ranges():
+    from packaging.requirements import Requirement
+
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    pins = [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+    assert [str(pin) for pin in pins if [s.operator for s in pin.specifier] != ["=="]] == []
+    pinned = {pin.name.lower(): next(iter(pin.specifier)).version for pin in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ranges = project["dependencies"] + sum(project["optional-dependencies"].values(), [])
+    for requirement in map(Requirement, ranges):
+        if requirement.name.lower() in pinned:
+            assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+
+
+def test_every_chapter_and_page_is_in_the_book():
+    """Files outside the table of contents are left out of the build, silently."""
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    listed = {contents["root"]}
+
+    def collect(node):
+        for value in node.values() if isinstance(node, dict) else node:
+            if isinstance(value, dict | list):
+                collect(value)
+        if isinstance(node, dict) and "file" in node:
+            listed.add(node["file"].removesuffix(".md").removesuffix(".ipynb"))
+
+    collect(contents)
+    chapters = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "notebooks").rglob("*.ipynb")}
+    pages = {
+        p.relative_to(ROOT).with_suffix("").as_posix()
+        for p in (ROOT / "book").rglob("*.md")
+        if not any(part.startswith("_") for part in p.relative_to(ROOT).parts)
+    }
+    assert (chapters | pages) - listed == set()
+    assert {name for name in listed if not list(ROOT.glob(f"{name}.*"))} == set()
+
+
+def test_vendored_widgets_match_the_installed_ones():
+    """A chapter's saved widgets are drawn by the vendored code: both have to be the same version."""
+    import anywidget
+
+    installed = Path(anywidget.__file__).parent / "nbextension" / "index.js"
+    vendored = ROOT / "book" / "_static" / "vendor" / "widgets" / "anywidget.js"
+    assert vendored.read_bytes() == installed.read_bytes()

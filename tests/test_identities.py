@@ -1,0 +1,786 @@
+"""Two roads to one number: identities between rows, cells and the formulas of papers and libraries.
+
+Where a formula stands on one side, it is written out here and not taken from the library; where two rows must agree,
+both are the library's and the identity is the test. Float64, many seeds.
+"""
+
+import inspect
+import math
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss, prepare
+from rlhf_minimal.functional import (
+    advantages,
+    aggregation,
+    corrections,
+    filters,
+    gates,
+    logprobs,
+    masked,
+    ratios,
+    shaping,
+)
+from rlhf_minimal.functional.checks import needed
+
+SEEDS = range(10)
+INF = float("inf")
+P, G, T = 3, 4, 6
+B = P * G
+
+
+def close(actual, expected, tolerance=1e-11):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def differ(actual, expected):
+    assert (actual - expected).abs().max() > 1e-3
+
+
+def sample(seed, spread=0.4):
+    g = torch.Generator().manual_seed(seed)
+
+    def normal(*size):
+        return torch.randn(*size, generator=g, dtype=torch.float64)
+
+    mask = (torch.rand(B, T, generator=g) < 0.8).double()
+    mask[:, 0] = 1
+    old = -normal(B, T).abs() - 0.1
+    return {
+        "logp": old + spread * normal(B, T),
+        "old_logp": old,
+        "mask": mask,
+        "rewards": normal(B),
+        "ref_logp": old + 0.3 * normal(B, T),
+        "values": normal(B, T),
+    }
+
+
+def run(algorithm, x, **more):
+    """Value, gradient, and the advantages that were used."""
+    logp = x["logp"].clone().requires_grad_()
+    batch = Batch(**{"budget": T + 2} | x | {"logp": logp} | more, group_size=G)
+    if batch.advantages is None:
+        batch = prepare(algorithm, batch)
+    loss = policy_loss(algorithm, batch)
+    return loss.detach(), torch.autograd.grad(loss, logp)[0], batch.advantages
+
+
+def cells(row, **changes) -> Algorithm:
+    return replace(ALGORITHMS[row] if isinstance(row, str) else row, **changes)
+
+
+def plain(gate, ratio=ratios.token, aggregate=aggregation.token_mean) -> Algorithm:
+    return Algorithm(advantages.group_normalized, ratio, gate, aggregate)
+
+
+# ---- between rows -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ppo_at_ratio_one_is_reinforce_with_its_advantages(seed):
+    x = sample(seed, spread=0.0)
+    value, gradient, A = run(ALGORITHMS["ppo"], x)
+    reinforce = cells("reinforce", aggregate=aggregation.sequence_mean)
+    same_value, same_gradient, _ = run(reinforce, x, advantages=A)
+    close(gradient, same_gradient)
+    close(value, same_value)
+    moved = sample(seed)
+    differ(run(ALGORITHMS["ppo"], moved)[1], run(reinforce, moved, advantages=run(ALGORITHMS["ppo"], moved)[2])[1])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gspo_token_is_gspo_for_one_advantage_a_sequence(seed):
+    x = sample(seed, spread=1e-3)
+    for gate in (ALGORITHMS["gspo"].gate, gates.none, partial(gates.clip, low=1e-5, high=1e-5)):
+        ours = run(cells("gspo_token", gate=gate), x)
+        close(ours[0], run(cells("gspo", gate=gate), x)[0])
+        close(ours[1], run(cells("gspo", gate=gate), x)[1])
+
+
+def test_gspo_token_is_another_gradient_where_advantages_differ_by_token():
+    x = sample(0, spread=1e-4)
+    A = torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    ours, theirs = (run(cells(row, gate=gates.none), x, advantages=A) for row in ("gspo_token", "gspo"))
+    close(ours[0], theirs[0])
+    differ(ours[1], theirs[1])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rloo_is_the_centred_gradient_scaled(seed):
+    x = sample(seed)
+    rloo = cells("rloo", kl=())
+    _, gradient, A = run(rloo, x)
+    _, centred, centred_A = run(cells(rloo, advantage=advantages.group_centered), x)
+    close(A, G / (G - 1) * centred_A)
+    close(gradient, G / (G - 1) * centred)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dr_grpo_is_dapo_without_the_std_up_to_a_constant(seed):
+    """Both count tokens alike: one divides by those that there are, the other by those that there could be."""
+    x = sample(seed)
+    gate = partial(gates.clip, low=0.2, high=0.2)
+    dr = run(ALGORITHMS["dr_grpo"], x)
+    token_mean = cells("dapo", advantage=advantages.group_centered, gate=gate, shape=None, keep=None)
+    close(dr[1], run(token_mean, x)[1] * x["mask"].sum() / (B * (T + 2)))
+
+
+def test_dapo_is_grpo_with_four_cells_replaced():
+    grpo = ALGORITHMS["grpo"]
+    dapo = replace(
+        grpo,
+        gate=partial(gates.clip, low=0.2, high=0.28),
+        aggregate=aggregation.token_mean,
+        kl=(),
+        shape=shaping.soft_overlong,
+        keep=filters.mixed_outcomes,
+    )
+    for seed in SEEDS:
+        x = sample(seed) | {"budget": T}  # so that the longest responses pay
+        close(run(dapo, x)[0], run(ALGORITHMS["dapo"], x)[0])
+        close(run(dapo, x)[1], run(ALGORITHMS["dapo"], x)[1])
+        assert run(dapo, x)[1].ne(run(grpo, x)[1]).any()
+
+
+def test_each_cell_of_dapo_matters():
+    for cell in ("gate", "aggregate", "shape"):
+        without = cells("dapo", **{cell: getattr(ALGORITHMS["grpo"], cell)})
+        batches = [sample(seed) | {"budget": T} for seed in SEEDS]
+        differ(*(torch.stack([run(row, x)[1] for x in batches]) for row in (without, ALGORITHMS["dapo"])))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_responses_of_one_length_do_not_see_how_they_are_averaged(seed):
+    x = sample(seed) | {"mask": torch.ones(B, T)}
+    rows = [cells("grpo", kl=(), aggregate=mean) for mean in (aggregation.token_mean, aggregation.sequence_mean)]
+    close(run(rows[0], x)[1], run(rows[1], x)[1])
+    summed = cells("grpo", kl=(), aggregate=aggregation.sequence_sum)
+    close(run(summed, x)[1], T * run(rows[0], x)[1])
+    fixed = cells("grpo", kl=(), aggregate=aggregation.fixed_length)
+    close(run(summed, x)[1], (T + 2) * run(fixed, x)[1])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_token_responses_have_one_ratio(seed):
+    x = sample(seed)
+    mask = torch.zeros_like(x["mask"])
+    mask[:, 2] = 1
+    x["mask"] = mask
+    expected = run(plain(gates.none, ratios.token), x)
+    for ratio in (ratios.sequence, ratios.sequence_token, ratios.sequence_product):
+        close(run(plain(gates.none, ratio), x)[1], expected[1])
+
+
+# ---- gates ------------------------------------------------------------------------------------------------------
+
+
+def grid():
+    w = torch.linspace(0.01, 6, 240, dtype=torch.float64)
+    A = torch.tensor([-2.0, -0.5, 0.0, 0.5, 2.0], dtype=torch.float64)
+    w, A = torch.meshgrid(w, A, indexing="ij")
+    return w.contiguous().requires_grad_(), A.contiguous()
+
+
+def curve(gate):
+    w, A = grid()
+    value = gate(w, A)
+    return value.detach(), torch.autograd.grad(value.sum(), w)[0]
+
+
+def both(gate, formula):
+    for ours, theirs in zip(curve(gate), curve(formula), strict=True):
+        close(ours, theirs)
+
+
+@pytest.mark.parametrize(("low", "high", "delta"), [(0.2, 0.2, 3.0), (0.2, 0.28, 1.5), (0.1, 0.5, 4.0)])
+def test_dual_clip_is_trls_delta(low, high, delta):
+    """TRL 1.16: coef_1 = clamp(w, max=delta), then min(coef_1 A, clamp(w, 1 - low, 1 + high) A)."""
+
+    def trl(w, A):
+        return torch.min(w.clamp(max=delta) * A, w.clamp(1 - low, 1 + high) * A)
+
+    both(partial(gates.dual_clip, low=low, high=high, c=delta), trl)
+
+
+def test_dual_clip_with_a_far_floor_is_clip():
+    both(partial(gates.dual_clip, low=0.2, high=0.3, c=1e9), partial(gates.clip, low=0.2, high=0.3))
+
+
+def test_dual_clip_holds_bad_tokens_at_c():
+    value, slope = curve(partial(gates.dual_clip, low=0.2, high=0.2, c=3.0))
+    w, A = grid()
+    far = (w > 3) & (A < 0)
+    close(value[far], 3 * A[far])
+    assert (slope[far] == 0).all()
+
+
+def test_clip_with_infinite_bounds_is_no_clip():
+    both(partial(gates.clip, low=INF, high=INF), gates.none)
+
+
+def test_clip_by_cases():
+    """PPO's minimum as the drawing that everybody knows: flat where the policy has gone far enough, w A elsewhere."""
+    value, slope = curve(partial(gates.clip, low=0.2, high=0.3))
+    w, A = (x.detach() for x in grid())
+    expected_value, expected_slope = w * A, A.clone()
+    up, down = (w > 1.3) & (A > 0), (w < 0.8) & (A < 0)
+    expected_value[up], expected_value[down] = 1.3 * A[up], 0.8 * A[down]
+    expected_slope[up | down] = 0
+    close(value, expected_value)
+    close(slope, expected_slope)
+
+
+def test_clip_never_promises_more_than_no_clip():
+    value, _ = curve(partial(gates.clip, low=0.2, high=0.3))
+    assert (value <= curve(gates.none)[0]).all()
+
+
+@pytest.mark.parametrize(("floor", "cap"), [(0.0, 5.0), (0.0, 1.0), (0.8, 1.2)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cispo_gradient(seed, floor, cap):
+    """-sg[clip(w)] A grad log pi over the tokens of the batch, summed by hand."""
+    x = sample(seed, spread=1.0)
+    ours = run(plain(partial(gates.clip_weight, cap=cap, floor=floor)), x)
+    expected = torch.zeros(B, T, dtype=torch.float64)
+    for i in range(B):
+        for t in range(T):
+            if x["mask"][i, t]:
+                w = math.exp(x["logp"][i, t] - x["old_logp"][i, t])
+                expected[i, t] = -min(max(w, floor), cap) * ours[2][i, t] / x["mask"].sum()
+    close(ours[1], expected)
+
+
+def test_cispo_keeps_every_gradient_that_clip_drops():
+    _, slope = curve(partial(gates.clip_weight, cap=5.0))
+    w, A = (x.detach() for x in grid())
+    close(slope * w, w.clamp(max=5.0) * A)  # the weight on grad log pi is slope times w
+
+
+@pytest.mark.parametrize(("tau_pos", "tau_neg"), [(1.0, 1.05), (0.3, 5.0)])
+def test_sapo_slope(tau_pos, tau_neg):
+    """4 p (1 - p) A with p = sigmoid(tau (w - 1)): A at w = 1, fading on both sides alike."""
+    _, slope = curve(partial(gates.sigmoid, tau_pos=tau_pos, tau_neg=tau_neg))
+    w, A = (x.detach() for x in grid())
+    for i in range(len(w)):
+        for j in range(A.shape[1]):
+            tau = tau_pos if A[i, j] > 0 else tau_neg
+            p = 1 / (1 + math.exp(-tau * (float(w[i, j]) - 1)))
+            assert float(slope[i, j]) == pytest.approx(4 * p * (1 - p) * float(A[i, j]), abs=1e-12)
+
+
+# ---- GMPO -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gmpo_is_the_exponential_of_a_clipped_mean(seed):
+    """The authors' form: clip log w to [-.4, .4] on the side that A's sign asks for, then exp of the mean, times A."""
+    x = sample(seed, spread=0.6)
+    value, gradient, A = run(ALGORITHMS["gmpo"], x)
+    logp = x["logp"].clone().requires_grad_()
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(B):
+        a = float(A[i, 0])
+        logs = [logp[i, t] - x["old_logp"][i, t] for t in range(T) if x["mask"][i, t]]
+        logs = [log.clamp(max=0.4) if a > 0 else log.clamp(min=-0.4) for log in logs]
+        total = total + a * torch.stack(logs).mean().exp()
+    expected = -total / B
+    close(value, expected.detach())
+    close(gradient, torch.autograd.grad(expected, logp)[0])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gmpo_without_its_clip_is_gspo_without_its_clip(seed):
+    x = sample(seed)
+    gmpo, gspo = (run(cells(row, gate=gates.none), x) for row in ("gmpo", "gspo"))
+    close(gmpo[0], gspo[0])
+    close(gmpo[1], gspo[1])
+
+
+def test_geometric_mean_of_no_advantage_is_nothing():
+    x = sample(0)
+    x["rewards"] = torch.ones(B, dtype=torch.float64)
+    x["rewards"][:G] = torch.arange(G)
+    value, gradient, A = run(ALGORITHMS["gmpo"], x)
+    assert (A[G:] == 0).all()
+    assert (gradient[G:] == 0).all()
+    assert torch.isfinite(value)
+    assert (gradient[:G][x["mask"][:G] != 0] != 0).any()
+
+
+def test_geometric_mean_by_hand():
+    numbers = torch.tensor([[2.0, 8.0, 99.0], [-1.0, -1.0, -27.0], [0.0, 5.0, 5.0]], dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 1, 1]])
+    close(aggregation.geometric_mean(numbers, mask), torch.tensor((4 - 3 + 0) / 3, dtype=torch.float64))
+
+
+def test_geometric_mean_of_a_number_too_small_to_divide_by_counts_as_zero():
+    """1 / x of a subnormal number overflows: the gradient would be infinite though the mean is not."""
+    tiny = torch.finfo(torch.float32).tiny
+    for small, counts in ((tiny, True), (tiny / 4, False)):
+        x = torch.tensor([[small, 1.0]], requires_grad=True)
+        mean = aggregation.geometric_mean(x, torch.ones(1, 2))
+        (gradient,) = torch.autograd.grad(mean, x)
+        assert torch.isfinite(gradient).all()
+        assert (mean > 0) == counts
+        assert (gradient != 0).all() == counts
+
+
+# ---- Kimi K2 ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tau", [0.1, 1.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_kimi_k2_gradient_is_the_squared_loss_over_two_tau(seed, tau):
+    """(R - mean R - tau log(pi / pi_old))^2 / (2 tau), over whole responses, written from the report."""
+    x = sample(seed)
+    row = cells("kimi_k2", kl=(KL(tau, "k2", against="old", level="sequence"),))
+    _, gradient, A = run(row, x)
+    logp = x["logp"].clone().requires_grad_()
+    centred = x["rewards"] - x["rewards"].view(P, G).mean(-1).repeat_interleave(G)
+    log_ratio = ((logp - x["old_logp"]) * x["mask"]).sum(-1)
+    squared = ((centred - tau * log_ratio) ** 2).mean() / (2 * tau)
+    close(gradient, torch.autograd.grad(squared, logp)[0])
+    close(A[:, 0], centred)
+
+
+def test_kimi_k2_per_token_is_another_gradient():
+    """As two libraries have it: the square of each token's log-ratio instead of the response's."""
+    x = sample(0)
+    per_token = cells("kimi_k2", kl=(KL(1.0, "k2", against="old", aggregate=aggregation.sequence_sum),))
+    per_response = cells("kimi_k2", kl=(KL(1.0, "k2", against="old", level="sequence"),))
+    differ(run(per_token, x)[1], run(per_response, x)[1])
+
+
+def test_kimi_k2_on_policy_is_the_centred_policy_gradient():
+    x = sample(0, spread=0.0)
+    close(run(ALGORITHMS["kimi_k2"], x)[1], run(cells("rloo", kl=(), advantage=advantages.group_centered), x)[1])
+
+
+# ---- KL ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_k1_in_the_reward_as_a_token_and_as_a_response(seed):
+    """For one number a response it does not matter where in the response the penalty stands; for returns it does."""
+    x = sample(seed)
+    token, response = (KL(0.3, "k1", place="reward", level=level) for level in ("token", "sequence"))
+    rloo = [run(cells("rloo", kl=(kl,)), x) for kl in (token, response)]
+    close(rloo[0][1], rloo[1][1])
+    reinforce = [run(cells("reinforce", kl=(kl,)), x) for kl in (token, response)]
+    differ(reinforce[0][1], reinforce[1][1])
+
+
+def test_k1_in_the_reward_by_hand():
+    """Reward minus beta times the response's log-ratio of the *sampler* to the reference."""
+    x = sample(1)
+    A = run(cells("rloo", kl=(KL(0.3, "k1", place="reward"),)), x)[2]
+    total = x["rewards"] - 0.3 * ((x["old_logp"] - x["ref_logp"]) * x["mask"]).sum(-1)
+    others = (total.view(P, G).sum(-1, keepdim=True) - total.view(P, G)) / (G - 1)
+    close(A[:, 0], (total.view(P, G) - others).flatten())
+
+
+@pytest.mark.parametrize("estimator", ["k2", "k3"])
+def test_k2_and_k3_of_a_response_in_the_reward(estimator):
+    x = sample(2)
+    A = run(cells("rloo", kl=(KL(0.3, estimator, place="reward", level="sequence"),)), x)[2]
+    d = ((x["old_logp"] - x["ref_logp"]) * x["mask"]).sum(-1)
+    penalty = d**2 / 2 if estimator == "k2" else (-d).exp() - 1 + d
+    total = (x["rewards"] - 0.3 * penalty).view(P, G)
+    close(A[:, 0], (total - (total.sum(-1, keepdim=True) - total) / (G - 1)).flatten())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_several_leashes_add_up(seed):
+    x = sample(seed)
+    first, second = KL(0.1, "k2"), KL(0.2, "k3", weighted=True, aggregate=aggregation.token_mean)
+    none, a, b, c = (run(cells("grpo", kl=kl), x)[1] for kl in ((), (first,), (second,), (first, second)))
+    close(c - none, (a - none) + (b - none))
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("against", ["reference", "old"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_every_leash_in_the_loss_by_hand(estimator, weighted, against, level):
+    """No advantage, so that the loss is the leash: summed in a loop over tokens or over responses."""
+    x = sample(3)
+    mean = None if level == "sequence" else aggregation.token_mean
+    kl = KL(0.7, estimator, against=against, level=level, weighted=weighted, aggregate=mean)
+    ours = run(cells("grpo", kl=(kl,)), x, advantages=torch.zeros(B, dtype=torch.float64))
+    logp = x["logp"].clone().requires_grad_()
+    target = x["ref_logp" if against == "reference" else "old_logp"]
+    total, count = torch.zeros((), dtype=torch.float64), 0
+    for i in range(B):
+        tokens = [t for t in range(T) if x["mask"][i, t]]
+        pieces = [[t] for t in tokens] if level == "token" else [tokens]
+        for piece in pieces:
+            d = sum(logp[i, t] - target[i, t] for t in piece)
+            estimate = {"k1": d, "k2": d * d / 2, "k3": torch.exp(-d) - 1 + d}[estimator]
+            w = torch.exp(sum(logp[i, t] - x["old_logp"][i, t] for t in piece)) if weighted else 1.0
+            total, count = total + w * estimate, count + 1
+    expected = 0.7 * total / count
+    close(ours[0], expected.detach())
+    close(ours[1], torch.autograd.grad(expected, logp)[0])
+
+
+def test_the_entropy_bonus_by_hand():
+    x = sample(4)
+    entropy = torch.rand(B, T, dtype=torch.float64).requires_grad_()
+    row = cells("grpo", kl=(), entropy=0.02)
+    batch = Batch(**x, group_size=G, entropy=entropy)
+    loss = policy_loss(row, batch)
+    bonus = ((entropy * x["mask"]).sum(-1) / x["mask"].sum(-1)).mean()
+    close(loss, run(cells("grpo", kl=()), x)[0] - 0.02 * bonus)
+    close(torch.autograd.grad(loss, entropy)[0], -0.02 * x["mask"] / x["mask"].sum(-1, keepdim=True) / B)
+
+
+# ---- what happens to the reward --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("length", "penalty"),
+    [(1, 0), (79, 0), (80, 0), (81, -0.05), (90, -0.5), (99, -0.95), (100, -1), (101, -1), (150, -1)],
+)
+def test_soft_overlong_penalty(length, penalty):
+    """L = 100, C = 20: free up to 80, a ramp to -1 at 100, -1 beyond. DAPO's eq. 13 on a table of values."""
+    rewards = torch.tensor([1.0, -1.0, 0.3], dtype=torch.float64)
+    shaped = shaping.soft_overlong(rewards, torch.full((3,), length), group_size=1, budget=100)
+    close(shaped, rewards + penalty)
+
+
+def test_soft_overlong_of_other_fractions():
+    lengths = torch.tensor([1, 50, 75, 100])
+    rewards = torch.zeros(4, dtype=torch.float64)
+    whole = shaping.soft_overlong(rewards, lengths, group_size=1, budget=100, cache_fraction=1.0)
+    close(whole, torch.tensor([-0.01, -0.5, -0.75, -1.0], dtype=torch.float64))
+    lengths = torch.tensor([99, 100, 101, 200])
+    cliff = shaping.soft_overlong(rewards, lengths, group_size=1, budget=100, cache_fraction=0.0)
+    close(cliff, torch.tensor([0.0, 0.0, -1.0, -1.0], dtype=torch.float64))
+
+
+def test_shaping_counts_trained_tokens_and_moves_the_advantage():
+    x = sample(0)
+    x["mask"] = (torch.arange(T) < torch.tensor([2, 6, 1, 3] * P)[:, None]).double()
+    row = cells("dr_grpo", shape=partial(shaping.soft_overlong, cache_fraction=0.5))
+    A = run(row, x)[2]  # the budget is T + 2 = 8: free up to 4, so 6 tokens cost a half
+    shaped = x["rewards"] - 0.5 * (torch.tensor([0, 1, 0, 0] * P))
+    close(A[:, 0], (shaped.view(P, G) - shaped.view(P, G).mean(-1, keepdim=True)).flatten())
+
+
+def test_length_reward_of_kimi():
+    """lambda = .5 - (len - min) / (max - min) for the right answers, min(0, lambda) for the wrong ones."""
+    rewards = torch.tensor([1.0, 1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    lengths = torch.tensor([10, 20, 10, 20, 7, 7])
+    shaped = shaping.length_reward(rewards, lengths, group_size=2, budget=None, coef=0.4)
+    bonus = torch.tensor([0.5, -0.5, 0.0, -0.5, 0.0, 0.0], dtype=torch.float64)
+    close(shaped, rewards + 0.4 * bonus)
+    three = shaping.length_reward(
+        torch.tensor([1.0, 1.0, 0.0]).double(), torch.tensor([4, 5, 8]), group_size=3, budget=None
+    )
+    close(three, torch.tensor([1.5, 1.25, -0.5], dtype=torch.float64))
+    assert torch.equal(shaping.length_reward(rewards, lengths, group_size=2, budget=None, coef=0.0), rewards)
+    by_one_token = shaping.length_reward(rewards, torch.tensor([4, 5] * 3), group_size=2, budget=None)
+    close(by_one_token, torch.tensor([1.5, 0.5, 0.0, -0.5, 1.5, -0.5], dtype=torch.float64))
+
+
+def test_mixed_outcomes_goes_by_spread_and_not_by_the_mean():
+    """Equal fractional rewards are as dead as equal zeros, although their mean is neither 0 nor 1."""
+    rewards = torch.tensor([0.3, 0.3, 0.3, 0.3, 0.0, 0.0, 1.0, 1.0, 0.3, 0.3000001, 5.0, -5.0])
+    kept = filters.mixed_outcomes(rewards, group_size=2)
+    assert kept.tolist() == [False] * 8 + [True] * 4
+    assert filters.mixed_outcomes(rewards, group_size=4).tolist() == [False] * 4 + [True] * 8
+
+
+def test_not_truncated():
+    truncated = torch.tensor([True, False, True])
+    assert filters.not_truncated(torch.ones(3), truncated, group_size=1).tolist() == [False, True, False]
+
+
+# ---- advantages ---------------------------------------------------------------------------------------------------
+
+
+def test_given_baseline_of_a_running_mean():
+    x = sample(5)
+    baseline = torch.linspace(-1, 1, P, dtype=torch.float64).repeat_interleave(G)
+    row = cells("reinforce", advantage=advantages.given_baseline)
+    A = run(row, x, baseline=baseline)[2]
+    close(A, ((x["rewards"] - baseline)[:, None] * x["mask"]))
+    ema, means = 0.0, x["rewards"].view(P, G).mean(-1)
+    for mean in means:  # a baseline known before the prompt's own responses: it cannot look at them
+        ema = 0.9 * ema + 0.1 * float(mean)
+    after = run(row, x, baseline=torch.full((B,), ema, dtype=torch.float64))[2]
+    close(after[:, 0], x["rewards"] - ema)
+
+
+def test_given_baseline_of_the_greedy_response():
+    """ReMax: the group's own mean as the baseline is the centred advantage, the greedy reward is not."""
+    x = sample(6)
+    mean = x["rewards"].view(P, G).mean(-1).repeat_interleave(G)
+    row = cells("reinforce", advantage=advantages.given_baseline)
+    centred = cells("reinforce", advantage=advantages.group_centered)
+    close(run(row, x, baseline=mean)[1], run(centred, x)[1])
+    differ(run(row, x, baseline=mean + 0.5)[1], run(centred, x)[1])
+
+
+def test_process_supervision_by_hand():
+    """Two responses, steps ended at the marks: (1, 0) and (0, 0, 1). Mean .4, sample std .5477 over the five steps."""
+    ends = torch.tensor([[0, 1, 0, 1, 0, 0], [1, 0, 1, 1, 0, 0]])
+    steps = torch.tensor([[0, 1.0, 0, 0, 9, 9], [0, 0, 0, 1.0, 9, 9]], dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 0, 0]])
+    ours = advantages.process(steps, mask, group_size=2, step_ends=ends, eps=0.0)
+    good, bad = 0.6 / math.sqrt(0.3), -0.4 / math.sqrt(0.3)
+    expected = torch.tensor(
+        [
+            [good + bad, good + bad, bad, bad, 0, 0],
+            [2 * bad + good, bad + good, bad + good, good, 0, 0],
+        ],
+        dtype=torch.float64,
+    )
+    close(ours, expected)
+    population = advantages.process(steps, mask, group_size=2, step_ends=ends, eps=0.0, ddof=0)
+    close(population, expected * math.sqrt(0.3 / 0.24))
+
+
+def test_process_supervision_of_the_last_token_is_outcome_supervision():
+    x = sample(7)
+    outcome, process = (
+        run(cells("grpo", advantage=cell), x) for cell in (advantages.group_normalized, advantages.process)
+    )
+    close(outcome[2], process[2])
+
+
+def test_process_supervision_from_a_batch():
+    """step_rewards replace the outcome on the last token, and the algorithm's shape is still added there."""
+    ends = torch.tensor([[1, 0, 1], [0, 1, 1]])
+    steps = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]], dtype=torch.float64)
+    logp = torch.zeros(2, 3, dtype=torch.float64)
+    batch = Batch(
+        logp, logp, torch.ones(2, 3), torch.tensor([7.0, 8.0]), 2, step_rewards=steps, step_ends=ends, budget=100
+    )
+    row = cells("grpo", advantage=partial(advantages.process, eps=0.0), kl=())
+    expected = torch.tensor([[1, 0, 1], [0, 1, 1]]) * steps
+    normal = (expected - 0.75) / 0.5 * ends
+    close(prepare(row, batch).advantages, normal.flip(-1).cumsum(-1).flip(-1))
+    longer = cells(row, shape=lambda rewards, lengths, *, group_size, budget: rewards + torch.tensor([0.0, 1.0]))
+    steps_after = torch.tensor([1.0, 0.0, 1.0, 2.0], dtype=torch.float64)
+    z = (steps_after - steps_after.mean()) / steps_after.std()
+    by_hand = torch.tensor([[z[0] + z[1], z[1], z[1]], [z[2] + z[3], z[2] + z[3], z[3]]])
+    close(prepare(longer, batch).advantages, by_hand)
+
+
+def test_a_reward_at_every_token_is_a_return():
+    x = sample(8)
+    steps = torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(8))
+    A = run(ALGORITHMS["reinforce"], x, step_rewards=steps)[2]
+    for i in range(B):
+        for t in range(T):
+            expected = sum(float(steps[i, k]) for k in range(t, T) if x["mask"][i, k]) if x["mask"][i, t] else 0.0
+            assert float(A[i, t]) == pytest.approx(expected, abs=1e-12)
+
+
+def test_returns_are_the_critics_targets_before_whitening():
+    x = sample(9)
+    batch = Batch(**x, group_size=G)
+    prepared = prepare(ALGORITHMS["ppo"], batch)
+    raw = prepare(cells("ppo", normalize=None), batch)
+    close(prepared.returns, raw.returns)
+    close(raw.returns, (raw.advantages + x["values"]) * x["mask"])
+    differ(prepared.advantages, raw.advantages)
+    assert prepare(ALGORITHMS["grpo"], batch).returns is None
+
+
+def test_whitening_stands_after_the_penalty_and_sees_all_tokens():
+    x = sample(1)
+    A = run(ALGORITHMS["reinforce_pp"], x)[2]
+    penalised = torch.zeros(B, T, dtype=torch.float64)
+    for i in range(B):
+        tokens = [t for t in range(T) if x["mask"][i, t]]
+        for t in tokens:
+            later = [k for k in tokens if k >= t]
+            penalty = sum(float(x["old_logp"][i, k] - x["ref_logp"][i, k]) for k in later)
+            penalised[i, t] = float(x["rewards"][i]) - 0.01 * penalty
+    trained = penalised[x["mask"] != 0]
+    close(A[x["mask"] != 0], (trained - trained.mean()) / (trained.var() + 1e-8).sqrt())
+
+
+def test_leave_one_out_over_the_others_std_by_hand():
+    rewards = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
+    ours = advantages.leave_one_out_normalized(rewards, torch.ones(3, 1), group_size=3, std="others", eps=0.5)
+    expected = [(1 - 3) / (2**0.5 + 0.5), (2 - 2.5) / (4.5**0.5 + 0.5), (4 - 1.5) / (0.5**0.5 + 0.5)]
+    close(ours.flatten(), torch.tensor(expected, dtype=torch.float64))
+
+
+def test_two_scored_steps_are_enough_to_compare():
+    steps = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    ends = torch.tensor([[1, 1], [0, 0]])
+    ours = advantages.process(steps, torch.ones(2, 2), group_size=2, step_ends=ends, eps=0.0)
+    close(ours, torch.tensor([[0.0, -(0.5**0.5)], [0.0, 0.0]], dtype=torch.float64))
+
+
+def test_of_a_masked_row_only_the_parked_reward_is_read():
+    """It stands on the first position; what else the row holds is padding like any other."""
+    rewards = torch.tensor([[1.0, 9.0, math.nan], [0.0, 2.0, 0.0]], dtype=torch.float64)
+    mask = torch.tensor([[0, 0, 0], [1, 1, 0]])
+    ours = advantages.group_centered(rewards, mask, group_size=2)
+    close(ours, torch.tensor([[0.0, 0, 0], [0.5, 0.5, 0]], dtype=torch.float64))
+
+
+def test_placed_rewards_keep_their_dtype():
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for mask in (torch.ones(1, 2), torch.ones(1, 2, dtype=torch.float64), torch.ones(1, 2, dtype=torch.bool)):
+            assert advantages.place_rewards(torch.ones(1, dtype=dtype), mask).dtype == dtype
+
+
+NEEDS = {
+    advantages.gae: {"values"},
+    advantages.returns_to_go: set(),
+    advantages.group_centered: {"group"},
+    advantages.group_normalized: {"group"},
+    advantages.leave_one_out: {"group"},
+    advantages.leave_one_out_normalized: {"group"},
+    advantages.process: {"group"},
+    advantages.given_baseline: {"baseline"},
+    advantages.whiten: set(),
+    aggregation.token_mean: set(),
+    aggregation.sequence_mean: set(),
+    aggregation.sequence_sum: set(),
+    aggregation.fixed_length: {"budget"},
+    aggregation.geometric_mean: set(),
+    shaping.soft_overlong: {"budget"},
+    shaping.length_reward: set(),
+    filters.mixed_outcomes: {"group"},
+    filters.not_truncated: set(),
+    corrections.truncated_importance: {"sampler_logp"},
+}
+
+
+@pytest.mark.parametrize("cell", NEEDS)
+def test_what_a_training_loop_must_provide_for_a_cell(cell):
+    assert set(needed(cell)) == set(needed(partial(cell))) == NEEDS[cell]
+
+
+def test_what_a_training_loop_must_provide_for_a_row():
+    expected = {
+        "reinforce": set(),
+        "rloo": {"group", "ref_logp"},
+        "ppo": {"values", "ref_logp"},
+        "reinforce_pp": {"ref_logp"},
+        "grpo": {"group", "ref_logp"},
+        "dr_grpo": {"group", "budget"},
+        "dapo": {"group", "budget"},
+        **dict.fromkeys(["gspo", "gspo_token", "gmpo", "cispo", "sapo", "kimi_k2"], {"group"}),
+    }
+    assert {name: set(ALGORITHMS[name].needs) for name in expected} == expected
+
+
+# ---- the sampler's own log-probs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("cap", [1.1, 2.0, INF])
+def test_truncated_importance_weights_the_objective(level, cap):
+    x = sample(2)
+    sampler = x["old_logp"] + 0.5 * torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    row = cells("grpo", kl=(), correct=partial(corrections.truncated_importance, cap=cap, level=level))
+    ours = run(row, x, sampler_logp=sampler)
+    plain_gradient = run(cells("grpo", kl=()), x)[1]
+    for i in range(B):
+        logs = [(float(x["old_logp"][i, t] - sampler[i, t]) if x["mask"][i, t] else 0.0) for t in range(T)]
+        for t in range(T):
+            weight = min(math.exp(sum(logs) if level == "sequence" else logs[t]), cap)
+            close(ours[1][i, t], weight * plain_gradient[i, t])
+
+
+def test_truncated_importance_has_no_gradient():
+    old = torch.zeros(1, 2, requires_grad=True)
+    sampler = torch.full((1, 2), -0.1, requires_grad=True)
+    assert not corrections.truncated_importance(old, sampler, torch.ones(1, 2)).requires_grad
+
+
+# ---- from logits --------------------------------------------------------------------------------------------
+
+
+def test_the_logits_of_a_completion_are_shifted_by_one():
+    """Position t predicts token t + 1: the last two of five tokens are predicted at positions 2 and 3."""
+    logits = torch.arange(10.0).reshape(1, 5, 2)
+    assert logprobs.completion_logits(logits, 2).tolist() == [[[4.0, 5.0], [6.0, 7.0]]]
+    assert logprobs.completion_logits(logits, 4).tolist() == logits[:, :4].tolist()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_log_probs_and_entropy_by_hand(temperature):
+    """A token of logit -inf has no probability, and 0 log 0 is 0."""
+    logits = torch.tensor([[[1.0, 2.0, -math.inf], [0.0, -1.0, 3.0]], [[5.0, 5.0, 5.0], [-2.0, 0.5, 0.1]]]).double()
+    ids = torch.tensor([[1, 2], [0, 2]])
+    options = {} if temperature == 1.0 else {"temperature": temperature}
+    logp, entropy = logprobs.token_logprobs(logits, ids, **options), logprobs.token_entropy(logits, **options)
+    for i in range(2):
+        for t in range(2):
+            weights = [math.exp(z / temperature) for z in logits[i, t].tolist()]
+            probs = [w / sum(weights) for w in weights]
+            assert float(logp[i, t]) == pytest.approx(math.log(probs[ids[i, t]]), abs=1e-12)
+            assert float(entropy[i, t]) == pytest.approx(-sum(p * math.log(p) for p in probs if p), abs=1e-12)
+
+
+def test_half_precision_logits_become_float32_log_probs():
+    logits = torch.tensor([[[1.0, 2.0, 3.0]]])
+    for dtype in (torch.bfloat16, torch.float16):
+        ours = logprobs.token_logprobs(logits.to(dtype), torch.tensor([[1]]))
+        assert ours.dtype == torch.float32
+        close(ours, logprobs.token_logprobs(logits, torch.tensor([[1]])))
+    assert logprobs.token_entropy(logits.double()).dtype == torch.float64
+
+
+# ---- defaults ---------------------------------------------------------------------------------------------------
+
+# What is meant when nothing is said; each default is printed in the book, and a library's or a paper's number.
+DEFAULTS = {
+    advantages.gae: {"gamma": 1.0, "lam": 0.95},
+    advantages.returns_to_go: {"gamma": 1.0},
+    advantages.group_normalized: {"eps": 1e-4, "ddof": 1},
+    advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
+    advantages.process: {"eps": 1e-4, "ddof": 1},
+    advantages.whiten: {"eps": 1e-8, "ddof": 1},
+    corrections.truncated_importance: {"cap": 2.0, "level": "token"},
+    gates.dual_clip: {"c": 3.0},
+    gates.clip_weight: {"floor": 0.0},
+    gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},
+    logprobs.token_logprobs: {"temperature": 1.0},
+    logprobs.token_entropy: {"temperature": 1.0},
+    masked.masked_var: {"ddof": 1},
+    shaping.soft_overlong: {"cache_fraction": 0.2},
+    shaping.length_reward: {"coef": 1.0},
+}
+
+
+@pytest.mark.parametrize("function", DEFAULTS)
+def test_defaults(function):
+    parameters = inspect.signature(function).parameters
+    given = {name: p.default for name, p in parameters.items() if p.default not in (p.empty, None)}
+    assert given == DEFAULTS[function]
+
+
+# ---- masks and places -----------------------------------------------------------------------------------------
+
+
+def test_the_completion_mask_counts_the_first_eos_in_and_stops():
+    ids = torch.tensor([[5, 2, 7, 2], [5, 6, 7, 8], [2, 2, 2, 2], [2, 5, 5, 5]])
+    expected = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0], [1, 0, 0, 0]]).float()
+    assert torch.equal(masked.completion_mask(ids, eos_id=2), expected)
+    limits = torch.tensor([4, 2, 4, 4])
+    assert masked.completion_mask(ids, eos_id=2).dtype == torch.float32
+    cut = expected.clone()
+    cut[1, 2:] = 0
+    assert torch.equal(masked.completion_mask(ids, eos_id=2, limits=limits), cut)
+
+
+def test_an_outcome_stands_on_the_last_trained_token():
+    mask = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]])
+    expected = torch.tensor([[0, 1, 0, 0], [0, 0, 2, 0], [0, 0, 0, 3], [4, 0, 0, 0]]).double()
+    assert torch.equal(advantages.place_rewards(torch.tensor([1.0, 2, 3, 4]).double(), mask), expected)
+    for dtype in (torch.float64, torch.float32):
+        assert masked.last_token(mask.to(dtype)).dtype == dtype

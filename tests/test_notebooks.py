@@ -1,0 +1,104 @@
+"""Every committed chapter is executed, in normal form, and proves something.
+
+That its outputs are still right is nbval's part: `pytest --nbval-lax --nbval-current-env notebooks`.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").rglob("*.ipynb"))
+
+spec = importlib.util.spec_from_file_location("notebook_tool", ROOT / "book" / "_tools" / "notebooks.py")
+tool = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tool)
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def code_cells(path):
+    return [
+        cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code" and cell.source.strip()
+    ]
+
+
+@each_notebook
+def test_it_is_saved_in_normal_form(path):
+    saved = path.read_text(encoding="utf-8")
+    assert tool.normalise(nbformat.reads(saved, as_version=4)) == saved, "run `make notebooks`"
+
+
+@each_notebook
+def test_it_was_executed_from_top_to_bottom_without_an_error(path):
+    cells = code_cells(path)
+    assert cells
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1)), "run `make notebooks`"
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert [output.ename for output in outputs if output.output_type == "error"] == []
+    # A warning in the reader's face is a fault of the chapter; a progress bar leaves noise in version control.
+    assert [output.text for output in outputs if output.get("name") == "stderr"] == []
+
+
+@each_notebook
+def test_it_asserts_what_it_says_and_has_outputs_that_are_compared(path):
+    cells = code_cells(path)
+    assert any("assert" in cell.source for cell in cells)
+    compared = [cell for cell in cells if "nbval-check-output" in cell.metadata.get("tags", [])]
+    assert compared
+    assert all(cell.outputs for cell in compared), "a cell without output has nothing to compare"
+
+
+@each_notebook
+def test_it_says_nothing_about_the_machine_it_ran_on(path):
+    text = path.read_text(encoding="utf-8")
+    assert str(ROOT) not in text
+    assert str(Path.home()) + "/" not in text
+
+
+def test_normal_form_does_not_depend_on_chance():
+    def noisy(widget: str, address: str, count: int, seconds: str):
+        cell = nbformat.v4.new_code_cell("object()", execution_count=count, id="a")
+        cell.metadata = {"execution": {"iopub.execute_input": seconds}, "tags": ["kept"], "scrolled": True}
+        cell.outputs = [
+            nbformat.v4.new_output("execute_result", {"text/plain": f"<object at {address}>"}, execution_count=count),
+            nbformat.v4.new_output("display_data", {"application/vnd.jupyter.widget-view+json": {"model_id": widget}}),
+        ]
+        state = {widget: {"state": {"layout": f"IPY_MODEL_{widget}"}}}
+        metadata = {
+            "kernelspec": {"name": f"my-kernel-{count}", "display_name": "Mine"},
+            "language_info": {"name": "python", "version": f"3.{count}"},
+            "widgets": {tool.WIDGETS: {"state": state}},
+        }
+        return nbformat.v4.new_notebook(cells=[cell], metadata=metadata)
+
+    one = tool.normalise(noisy("5f0c" * 8, "0x7f31c2d0a1b0", 3, "2026-01-01T00:00:00"))
+    two = tool.normalise(noisy("a9b1" * 8, "0x7fa0c4e2ff50", 8, "2027-01-01T00:00:00"))
+    assert one == two
+    assert tool.normalise(nbformat.reads(one, as_version=4)) == one
+    cell = nbformat.reads(one, as_version=4).cells[0]
+    assert cell.execution_count == 1
+    assert cell.metadata == {"tags": ["kept"]}
+
+
+def test_a_chapter_that_raises_is_left_as_it_was(tmp_path):
+    path = tmp_path / "broken.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
+    before = path.read_bytes()
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
+        tool.main([str(path)])
+    assert path.read_bytes() == before
+
+
+def test_two_runs_of_a_chapter_give_the_same_bytes(tmp_path):
+    path = tmp_path / "chapter.ipynb"
+    source = "import matplotlib.pyplot as plt\nprint(object())\nplt.plot([1, 2])\nplt.show()"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, id="a")]), path)
+    tool.main([str(path)])
+    first = path.read_bytes()
+    assert b"image/png" in first
+    tool.main([str(path)])
+    assert path.read_bytes() == first

@@ -1,0 +1,94 @@
+"""The questions' source is complete, every link to a proof resolves, and the loader refuses what is not."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import apparatus  # noqa: E402
+from apparatus import Claim, Proof, claims, concepts, question_markdown, questions  # noqa: E402
+
+each_question = pytest.mark.parametrize("question", questions().values(), ids=lambda question: question.id)
+
+
+@each_question
+def test_every_link_to_a_proof_resolves(question):
+    found = claims()
+    assert [text for proof in question.proof if (text := proof.problem(found))] == []
+
+
+@each_question
+def test_a_question_is_worth_asking(question):
+    assert question.question.endswith(("?", "."))
+    assert len(question.answer.split()) >= 40  # an answer, not a slogan
+    assert "$" not in question.question  # it is a heading and a link
+    text = question_markdown(question, "notebooks/grpo", [])
+    assert text.count("$") % 2 == 0
+    for part in (question.answer, question.wrong, *(f"*{asked}* {answer}" for asked, answer in question.follow_ups)):
+        assert part in text
+
+
+def test_the_pilots_questions_are_there():
+    assert {"q-l1-grpo-saves", "q-l3-value-baseline", "q-x-group-size", "q-x-all-wrong"} <= questions().keys()
+    assert {question.level for question in questions().values()} == {1, 2, 3}
+
+
+ENTRY = {
+    "id": "q-x-group-size",
+    "level": 1,
+    "topics": ["x"],
+    "question": "Why?",
+    "answer": "Because.",
+    "wrong": "No.",
+    "follow_ups": [{"question": "And?", "answer": "So."}],
+    "proof": [{"test": "tests/test_questions.py::test_the_pilots_questions_are_there"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"answer": "word " * 91}, "91 words"),
+        ({"level": 4}, "expected a level"),
+        ({"proof": []}, "expected a level"),
+        ({"id": "q-unknown"}, "is no idea"),
+        ({"wrnog": "typo"}, "mean nothing"),
+        ({"wrong": None}, "lacks"),
+    ],
+)
+def test_an_incomplete_entry_is_refused(tmp_path, change, message):
+    entry = {key: value for key, value in {**ENTRY, **change}.items() if value is not None}
+    (tmp_path / "q.yml").write_text(yaml.safe_dump([entry]))
+    with pytest.raises(ValueError, match=message):
+        questions(tmp_path / "q.yml")
+
+
+def test_a_complete_entry_is_read(tmp_path):
+    (tmp_path / "q.yml").write_text(yaml.safe_dump([ENTRY]))
+    (question,) = questions(tmp_path / "q.yml").values()
+    assert question.concept in concepts()
+    assert question.proof[0].problem([]) is None
+
+
+def test_links_that_lead_nowhere_are_found():
+    claim = Claim("concept-group-size", "book/index", 0, "code", "Size", 0, "assert x")
+    assert Proof(page="book/index", cell="group-size").problem([claim]) is None
+    assert "no cell" in Proof(page="book/index", cell="proof-x").problem([claim])
+    assert "not a page" in Proof(page="notebooks/none", cell="group-size").problem([claim])
+    silent = Claim("proof-x", "book/index", 0, "code", "Size", 0, "x")
+    assert "asserts nothing" in Proof(page="book/index", cell="proof-x").problem([silent])
+    assert "no test" in Proof(test="tests/test_questions.py::test_none").problem([])
+    assert "no test" in Proof(test="rlhf_minimal/cli.py::main").problem([])
+
+
+def test_what_a_chapter_prints_names_the_section_of_the_proof():
+    question = next(iter(questions().values()))
+    proof = Proof(page="notebooks/x", cell="group-size")
+    asked = apparatus.Question(**{**vars(question), "proof": (proof,)})
+    claim = Claim("concept-group-size", "notebooks/x", 3, "code", "How many?", 1, "assert x")
+    assert "- the asserting cell of this chapter under *How many?*" in question_markdown(asked, "notebooks/x", [claim])
+    assert "- the asserting cell of `notebooks/x.ipynb`" in question_markdown(asked, "notebooks/y", [claim])

@@ -1,0 +1,432 @@
+"""The online loop: it computes what an algorithm needs and no more, and no way of cutting the work changes it."""
+
+import copy
+import dataclasses
+import math
+from functools import partial
+
+import pytest
+import torch
+
+from rlhf_minimal import ALGORITHMS, KL
+from rlhf_minimal.functional import advantages, corrections, filters
+from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.tasks import Problem, get_task, random_reward
+from rlhf_minimal.training import METRICS, Config, Learner, NothingToLearn, Recipe, collect, roll_out, train, train_step
+from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.metrics import Watch, explained_variance, wilson
+from rlhf_minimal.training.rollout import join, select
+
+EVEN = get_task("even")
+SMALL = Config(steps=3, prompts=4, group_size=4, lr=1e-3)
+
+
+def begin(algorithm, config=SMALL, *, task=EVEN, reward=None, seed=0):
+    if isinstance(algorithm, str):
+        algorithm = ALGORITHMS[algorithm]
+    vocabulary = Vocabulary(task.alphabet)
+    policy = tiny_llama(len(vocabulary), width=16, layers=1, heads=2, seed=seed)
+    return Learner.begin(policy, vocabulary, algorithm, config), Recipe(algorithm, task, config, reward)
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).clone()
+
+
+def without_clock(history):
+    return [{name: value for name, value in metrics.items() if name != "seconds"} for metrics in history]
+
+
+# --- the whole step ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_row_runs_and_every_number_it_reports_is_explained(name):
+    learner, recipe = begin(name, dataclasses.replace(SMALL, epochs=2, minibatches=2, micro_batches=2))
+    before = weights(learner.policy)
+    history = train(learner, recipe)
+    assert [metrics["step"] for metrics in history] == [1, 2, 3]
+    assert set().union(*history) <= set(METRICS)
+    assert all(math.isfinite(value) for metrics in history for value in metrics.values())
+    assert not torch.equal(before, weights(learner.policy))
+    assert ("value_loss" in history[0]) == ("explained_variance" in history[0]) == (learner.critic is not None)
+
+
+def test_every_metric_that_is_explained_is_reported_by_somebody():
+    seen = set()
+    for name in ("ppo", "dapo"):
+        learner, recipe = begin(name)
+        seen |= set().union(*train(learner, recipe))
+    assert seen == set(METRICS)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_micro_batches_change_nothing(name):
+    """Parameters after one SGD step of size 1 are the gradient itself; 16 rows in 1, 3 and 16 pieces."""
+    results = []
+    for pieces in (1, 3, 16):
+        config = dataclasses.replace(SMALL, micro_batches=pieces, grad_clip=1e9)
+        learner, recipe = begin(name, config)
+        learner.optimizer = torch.optim.SGD(learner.policy.parameters(), lr=1.0)
+        if learner.critic is not None:
+            learner.critic_optimizer = torch.optim.SGD(learner.critic.parameters(), lr=1.0)
+        metrics = train_step(learner, recipe)
+        lengths_differ = 1 < metrics["length"] < 4
+        assert lengths_differ  # else no denominator could go wrong
+        results.append((weights(learner.policy), learner.critic and weights(learner.critic), metrics))
+    for policy, critic, metrics in results[1:]:
+        torch.testing.assert_close(policy, results[0][0], rtol=1e-4, atol=1e-5)
+        if critic is not None:
+            torch.testing.assert_close(critic, results[0][1], rtol=1e-4, atol=1e-5)
+        for key in ("loss", "grad_norm", "entropy", "clip_fraction"):
+            assert metrics[key] == pytest.approx(results[0][2][key], rel=1e-3, abs=1e-5)
+
+
+def test_an_update_is_the_gradient_of_the_policy_loss():
+    """One step of the loop against REINFORCE written out by hand on the same rollout."""
+    config = dataclasses.replace(SMALL, grad_clip=1e9)
+    learner, recipe = begin("reinforce", config)
+    learner.optimizer = torch.optim.SGD(learner.policy.parameters(), lr=1.0)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    by_hand = copy.deepcopy(learner.policy)
+
+    batch, _ = judge(learner, recipe, groups, step=1)
+    update(learner, recipe, groups, batch, step=1)
+
+    loss = 0.0
+    for i in range(16):
+        prompt = groups.prompts[i][groups.prompt_mask[i] == 1].tolist()
+        answer = groups.completions[i][groups.mask[i] == 1].tolist()
+        logp = torch.log_softmax(by_hand(torch.tensor([prompt + answer])).logits[0], -1)
+        for t, token in enumerate(answer):
+            loss = loss - groups.rewards[i] * logp[len(prompt) + t - 1, token] / 16
+    loss.backward()
+    expected = torch.cat([(p - p.grad).flatten() for p in by_hand.parameters()])
+    torch.testing.assert_close(weights(learner.policy), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_run_is_a_function_of_its_seed():
+    runs = []
+    for seed in (0, 0, 1):
+        learner, recipe = begin("grpo", dataclasses.replace(SMALL, seed=seed))
+        runs.append(without_clock(train(learner, recipe)))
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_training_stops_when_told_to():
+    learner, recipe = begin("grpo")
+    assert len(train(learner, recipe, on_step=lambda metrics: False)) == 1
+    assert len(train(learner, recipe)) == 2  # and goes on with what is left
+
+
+# --- what an algorithm needs ---------------------------------------------------------------------------------------
+
+
+def count_forwards(model):
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def test_the_reference_runs_only_for_those_who_need_it():
+    config = dataclasses.replace(SMALL, reference="ema")  # a model of its own, so that its forwards can be counted
+    for name, needed in (("grpo", True), ("rloo", True), ("dr_grpo", False), ("reinforce", False)):
+        learner, recipe = begin(name, config)
+        calls = count_forwards(learner.reference)
+        train_step(learner, recipe)
+        assert bool(calls) == needed, name
+    learner, recipe = begin(dataclasses.replace(ALGORITHMS["grpo"], kl=(KL(0.0, "k3"),)), config)
+    calls = count_forwards(learner.reference)
+    train_step(learner, recipe)
+    assert not calls  # a coefficient of zero needs no reference
+
+
+def test_a_frozen_reference_costs_no_second_forward():
+    learner, recipe = begin("grpo")
+    assert learner.reference is learner.start
+    calls = count_forwards(learner.start)
+    train_step(learner, recipe)
+    assert len(calls) == 1
+
+
+def test_only_ppo_has_a_critic_and_it_learns():
+    assert begin("grpo")[0].critic is None
+    # With a coin for a reward and a policy that stands still, one half is the right expectation before every token.
+    config = Config(steps=40, prompts=16, group_size=8, lr=1e-9, value_lr=3e-3)
+    learner, recipe = begin(dataclasses.replace(ALGORITHMS["ppo"], kl=()), config, reward=random_reward(0))
+    history = train(learner, recipe)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=99)
+    batch, _ = judge(learner, recipe, groups, step=99)
+    assert batch.values[batch.mask == 1].mean().item() == pytest.approx(0.5, abs=0.1)
+    assert history[-1]["value_loss"] < history[0]["value_loss"]
+
+
+def test_given_baselines():
+    algorithm = dataclasses.replace(ALGORITHMS["reinforce"], advantage=advantages.given_baseline)
+    learner, recipe = begin(algorithm)
+    learner.mean_reward = 0.25
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    batch, _ = judge(learner, recipe, groups, step=1)
+    torch.testing.assert_close(batch.baseline, torch.full((16,), 0.25))
+
+    learner, recipe = begin(algorithm, dataclasses.replace(SMALL, baseline="greedy"))
+    batch, _ = judge(learner, recipe, groups, step=1)
+    for i in range(0, 16, 4):
+        greedy = roll_out(learner.policy, learner.vocabulary, groups.problems[i : i + 1], recipe, temperature=0.0)
+        assert batch.baseline[i : i + 4].tolist() == greedy.rewards.tolist() * 4
+
+
+def test_the_mean_reward_baseline_follows_past_rewards_only():
+    config = dataclasses.replace(SMALL, baseline_decay=0.8)
+    learner, recipe = begin("reinforce", config)
+    first = train_step(learner, recipe)["reward"]
+    assert learner.mean_reward == pytest.approx(0.2 * first)
+    second = train_step(learner, recipe)["reward"]
+    assert learner.mean_reward == pytest.approx(0.16 * first + 0.2 * second)
+
+
+def test_truncated_importance_weights_get_the_samplers_opinion_and_the_trainers():
+    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], correct=corrections.truncated_importance)
+    learner, recipe = begin(algorithm)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    batch, _ = judge(learner, recipe, groups, step=1)
+    assert torch.equal(batch.sampler_logp, groups.logp)
+    assert batch.old_logp is not batch.sampler_logp
+    torch.testing.assert_close(batch.old_logp * batch.mask, groups.logp, rtol=1e-4, atol=1e-5)
+    train(learner, recipe)
+
+
+def test_an_entropy_bonus_keeps_entropy_up():
+    ends = []
+    for coefficient in (0.0, 0.5):
+        algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], entropy=coefficient)
+        learner, recipe = begin(algorithm, Config(steps=15, prompts=8, group_size=8, lr=3e-3))
+        ends.append(train(learner, recipe)[-1]["entropy"])
+    assert ends[1] > ends[0] + 0.1
+
+
+# --- keep and refill -----------------------------------------------------------------------------------------------
+
+
+def test_groups_without_a_kept_row_are_replaced_by_fresh_problems():
+    learner, recipe = begin("dapo", Config(steps=1, prompts=6, group_size=2))
+    groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    rewards = groups.rewards.view(6, 2)
+    assert (rewards[:, 0] != rewards[:, 1]).all()  # mixed outcomes only
+    assert len(sampled) > 1
+    mixed = [r for part in sampled for r in part.rewards.view(-1, 2) if r[0] != r[1]]
+    assert torch.equal(rewards, torch.stack(mixed[:6]))  # in the order in which they were found
+    metrics = train_step(learner, recipe)
+    assert metrics["refills"] == len(sampled) - 1
+    assert metrics["reward"] == pytest.approx(torch.cat([part.rewards for part in sampled]).mean().item())
+    assert metrics["groups"] == 6
+
+
+def test_a_kept_group_keeps_the_rewards_of_its_masked_rows():
+    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=filters.not_truncated)
+    learner, recipe = begin(algorithm, dataclasses.replace(SMALL, max_new_tokens=2))
+    groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    assert (groups.mask.sum(-1) == 0).any()
+    assert torch.equal(groups.mask.sum(-1) == 0, groups.truncated)
+    batch, _ = judge(learner, recipe, groups, step=1)
+    centred = groups.rewards.view(-1, 4) - groups.rewards.view(-1, 4).mean(-1, keepdim=True)
+    trained = groups.mask[:, 0] == 1
+    torch.testing.assert_close(batch.advantages[:, 0][trained], centred.flatten()[trained])
+    train(learner, recipe)
+
+
+def test_refilling_has_a_limit_and_says_what_it_found():
+    def never(rewards, truncated, *, group_size):
+        return torch.zeros_like(rewards, dtype=torch.bool)
+
+    algorithm = dataclasses.replace(ALGORITHMS["grpo"], keep=never)
+    learner, recipe = begin(algorithm, dataclasses.replace(SMALL, max_refills=2))
+    before = weights(learner.policy)
+    with pytest.raises(NothingToLearn, match=r"step 1: in 3 rounds of 4 problems .*mean reward 0\.\d\d"):
+        train_step(learner, recipe)
+    assert learner.step == 0
+    assert torch.equal(before, weights(learner.policy))
+
+
+def test_fewer_groups_than_asked_for_are_trained_on_and_counted():
+    kept = []
+
+    def one_group_a_round(rewards, truncated, *, group_size):
+        kept.append(1)
+        return torch.arange(len(rewards)) < group_size
+
+    algorithm = dataclasses.replace(ALGORITHMS["grpo"], keep=one_group_a_round)
+    learner, recipe = begin(algorithm, dataclasses.replace(SMALL, max_refills=2, minibatches=2))
+    metrics = train_step(learner, recipe)
+    assert (metrics["groups"], metrics["refills"], len(kept)) == (3, 2, 3)
+
+
+def test_rollouts_of_different_widths_join_without_a_change():
+    learner, recipe = begin("grpo")
+    short = roll_out(learner.policy, learner.vocabulary, [Problem("1:", "")], recipe, group_size=2)
+    long = roll_out(learner.policy, learner.vocabulary, [Problem("123:", "")], recipe, group_size=2)
+    both = join([short, long])
+    assert both.prompts.shape[1] == 4
+    assert both.prompt_mask.sum(-1).tolist() == [2, 2, 4, 4]
+    again = select(both, torch.tensor([2, 3, 0, 1]))
+    assert again.texts == long.texts + short.texts
+    batch, kl = judge(learner, dataclasses.replace(recipe, config=dataclasses.replace(SMALL, group_size=2)), both, 1)
+    assert kl == pytest.approx(0, abs=1e-6)  # the log-probs of the start are still those of the sampler
+
+
+# --- the reference -------------------------------------------------------------------------------------------------
+
+
+def test_a_frozen_reference_stays():
+    learner, recipe = begin("grpo")
+    before = weights(learner.reference)
+    train(learner, recipe)
+    assert torch.equal(before, weights(learner.reference))
+
+
+def test_a_refreshed_reference_jumps_every_n_steps():
+    learner, recipe = begin("grpo", dataclasses.replace(SMALL, steps=4, reference="refresh", refresh_every=3))
+    start = weights(learner.policy)
+    seen = []
+    train(learner, recipe, lambda metrics: seen.append((weights(learner.reference), weights(learner.policy))))
+    assert torch.equal(seen[1][0], start)
+    assert torch.equal(seen[2][0], seen[2][1])
+    assert torch.equal(seen[3][0], seen[2][1])
+    assert torch.equal(weights(learner.start), start)  # KL in the metrics still means the distance from the start
+
+
+def test_an_averaged_reference_drifts_after_the_policy():
+    learner, recipe = begin("grpo", dataclasses.replace(SMALL, steps=1, reference="ema", ema_decay=0.9))
+    start = weights(learner.policy)
+    train(learner, recipe)
+    torch.testing.assert_close(weights(learner.reference), 0.9 * start + 0.1 * weights(learner.policy))
+
+
+# --- metrics -------------------------------------------------------------------------------------------------------
+
+
+def test_clip_fraction_counts_where_the_gate_is_shut_and_nothing_else():
+    """Below, inside and above the window, for both signs of A: two of six are shut. Tokens with A = 0 do not count."""
+    from rlhf_minimal import Batch
+
+    ratio = torch.tensor([[0.5, 1.0, 1.5], [0.5, 1.0, 1.5], [0.5, 1.0, 1.5]])
+    advantage = torch.tensor([[1.0] * 3, [-1.0] * 3, [0.0] * 3])
+    zeros = torch.zeros(3, 3)
+    batch = Batch(ratio.log(), zeros, torch.ones(3, 3), torch.zeros(3), 1, advantages=advantage)
+    watch = Watch()
+    watch.look(ALGORITHMS["grpo"], batch, entropy=zeros + 0.5)
+    found = watch.metrics()
+    assert found["clip_fraction"] == pytest.approx(2 / 6)
+    assert (found["ratio_min"], found["ratio_max"]) == (pytest.approx(0.5), pytest.approx(1.5))
+    assert found["entropy"] == pytest.approx(0.5)
+
+
+def test_ratio_one_on_the_first_update_and_clipping_only_later():
+    learner, recipe = begin("grpo", dataclasses.replace(SMALL, lr=2e-2))
+    first = train_step(learner, recipe)
+    assert first["ratio_min"] == pytest.approx(1, abs=1e-4)
+    assert first["ratio_max"] == pytest.approx(1, abs=1e-4)
+    assert first["clip_fraction"] == 0
+    learner, recipe = begin("grpo", dataclasses.replace(SMALL, lr=2e-2, epochs=4))
+    later = train_step(learner, recipe)
+    assert later["ratio_min"] < 0.8
+    assert later["ratio_max"] > 1.2
+    assert later["clip_fraction"] > 0
+
+
+def test_sampler_trainer_and_reference_agree_about_the_temperature():
+    entropy = []
+    for temperature in (0.5, 1.0, 2.0):
+        learner, recipe = begin("grpo", dataclasses.replace(SMALL, temperature=temperature))
+        metrics = train_step(learner, recipe)
+        assert metrics["ratio_min"] == pytest.approx(1, abs=1e-4)
+        assert metrics["ratio_max"] == pytest.approx(1, abs=1e-4)
+        assert metrics["kl"] == pytest.approx(0, abs=1e-6)
+        entropy.append(metrics["entropy"])
+    assert entropy[0] + 0.1 < entropy[1] < entropy[2] - 0.1 < math.log(12)  # hotter is more even, up to the uniform
+
+
+def test_kl_is_zero_at_the_start_and_near_the_exact_one_later():
+    """k3 on samples against the exact KL of the next-token distributions, position by position."""
+    learner, recipe = begin("dr_grpo", Config(steps=5, prompts=64, group_size=16, lr=3e-3))
+    history = train(learner, recipe)
+    assert history[0]["kl"] == pytest.approx(0, abs=1e-6)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=6)
+    _, kl = judge(learner, recipe, groups, step=6)
+    ids = torch.cat([groups.prompts, groups.completions], 1)
+    mask = torch.cat([groups.prompt_mask, torch.ones_like(groups.completions)], 1)
+    position = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        now, then = (
+            torch.log_softmax(m(ids, attention_mask=mask, position_ids=position).logits, -1)
+            for m in (learner.policy, learner.start)
+        )
+    exact = (now.exp() * (now - then)).sum(-1)[:, groups.prompts.shape[1] - 1 : -1]
+    exact = (exact * groups.mask).sum() / groups.mask.sum()
+    assert exact > 0.05
+    assert kl == pytest.approx(exact.item(), rel=0.15)
+
+
+def test_dead_groups_and_accuracy_under_another_reward():
+    learner, recipe = begin("grpo", reward=lambda completions, **columns: [1.0] * len(completions))
+    metrics = train_step(learner, recipe)
+    assert metrics["dead_groups"] == 1
+    assert metrics["reward"] == 1
+    assert metrics["accuracy"] < 1  # the verifier's word, whatever is trained for
+
+
+def test_explained_variance():
+    mask = torch.tensor([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
+    returns = torch.tensor([[0.0, 2.0, 9.0], [4.0, 6.0, 9.0]])
+    assert explained_variance(returns, returns, mask) == 1
+    assert explained_variance(torch.full_like(returns, 3.0), returns, mask) == 0
+    assert explained_variance(-returns, returns, mask) == pytest.approx(-3)
+    assert explained_variance(returns, torch.ones_like(returns), mask) == 0
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 10), (3, 10), (10, 10), (967, 1000)])
+def test_wilson_ends_are_where_the_observed_share_is_exactly_z_standard_errors_away(successes, n):
+    share = successes / n
+    for end in wilson(successes, n):
+        if 0 < end < 1:
+            assert abs(share - end) == pytest.approx(1.96 * math.sqrt(end * (1 - end) / n))
+    low, high = wilson(successes, n)
+    assert 0 <= low <= share <= high <= 1
+
+
+# --- bad input -----------------------------------------------------------------------------------------------------
+
+
+def test_a_gradient_that_is_not_finite_stops_the_run():
+    learner, recipe = begin("grpo", dataclasses.replace(SMALL, steps=20, lr=1e30))
+    with pytest.raises(ValueError, match=r"finite|not a number|overflow"):
+        train(learner, recipe)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": 0},
+        {"prompts": 0},
+        {"lr": 0.0},
+        {"lr": float("nan")},
+        {"temperature": 0.0},
+        {"ema_decay": 1.0},
+        {"max_new_tokens": 0},
+        {"max_refills": -1},
+        {"minibatches": 600},
+        {"value_clip": 0.0},
+    ],
+)
+def test_config_names_the_number_that_is_wrong(wrong):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=name.replace("es", "e")):
+        Config(**wrong)
+
+
+def test_a_partial_with_other_bounds_is_a_row_like_any_other():
+    from rlhf_minimal.functional import gates
+
+    algorithm = dataclasses.replace(ALGORITHMS["grpo"], gate=partial(gates.clip, low=0.1, high=0.3), kl=())
+    learner, recipe = begin(algorithm)
+    assert len(train(learner, recipe)) == 3
