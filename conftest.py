@@ -18,5 +18,28 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 def pytest_configure(config):
     if config.getoption("nbval") or config.getoption("nbval_lax"):
         os.environ.pop("MPLBACKEND", None)  # kernels choose the inline backend unless told otherwise
+        _start_kernel_patiently()
     else:
         os.environ["MPLBACKEND"] = "Agg"  # tests draw without a screen
+
+
+def _start_kernel_patiently():
+    """Let nbval start a kernel again when the first one died at birth.
+
+    A kernel is handed five TCP ports that were free a moment before. When two notebooks start at the same time, one
+    now and then takes a port of the other, whose kernel dies before it has said a word (seen once in 480 starts). That
+    says nothing about the notebook. A kernel that cannot start at all still fails, at the third attempt.
+    """
+    import nbval.kernel
+
+    start = nbval.kernel.start_new_kernel
+
+    def start_patiently(*args, attempts=3, **kwargs):
+        for attempt in range(1, attempts + 1):
+            try:
+                return start(*args, **kwargs)
+            except RuntimeError:
+                if attempt == attempts:
+                    raise
+
+    nbval.kernel.start_new_kernel = start_patiently

@@ -102,3 +102,25 @@ def test_two_runs_of_a_chapter_give_the_same_bytes(tmp_path):
     assert b"image/png" in first
     tool.main([str(path)])
     assert path.read_bytes() == first
+
+
+def test_a_kernel_that_dies_at_birth_is_started_again(monkeypatch):
+    found = importlib.util.spec_from_file_location("root_conftest", ROOT / "conftest.py")
+    conftest = importlib.util.module_from_spec(found)
+    found.loader.exec_module(conftest)
+    nbval_kernel = pytest.importorskip("nbval.kernel")
+    calls = []
+
+    def start(deaths):
+        calls.append(deaths)
+        if len(calls) <= deaths:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+        return "kernel"
+
+    monkeypatch.setattr(nbval_kernel, "start_new_kernel", start)
+    conftest._start_kernel_patiently()
+    assert nbval_kernel.start_new_kernel(1) == "kernel"
+    calls.clear()
+    with pytest.raises(RuntimeError, match="died"):
+        nbval_kernel.start_new_kernel(3)
+    assert len(calls) == 3
