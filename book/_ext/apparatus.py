@@ -356,8 +356,7 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
     Raises:
         ValueError: a reference that leads nowhere.
     """
-    from rlhf_minimal.exercises import EXERCISES
-    from rlhf_minimal.exercises.bugs import BUGS
+    from rlhf_minimal.exercises import BUGS, EXERCISES
 
     match reference.split("/"):
         case ["exercise", name, part] if name in EXERCISES:

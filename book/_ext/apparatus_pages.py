@@ -230,8 +230,7 @@ class InterviewQuestions(Apparatus):
 
 class ExerciseList(Apparatus):
     def run(self):
-        from rlhf_minimal.exercises import EXERCISES
-        from rlhf_minimal.exercises.bugs import BUGS
+        from rlhf_minimal.exercises import BUGS, EXERCISES
 
         rows = ["| exercise | what | minutes | difficulty |", "| --- | --- | --- | --- |"]
         rows += [f"| `{e.id}` | {e.title} | {e.minutes} | {e.difficulty} |" for e in EXERCISES.values()]

@@ -43,8 +43,7 @@ def reading_minutes(path):
 
 def exercise_minutes(path):
     """What the exercises that a notebook sets, and the bugs that it hides, say that they take."""
-    from rlhf_minimal.exercises import EXERCISES
-    from rlhf_minimal.exercises.bugs import BUGS
+    from rlhf_minimal.exercises import BUGS, EXERCISES
 
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     origins = [str(cell["metadata"].get("from", "")) for cell in cells]

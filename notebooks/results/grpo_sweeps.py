@@ -9,24 +9,19 @@ Tried on seed 100 before that, and fixed then: the number of steps, and beta 1 w
 arms about the reference (at the row's own .04 the leash is too slack to show a difference).
 """
 
-import json
-import platform
-import sys
 import time
 from dataclasses import replace
 from importlib.resources import as_file, files
-from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+from recording import SEEDS as SEEDS
+from recording import record
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, __version__
+from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.tasks import RewardFunction, get_task, random_reward, verifier_reward
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
 
-DATA = Path(__file__).with_name("grpo-sweeps.json")
-SEEDS = range(5)
 STEPS, SAMPLES = 50, 512
 KEPT = ("reward", "dead_groups", "kl", "entropy", "loss", "clip_fraction")
 
@@ -79,8 +74,6 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     spreads = spreads[: len(history)]  # the evaluation asks for rewards too
     after = evaluate(learner.policy, learner.vocabulary, what)
     return {
-        "arm": arm,
-        "seed": seed,
         "sampled": after.sampled.share,
         "greedy": after.greedy.share,
         "seconds": round(time.perf_counter() - began, 1),
@@ -99,38 +92,5 @@ def _watched(score: RewardFunction, group_size: int, spreads: list[float]) -> Re
     return watched
 
 
-def main(arms: list[str]) -> None:
-    """Record the runs that are missing; what is there already stays."""
-    torch.set_num_threads(1)
-    runs = json.loads(DATA.read_text())["runs"] if DATA.exists() else []
-    done = {(one["arm"], one["seed"]) for one in runs}
-    for arm in arms or ARMS:
-        for seed in SEEDS:
-            if (arm, seed) in done:
-                continue
-            runs.append(run(arm, seed))
-            print(arm, seed, runs[-1]["sampled"], runs[-1]["greedy"], runs[-1]["seconds"], "s", flush=True)
-            save(runs)
-
-
-def save(runs: list[dict[str, Any]]) -> None:
-    """A line a run, so that a changed run is a changed line."""
-    head = {
-        "command": "python notebooks/results/grpo_sweeps.py",
-        "steps": STEPS,
-        "samples_per_step": SAMPLES,
-        "held_out_problems": 1000,
-        "versions": {
-            "rlhf_minimal": __version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "python": platform.python_version(),
-        },
-    }
-    order = {arm: number for number, arm in enumerate(ARMS)}
-    lines = [json.dumps(one) for one in sorted(runs, key=lambda one: (order[one["arm"]], one["seed"]))]
-    DATA.write_text(json.dumps(head)[:-1] + ', "runs": [\n' + ",\n".join(lines) + "\n]}\n")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    record(__file__, ARMS, run, steps=STEPS, samples_per_step=SAMPLES, held_out_problems=1000)

@@ -3,18 +3,21 @@
     from rlhf_minimal.exercises import check
     check("grpo-advantage", my_group_advantage)
 
-`exercise.py` holds the machinery; each chapter with exercises has a module of its own here.
+`exercise.py` and `bug.py` hold the machinery; each chapter with exercises has a folder of its own here.
 """
 
 import difflib
 from typing import Any
 
-from . import grpo
+from . import dr_grpo, gae, grpo, gspo, ppo_clip
+from .bug import Bug
 from .exercise import Exercise, Verdict
 
-__all__ = ["EXERCISES", "Exercise", "Verdict", "check"]
+__all__ = ["BUGS", "EXERCISES", "Bug", "Exercise", "Verdict", "check"]
 
-EXERCISES: dict[str, Exercise] = {exercise.id: exercise for exercise in grpo.EXERCISES}
+CHAPTERS = (ppo_clip, gae, grpo, dr_grpo, gspo)  # in the book's order
+EXERCISES: dict[str, Exercise] = {exercise.id: exercise for chapter in CHAPTERS for exercise in chapter.EXERCISES}
+BUGS: dict[str, Bug] = {bug.id: bug for chapter in CHAPTERS for bug in chapter.BUGS}
 
 
 def check(exercise: str, function: Any) -> Verdict:

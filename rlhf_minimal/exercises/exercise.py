@@ -27,7 +27,7 @@ HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
 # Routes that differ in rounding agree within this, in single precision too; no mistake on a list is that small.
 _RTOL, _ATOL = 5e-4, 1e-5
-_ONLY_SHOWN = "Right on the chapter's batch, but not on every batch. "
+_ONLY_SHOWN = "Right on the first example, but not on others. "
 
 
 @dataclass(frozen=True)

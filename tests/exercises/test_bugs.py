@@ -8,7 +8,7 @@ import torch
 
 from rlhf_minimal import Batch, policy_loss
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.exercises.bugs import BUGS
+from rlhf_minimal.exercises import BUGS
 from rlhf_minimal.functional import advantages, kl
 
 each_bug = pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.id)

@@ -1,6 +1,7 @@
 """The exercises of the chapter on GRPO, one a file, in the order of the chapter."""
 
 from .advantage import ADVANTAGE
+from .bugs import BUGS
 from .clipped_loss import CLIPPED_LOSS
 from .closed_form import CLOSED_FORM
 from .dead_groups import DEAD_GROUPS
@@ -8,6 +9,8 @@ from .k3_penalty import K3
 from .leave_one_out import LEAVE_ONE_OUT
 from .on_policy import ON_POLICY
 from .process import PROCESS
+
+__all__ = ["BUGS", "EXERCISES"]
 
 EXERCISES = (
     ADVANTAGE,

@@ -1,22 +1,14 @@
 """The recorded runs behind the chapter on GRPO: whole, and still what the code of today begins to do."""
 
-import importlib.util
-import json
-from pathlib import Path
 
 import pytest
 import torch
 
 from rlhf_minimal.tasks import Problem
 from rlhf_minimal.training import train
+from tests.results.scripts import load
 
-FOLDER = Path(__file__).resolve().parent.parent / "notebooks" / "results"
-
-spec = importlib.util.spec_from_file_location("grpo_sweeps", FOLDER / "grpo_sweeps.py")
-sweeps = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(sweeps)
-
-RECORD = json.loads((FOLDER / "grpo-sweeps.json").read_text())
+sweeps, RECORD = load("grpo_sweeps")
 RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
 
 

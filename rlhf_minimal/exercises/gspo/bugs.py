@@ -1,0 +1,5 @@
+"""Find the bug: plausible code about GSPO that is wrong."""
+
+from ..bug import Bug
+
+BUGS: tuple[Bug, ...] = ()

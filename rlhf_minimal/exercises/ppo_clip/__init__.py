@@ -1,0 +1,8 @@
+"""The exercises of the chapter on the clipped objective of PPO, one a file, in the order of the chapter."""
+
+from ..exercise import Exercise
+from .bugs import BUGS
+
+__all__ = ["BUGS", "EXERCISES"]
+
+EXERCISES: tuple[Exercise, ...] = ()

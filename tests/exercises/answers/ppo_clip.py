@@ -1,0 +1,4 @@
+"""Answers to the exercises on clipping: wrong ones that are on nobody's list, and right ones by another route."""
+
+UNLISTED: list = []
+RIGHT: list = []
