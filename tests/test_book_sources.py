@@ -3,6 +3,7 @@
 import ast
 import doctest
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -189,3 +190,16 @@ def test_the_address_of_the_repository_has_one_place():
     config = (ROOT / "_config.yml").read_text(encoding="utf-8")
     assert len(re.findall(r"^  url: ", config, re.MULTILINE)) == 1
     assert tool.address() == yaml.safe_load(config)["repository"]["url"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_chapter_says_how_long_it_takes(path):
+    """To within ten minutes of what the page "how to read" computes from its words, lines and exercises."""
+    words = " ".join(
+        "".join(cell["source"]) for cell in json.loads(path.read_text(encoding="utf-8"))["cells"][:8]
+    )  # near the top
+    read = re.search(r"[Aa]bout (\d+) minutes", words)
+    assert read, "say near the top: about N minutes to read, and about M more for the exercises"
+    assert abs(int(read[1]) - book_facts.reading_minutes(path)) <= 10
+    practice = re.search(r"about (\d+) more for the exercises", " ".join(words.split()))
+    assert abs((int(practice[1]) if practice else 0) - book_facts.exercise_minutes(path)) <= 10

@@ -5,6 +5,7 @@ tests all read the same functions. How to add something is told in book/data/REA
 """
 
 import ast
+import copy
 import re
 import textwrap
 from dataclasses import dataclass, field
@@ -348,6 +349,7 @@ class Rendered:
     cell_type: str
     source: str
     tags: tuple[str, ...] = ()
+    prompt: str = ""  # what the button says behind which it is hidden
 
 
 def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
@@ -358,21 +360,22 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
     """
     from rlhf_minimal.exercises import BUGS, EXERCISES
 
+    hidden = ("hide-cell", "nbval-check-output")
     match reference.split("/"):
         case ["exercise", name, part] if name in EXERCISES:
             exercise = EXERCISES[name]
             parts = {
                 "statement": Rendered("markdown", exercise.markdown),
                 "stub": Rendered("code", exercise.stub, ("nbval-check-output",)),
-                "solution": Rendered("code", exercise.solution_cell, ("hide-cell", "nbval-check-output")),
+                "solution": Rendered("code", exercise.solution_cell, hidden, "Show a solution"),
             }
         case ["bug", name, part] if name in BUGS:
             bug = BUGS[name]
             parts = {
                 "statement": Rendered("markdown", bug.markdown),
                 "symptom": Rendered("code", bug.symptom_cell, ("nbval-check-output",)),
-                "property": Rendered("code", bug.property_cell, ("hide-cell", "nbval-check-output")),
-                "mended": Rendered("code", bug.mended_cell, ("hide-cell", "nbval-check-output")),
+                "property": Rendered("code", bug.property_cell, hidden, "Show the property that reveals it"),
+                "mended": Rendered("code", bug.mended_cell, hidden, "Show the mended code"),
                 "moral": Rendered("markdown", bug.moral_markdown),
             }
         case ["question", name] if name in questions():
@@ -401,12 +404,14 @@ def fill(page: str, notebook: nbformat.NotebookNode, found: list[Claim] | None =
         wanted = rendered(reference, page, found)
         if cell.cell_type != wanted.cell_type:
             raise ValueError(f"{page}: the cell for {reference!r} is {cell.cell_type}, expected {wanted.cell_type}")
-        tags = [*cell.metadata.get("tags", ()), *(t for t in wanted.tags if t not in cell.metadata.get("tags", ()))]
-        if (cell.source, tags) != (wanted.source, list(cell.metadata.get("tags", ()))):
+        before = copy.deepcopy(cell)
+        cell.source = wanted.source
+        if missing := [tag for tag in wanted.tags if tag not in cell.metadata.get("tags", ())]:
+            cell.metadata["tags"] = [*cell.metadata.get("tags", ()), *missing]
+        if wanted.prompt:
+            cell.metadata["mystnb"] = {**cell.metadata.get("mystnb", {}), "code_prompt_show": wanted.prompt}
+        if cell != before:
             changed.append(reference)
-            cell.source = wanted.source
-            if tags:
-                cell.metadata["tags"] = tags
     return changed
 
 

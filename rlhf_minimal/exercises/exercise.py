@@ -139,14 +139,14 @@ class Exercise:
         assert isinstance(function, ast.FunctionDef)
         documentation = function.body[0]
         head = "\n".join(source.splitlines()[: documentation.end_lineno])
-        return f'{_IMPORTS}{head}\n    ...  # your code\n\n\ncheck("{self.id}", {function.name})'
+        return f'{_imports(source)}{head}\n    ...  # your code\n\n\ncheck("{self.id}", {function.name})'
 
     @property
     def solution_cell(self) -> str:
         """The collapsed cell with the solution, which has to pass."""
         source = inspect.getsource(self.solution).rstrip()
         name = self.solution.__name__
-        return f'{_IMPORTS}{source}\n\n\nverdict = check("{self.id}", {name})\nassert verdict.passed\nverdict'
+        return f'{_imports(source)}{source}\n\n\nverdict = check("{self.id}", {name})\nassert verdict.passed\nverdict'
 
     def hidden(self) -> Iterator[Case]:
         """The drawn batches; the same ones every time, and none of them printed anywhere."""
@@ -338,4 +338,7 @@ def _show(x: Any, exact: bool = False) -> str:
     return str(x)
 
 
-_IMPORTS = "import torch\nfrom torch import Tensor\n\nfrom rlhf_minimal.exercises import check\n\n\n"
+def _imports(source: str) -> str:
+    """What a printed cell begins with: the same for the stub and the solution."""
+    standard = "import math\n\n" if "math." in source else ""
+    return f"{standard}import torch\nfrom torch import Tensor\n\nfrom rlhf_minimal.exercises import check\n\n\n"

@@ -93,7 +93,7 @@ const STYLE = `
 .group-explorer .bar { position: relative; }
 .group-explorer .value { position: absolute; top: 0; line-height: 1.5rem; white-space: nowrap; font-variant-numeric: tabular-nums; font-size: 0.9em; }
 .group-explorer .value.above { right: calc(50% + 0.3em); }
-.group-explorer .value.below { left: calc(50% + 0.3em); }
+.group-explorer .value.below { left: min(50% + 0.3em, 100% - 3.2em); }
 .group-explorer svg { display: block; width: 100%; height: 1.5rem; }
 .group-explorer svg line { stroke: currentColor; stroke-opacity: 0.5; }
 .group-explorer .up { fill: #3b8fcf; } .group-explorer .down { fill: #d9671e; }

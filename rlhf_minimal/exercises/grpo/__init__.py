@@ -1,6 +1,7 @@
 """The exercises of the chapter on GRPO, one a file, in the order of the chapter."""
 
 from .advantage import ADVANTAGE
+from .all_wrong import ALL_WRONG
 from .bugs import BUGS
 from .clipped_loss import CLIPPED_LOSS
 from .closed_form import CLOSED_FORM
@@ -9,16 +10,19 @@ from .k3_penalty import K3
 from .leave_one_out import LEAVE_ONE_OUT
 from .on_policy import ON_POLICY
 from .process import PROCESS
+from .std_weight import STD_WEIGHT
 
 __all__ = ["BUGS", "EXERCISES"]
 
 EXERCISES = (
     ADVANTAGE,
     CLOSED_FORM,
-    LEAVE_ONE_OUT,
     CLIPPED_LOSS,
     K3,
     ON_POLICY,
+    STD_WEIGHT,
+    LEAVE_ONE_OUT,
     DEAD_GROUPS,
+    ALL_WRONG,
     PROCESS,
 )

@@ -1,6 +1,7 @@
 """Answers to the exercises on GRPO: wrong ones that are on nobody's list, and right ones by another route."""
 
 import itertools
+import math
 import statistics
 
 import numpy as np
@@ -14,6 +15,7 @@ from rlhf_minimal.exercises.grpo.closed_form import my_scores
 from rlhf_minimal.exercises.grpo.k3_penalty import my_k3_penalty
 from rlhf_minimal.exercises.grpo.on_policy import my_on_policy_loss
 from rlhf_minimal.exercises.grpo.process import my_process_advantage
+from rlhf_minimal.exercises.grpo.std_weight import my_weight
 from rlhf_minimal.functional import advantages, kl
 
 # ── answers on nobody's list ─────────────────────────────────────────────────────────────────────────────────────
@@ -81,6 +83,19 @@ def discounted(step_rewards, step_ends, eps=1e-4):
     return right * 0.9 ** torch.arange(right.shape[1])
 
 
+def weight_of_the_likeliest_group(p, group_size):
+    k = round(group_size * p)
+    return ((group_size - 1) / group_size) ** 0.5 * (k * (group_size - k)) ** 0.5 / (group_size * p * (1 - p))
+
+
+def remembered_weight(p, group_size):
+    return my_weight(0.2, 4)
+
+
+def push_of_one_answer_short(p, grad_p, baseline, group_size):
+    return (group_size - 1) / group_size * baseline / (1 - p) * grad_p
+
+
 UNLISTED = [
     ("grpo-advantage", by_median, "expected ["),
     ("grpo-advantage", for_groups_of_four, "Right on the first example"),
@@ -95,6 +110,9 @@ UNLISTED = [
     ("grpo-closed-form", squared, "you return"),
     ("grpo-closed-form", remembered_count, "Right on the first example"),
     ("grpo-process", discounted, "expected ["),
+    ("grpo-std-weight", weight_of_the_likeliest_group, "you return"),
+    ("grpo-std-weight", remembered_weight, "Right on the first example"),
+    ("grpo-all-wrong", push_of_one_answer_short, "expected ["),
 ]
 
 
@@ -196,6 +214,32 @@ def process_by_the_library(step_rewards, step_ends, eps=1e-4):
     return advantages.process(step_rewards, mask, group_size=len(mask), step_ends=step_ends, eps=eps)
 
 
+def weight_by_listing(p, group_size):
+    """Every group of answers, one logit a prompt: the score is 1 - p or -p, the gradient of p is p (1 - p)."""
+    if group_size > 8:  # two to the G groups
+        outcomes = [(math.comb(group_size, k), [1.0] * k + [0.0] * (group_size - k)) for k in range(group_size + 1)]
+    else:
+        outcomes = [(1, list(rewards)) for rewards in itertools.product((1.0, 0.0), repeat=group_size)]
+    step = 0.0
+    for ways, rewards in outcomes:
+        if len(set(rewards)) > 1:
+            mean, std = statistics.mean(rewards), statistics.stdev(rewards)
+            chance = ways * math.prod(p if reward else 1 - p for reward in rewards)
+            step += chance * statistics.mean((reward - mean) / std * (reward - p) for reward in rewards)
+    return step / (p * (1 - p))
+
+
+def push_by_listing(p, grad_p, baseline, group_size):
+    """Every answer of a policy with one right answer and two wrong ones, whose probabilities move as they must."""
+    answers = [(p, grad_p), (0.25 * (1 - p), -0.25 * grad_p), (0.75 * (1 - p), -0.75 * grad_p)]
+    wrong = answers[1:]
+    total = sum(chance for chance, _ in wrong)
+    push = 0 * grad_p
+    for chance, gradient in wrong:  # the answers of a group are alike, so the mean is that of any one of them
+        push = push + chance / total * (0.0 - baseline) * gradient / chance
+    return push
+
+
 RIGHT = [
     ("grpo-advantage", advantage_with_statistics),
     ("grpo-advantage", advantage_by_the_library),
@@ -210,4 +254,6 @@ RIGHT = [
     ("grpo-on-policy", on_policy_by_the_product_rule),
     ("grpo-dead-groups", dead_share_by_enumeration),
     ("grpo-process", process_by_the_library),
+    ("grpo-std-weight", weight_by_listing),
+    ("grpo-all-wrong", push_by_listing),
 ]
