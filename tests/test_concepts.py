@@ -37,6 +37,9 @@ def test_the_list_is_whole():
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) for name in ideas)
     assert all(idea.idea.strip() for idea in ideas.values())
     assert sum(bool(idea.doubt) for idea in ideas.values()) > 30
+    for idea in ideas.values():  # an interview question is its own title
+        assert bool(idea.title) == (idea.part != "interview")
+        assert len(idea.title) <= 50
 
 
 # ── the check bites ──────────────────────────────────────────────────────────────────────────────────────────────

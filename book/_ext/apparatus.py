@@ -36,6 +36,7 @@ class Concept:
     show: str
     idea: str
     doubt: str = ""
+    title: str = ""
 
 
 @cache

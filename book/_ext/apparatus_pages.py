@@ -94,7 +94,7 @@ SCRIPT = """\
 
 
 def split_idea(text):
-    """The first sentence or clause of an idea, which can stand as its title, and what follows it."""
+    """The question with which an idea begins, which can stand as its title, and what follows it."""
     match = re.match(r"(.{20,}?[.?;:])(?:\s+|$)(.*)", text, re.DOTALL)
     headline, rest = (match[1].rstrip(".;:"), match[2]) if match else (text, "")
     if headline.split()[0] in ("What", "How", "Why", "When", "Which", "Where") and not headline.endswith("?"):
@@ -172,7 +172,7 @@ class ConceptIndex(Apparatus):
         return result
 
     def entry(self, idea, found):
-        headline, rest = split_idea(idea.idea)
+        headline, rest = (idea.title, idea.idea) if idea.title else split_idea(idea.idea)
         term = nodes.term("", headline, ids=[f"idea-{idea.id}"])
         definition = nodes.definition("")
         if rest:
@@ -229,13 +229,34 @@ class InterviewQuestions(Apparatus):
 
 
 class ExerciseList(Apparatus):
+    """What every chapter sets, a table a chapter; an exercise that no chapter prints is an error."""
+
     def run(self):
         from rlhf_minimal.exercises import BUGS, EXERCISES
 
-        rows = ["| exercise | what | minutes | difficulty |", "| --- | --- | --- | --- |"]
-        rows += [f"| `{e.id}` | {e.title} | {e.minutes} | {e.difficulty} |" for e in EXERCISES.values()]
-        rows += [f"| `{bug.id}` | find the bug: {bug.title} | {bug.minutes} | |" for bug in BUGS.values()]
-        return self.parsed("\n".join(rows))
+        self.watch()
+        left, text = {**EXERCISES, **BUGS}, []
+        for page in apparatus.pages_of_the_book():
+            path = apparatus.ROOT / f"{page}.ipynb"
+            if not path.is_file():
+                continue
+            cells = nbformat.read(path, as_version=4).cells
+            origins = [str(cell.metadata.get("from", "")).split("/") for cell in cells]
+            set_here = [name for kind, name, part in (o for o in origins if len(o) == 3) if part == "statement"]
+            if not set_here:
+                continue
+            title = next(line[2:] for cell in cells for line in cell.source.splitlines() if line.startswith("# "))
+            items = [left.pop(name) for name in set_here]
+            hours = f"{sum(item.minutes for item in items)} minutes in all"
+            text += ["", f"**[{title}](/{page}.ipynb)**, {hours}", ""]
+            text += ["| exercise | minutes | difficulty | id |", "| --- | --- | --- | --- |"]
+            for item in items:
+                hidden = isinstance(item, type(next(iter(BUGS.values()))))
+                what = f"Find the bug: {item.title}" if hidden else item.title[0].upper() + item.title[1:]
+                text.append(f"| {what} | {item.minutes} | {'' if hidden else item.difficulty} | `{item.id}` |")
+        if left:
+            raise self.error(f"exercise-list: printed in no chapter: {', '.join(left)}")
+        return self.parsed("\n".join(text))
 
 
 def anchor(app, doctree):
