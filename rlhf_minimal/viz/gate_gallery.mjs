@@ -148,6 +148,10 @@ function render({ model, el }) {
     rows.forEach((row, i) => {
       const weight = maths.weight(row, w, A), at = Math.max(-REACH, Math.min(REACH, weight));
       svg.append(curve(row, A, i === 1));
+      const y = 22 + 26 * i, kind = i === 1 ? "curve second" : "curve first";  // the legend: no curve is up here
+      svg.append(
+        picture("line", { class: kind, stroke: maths.rows[row][1], x1: EDGE + 80, x2: EDGE + 120, y1: y - 5, y2: y - 5 }),
+        picture("text", { x: EDGE + 128, y }, row));
       svg.append(picture("circle", { cx: across(log2()), cy: down(at), r: 5, fill: maths.rows[row][1] }));
       root.dataset[i === 0 ? "first" : "second"] = String(weight);
     });
