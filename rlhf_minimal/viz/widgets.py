@@ -50,3 +50,61 @@ class GroupExplorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+RATIO_EXPLORER_ALT = (
+    "Sliders for the log-ratios of six tokens of one response; beside each, two bars: its weight in GRPO, where every "
+    "token has its own and may be clipped alone, and its weight in GSPO, which is the same for all tokens or gone for "
+    "all. A sentence says what is clipped and how large the product of all ratios is."
+)
+
+
+class RatioExplorer(anywidget.AnyWidget):
+    """Move the token log-ratios of one response; see what GRPO clips, what GSPO does, and the product of all ratios.
+
+    Chapter: gspo.
+
+    Args:
+        log_ratios: six numbers between -0.5 and 0.5, in nats; the sliders move in steps of 0.01.
+        still: further tokens of the response, which have not moved: 0, 14, 94 or 994.
+        sign: of the response's advantage, 1 or -1.
+        token_band: GRPO's bounds, by their name in the menu.
+        sequence_band: GSPO's bounds.
+
+    Raises:
+        traitlets.TraitError: another number of tokens, a log-ratio out of range, a choice that the menus lack.
+
+    Example:
+        >>> RatioExplorer([0.3, 0, 0, 0, 0, 0]).sequence_band
+        '3e-4 / 4e-4'
+    """
+
+    BANDS = ("0.2 / 0.2", "0.2 / 0.27", "0.03 / 0.04", "3e-4 / 4e-4")
+
+    _esm = _HERE / "ratio_explorer.mjs"
+    log_ratios = traitlets.List(traitlets.Float(min=-0.5, max=0.5), minlen=6, maxlen=6).tag(sync=True)
+    still = traitlets.Enum([0, 14, 94, 994], default_value=0).tag(sync=True)
+    sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
+    token_band = traitlets.Enum(BANDS, default_value="0.2 / 0.2").tag(sync=True)
+    sequence_band = traitlets.Enum(BANDS, default_value="3e-4 / 4e-4").tag(sync=True)
+    alt = traitlets.Unicode(RATIO_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        log_ratios: Sequence[float] = (0.12, -0.2, 0.05, 0.31, -0.09, -0.15),
+        *,
+        still: int = 0,
+        sign: int = 1,
+        token_band: str = "0.2 / 0.2",
+        sequence_band: str = "3e-4 / 4e-4",
+    ):
+        super().__init__(
+            log_ratios=[float(x) for x in log_ratios],
+            still=still,
+            sign=sign,
+            token_band=token_band,
+            sequence_band=sequence_band,
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"

@@ -1,0 +1,83 @@
+"""The ratio explorer by keyboard, without a network, in the dark and on a phone."""
+
+import json
+
+import pytest
+
+from tests.browser.test_mjs_figure import build
+from tests.viz.test_ratio_explorer import MODULE, cases, compare
+
+PAGE = (
+    "# A page\n\n```{mjs-figure} ratio_explorer.mjs\n:alt: The weights of a response's tokens in GRPO and GSPO.\n```\n"
+)
+FIGURE = "document.querySelector('.ratio-explorer')"
+SHOWN = f"[...{FIGURE}.querySelectorAll('tbody .value')].map((v) => v.textContent.replace('\\u2212', '-'))"
+SAID = f"{FIGURE}.querySelector('.said').textContent"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explorer")
+    result = build(folder / "book", PAGE, {"ratio_explorer.mjs": MODULE.read_text(encoding="utf-8")})
+    assert result.returncode == 0, result.stderr
+    return folder / "book" / "out"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1400, 360])
+def test_the_keyboard_moves_it(browser, folder, dark, width):
+    page = browser.open(folder / "index.html", width=width, dark=dark)
+    before, said = page.evaluate(SHOWN), page.evaluate(SAID)
+    assert len(before) == 12
+    page.evaluate(f"{FIGURE}.querySelectorAll('.log-ratio')[1].focus()")
+    page.press("ArrowRight", times=3)
+    assert page.evaluate(SHOWN) != before
+    assert page.evaluate(SAID) != said
+    assert page.evaluate(f"{FIGURE}.querySelectorAll('.log-ratio')[1] === document.activeElement"), "focus was lost"
+    assert page.errors == []
+    assert page.outside_requests == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    over = f"{FIGURE}.getBoundingClientRect().right"
+    assert page.evaluate(
+        f"Math.max(...[...{FIGURE}.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
+    ) <= (page.evaluate(over) + 1)
+
+
+def test_its_controls_work_by_keyboard(browser, folder):
+    page = browser.open(folder / "index.html")
+
+    def press(name):
+        page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === '{name}').focus()")
+        page.press("Enter")
+
+    press("a small jump in 100")
+    assert page.evaluate(SHOWN) == ["1.04", "clipped"] + ["1.00", "clipped"] * 5
+    assert "all 100 tokens are dropped" in page.evaluate(SAID)
+    page.evaluate(f"{FIGURE}.querySelector('.sequence_band').focus()")
+    page.press("ArrowUp")
+    assert page.evaluate(SHOWN) == ["1.04", "1.00"] + ["1.00", "1.00"] * 5
+    press("one jump")
+    page.evaluate(f"{FIGURE}.querySelector('.sign').focus()")
+    page.press("ArrowDown")
+    assert page.evaluate(SHOWN)[:2] == ["-1.35", "-1.05"]
+    assert "moved the wrong way" in page.evaluate(SAID)
+    assert page.errors == []
+
+
+def test_everything_has_a_name(browser, folder):
+    page = browser.open(folder / "index.html")
+    unnamed = (
+        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
+        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
+    )
+    assert page.evaluate(unnamed) == 0
+
+
+def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
+    """The comparison of tests/viz, for machines without Node."""
+    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
+    (tmp_path / "page.html").write_text(
+        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    )
+    page = browser.open(tmp_path / "page.html")
+    compare(page.evaluate(f"{json.dumps(list(cases()))}.map((c) => figure.maths.weights(...c))"))
