@@ -38,7 +38,7 @@ SOURCES = [*sorted((ROOT / "rlhf_minimal" / "functional").glob("*.py")), ROOT / 
 TESTS = [
     *("tests/transcriptions", "tests/test_golden.py", "tests/test_pitfalls.py", "tests/test_identities.py"),
     *("tests/test_anatomy.py", "tests/test_properties.py", "tests/errors/test_functional.py"),
-    *("tests/errors/test_checks.py", "tests/errors/test_objective.py"),
+    *("tests/errors/test_checks.py", "tests/errors/test_objective.py", "tests/test_defaults.py"),
 ]
 RESULTS = ROOT / "_build" / "mutants.jsonl"
 TRACE = ROOT / "_build" / "mutants_trace.json"

@@ -1,0 +1,71 @@
+"""A default is a claim about a paper or a convention: each one stands here once more, with where it comes from."""
+
+import inspect
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, logprobs, masked, shaping
+
+# function -> its defaults.
+DEFAULTS = {
+    advantages.gae: {"gamma": 1.0, "lam": 0.95},  # Ziegler et al. 1909.08593: no discount; lambda as in its code
+    advantages.returns_to_go: {"gamma": 1.0},
+    advantages.group_normalized: {"eps": 1e-4, "ddof": 1},  # TRL's epsilon; torch.std
+    advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
+    advantages.process: {"eps": 1e-4, "ddof": 1},
+    corrections.truncated_importance: {"cap": 2.0, "level": "token"},
+    gates.dual_clip: {"c": 3.0},  # Ye et al. 1912.09729
+    gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},  # SAPO 2511.20347
+    logprobs.token_logprobs: {"temperature": 1.0},
+    logprobs.token_entropy: {"temperature": 1.0},
+    masked.masked_var: {"ddof": 1},
+    shaping.soft_overlong: {"cache_fraction": 0.2},  # DAPO 2503.14476: 4096 of 20480 tokens
+    shaping.length_reward: {"coef": 1.0},
+    aggregation.fixed_length: {},  # a budget has no default: it is never the padded width
+}
+
+
+@pytest.mark.parametrize("function", DEFAULTS, ids=lambda function: function.__name__)
+def test_the_numbers_in_a_signature_are_these(function):
+    parameters = inspect.signature(function).parameters.values()
+    numbers = {p.name: p.default for p in parameters if isinstance(p.default, int | float | str)}
+    assert {name: numbers.get(name) for name in DEFAULTS[function]} == DEFAULTS[function]
+    assert set(numbers) == set(DEFAULTS[function]), f"{function.__name__} has another default: add it here"
+
+
+def test_an_option_left_out_is_its_default():
+    """By what comes out, not by what is written down: two calls that differ in the option alone."""
+    ratio = torch.tensor([[0.2, 5.0]], dtype=torch.float64)
+    bad = -torch.ones_like(ratio)
+    plain = {"low": 0.2, "high": 0.2}
+    assert torch.equal(gates.dual_clip(ratio, bad, **plain), gates.dual_clip(ratio, bad, **plain, c=3.0))
+    assert not torch.equal(gates.dual_clip(ratio, bad, **plain), gates.dual_clip(ratio, bad, **plain, c=4.0))
+    for advantage, changed in ((-bad, {"tau_pos": 2.0}), (bad, {"tau_neg": 2.05})):
+        assert torch.equal(gates.sigmoid(ratio, advantage), gates.sigmoid(ratio, advantage, tau_pos=1.0, tau_neg=1.05))
+        assert not torch.equal(gates.sigmoid(ratio, advantage), gates.sigmoid(ratio, advantage, **changed))
+    old, sampled, mask = torch.zeros(1, 2), torch.tensor([[-3.0, 0.1]]), torch.ones(1, 2)
+    assert corrections.truncated_importance(old, sampled, mask)[0, 0] == 2.0
+    rewards = torch.tensor([[1.0], [0.0], [0.0], [0.5]], dtype=torch.float64)
+    given = {"group_size": 4, "std": "others"}
+    found = advantages.leave_one_out_normalized(rewards, torch.ones(4, 1), **given)
+    torch.testing.assert_close(
+        found, advantages.leave_one_out_normalized(rewards, torch.ones(4, 1), **given, eps=1e-4), rtol=0, atol=0
+    )
+
+
+def test_a_part_of_a_batch_keeps_its_budget_in_its_totals():
+    """Taking the field away from a part changes nothing; taking it from a whole batch is an error."""
+    row = ALGORITHMS["dr_grpo"]
+    logp = -torch.ones(4, 3)
+    batch = prepare(row, Batch(logp, logp, torch.ones(4, 3), torch.tensor([1.0, 0, 0, 1]), 4, budget=8))
+    part = batch.split(2)[0]
+    assert part.totals is not None
+    torch.testing.assert_close(policy_loss(row, replace(part, budget=None)), policy_loss(row, part))
+    with pytest.raises(ValueError, match="needs budget"):
+        policy_loss(row, replace(batch, budget=None))
+    other = prepare(ALGORITHMS["grpo"], replace(batch, ref_logp=logp))
+    with pytest.raises(ValueError, match="needs ref_logp"):
+        policy_loss(ALGORITHMS["grpo"], replace(other.split(2)[0], ref_logp=None))
