@@ -68,7 +68,8 @@ PADDING_LEAK = Bug(
     symptom=last_token_of_a_short_response,
     reveals=padding_is_never_read,
     mended=mended_gae,
-    moral=""" The TD error of the last token reads its next value from the next column, and for all but the longest
+    moral="""
+    The TD error of the last token reads its next value from the next column, and for all but the longest
     response that column is padding. A critic says something there, as it does everywhere, and what it says resembles
     its last opinion: the disappointment of a wrong answer is cancelled by a promise that nobody will keep.
     Multiplying the advantage by the mask comes one step too late. After the last token the value is 0 by definition.
@@ -122,15 +123,17 @@ WHITENED_RETURNS = Bug(
     title="a critic that never learns the level",
     concept="gae-critic-noise",
     minutes=6,
-    statement=""" The value loss goes down, the explained variance goes up, and yet the critic's mean never comes near
-    the mean reward. Every line of this function is right on its own. The cell gives it an easy world: one state,
-    three right answers of four, and a critic that takes over the mean of its targets at once.
+    statement="""
+    The critic trains, its loss is finite, and yet its mean never comes near the mean reward. Every line of this
+    function is right on its own. The cell gives it an easy world: one state, three right answers of four, and a
+    critic that takes over the mean of its targets at once.
     """,
     wrong=suspect_targets,
     symptom=ten_rollouts,
     reveals=targets_of_lambda_one_are_the_returns,
     mended=mended_targets,
-    moral=""" `advantages` has been overwritten by its whitened self when the targets are made of it. Whitened
+    moral="""
+    `advantages` has been overwritten by its whitened self when the targets are made of it. Whitened
     advantages have mean 0, so the targets have the mean of the critic's own values: it is told every time that its
     level is right. They also have standard deviation 1, which is not the unit of the reward. The order is:
     advantages, targets, and only then whiten. The habit: at lambda 1 the targets have to equal the returns, whatever
@@ -186,15 +189,16 @@ PEEKING_CRITIC = Bug(
     concept="gae-critic-noise",
     minutes=6,
     statement="""
-    The critic explains nearly all of the variance, better than any critic of this size ever did, and the policy learns
-    nothing. The cell shows why with a perfect critic: the first token decides everything, and yet neither choice is
-    credited or blamed. What does the value of a token have to be before, and what is it here?
+    The critic explains more of the variance than anybody expected of it, and the policy hardly learns. The cell shows
+    why with a perfect critic: the first token decides everything, and yet neither choice is credited or blamed. What
+    has the value of a token seen, and what should it have seen?
     """,
     wrong=suspect_values,
     symptom=credit_of_a_coin,
     reveals=a_value_has_not_seen_its_token,
     mended=mended_values,
-    moral=""" The last T positions have each *seen* their token. As a baseline such a value takes away what the token
+    moral="""
+    The last T positions have each *seen* their token. As a baseline such a value takes away what the token
     is worth: the expected advantage of any token but the last is zero, with the best of critics most exactly. The
     value of a token is read where its logits are read, one position earlier. The habit: exchange a token, and see
     that the value before it stays.

@@ -63,7 +63,8 @@ NOISE = Exercise(
     concept="gae-critic-noise",
     minutes=8,
     difficulty="core",
-    statement=r""" Let the critic's errors be independent from state to state, each with mean 0 and
+    statement=r"""
+    Let the critic's errors be independent from state to state, each with mean 0 and
     standard deviation `sigma`. A token has `later` further states of its response after its own. Write `my_noise`:
     return two numbers, the variance of the error of this token's advantage, and the part of it that comes from the
     later states (the part that the choice of the token influences). $\gamma = 1$.

@@ -59,7 +59,8 @@ PUSH = Exercise(
     concept="gae-critic-noise",
     minutes=12,
     difficulty="stretch",
-    statement=r""" One state, `probs` $= \pi(a)$ over $V$ tokens, policy gradient with respect to the logits of that
+    statement=r"""
+    One state, `probs` $= \pi(a)$ over $V$ tokens, policy gradient with respect to the logits of that
     state, $\lambda = 0$, $\gamma = 1$. The critic errs by `next_errors` $= e(s'_a)$ after token $a$ and by some
     amount before it. The token that ends the response has error 0 after it. Write `my_push`: return `[V]`, the
     expected estimate minus the exact gradient $\mathbb E[\nabla \log \pi(a)\, A]$. (The derivative of $\log\pi(a)$ in

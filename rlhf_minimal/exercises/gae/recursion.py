@@ -134,7 +134,8 @@ RECURSION = Exercise(
     concept="gae",
     minutes=12,
     difficulty="core",
-    statement=r""" Write `my_gae`. It takes `rewards`, `values` and `mask`, all `[B, T]`, and the numbers `gamma` and
+    statement=r"""
+    Write `my_gae`. It takes `rewards`, `values` and `mask`, all `[B, T]`, and the numbers `gamma` and
     `lam`, and returns the advantages `[B, T]`:
 
     $$\delta_t = r_t + \gamma V_{t+1} - V_t, \qquad A_t = \delta_t + \gamma\lambda A_{t+1}$$

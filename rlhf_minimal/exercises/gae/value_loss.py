@@ -106,7 +106,8 @@ VALUE_LOSS = Exercise(
     concept="gae-critic-noise",
     minutes=10,
     difficulty="core",
-    statement=r""" Write `my_value_loss`. From `values`, `old_values`, `returns`, `mask` `[B, T]` and the number
+    statement=r"""
+    Write `my_value_loss`. From `values`, `old_values`, `returns`, `mask` `[B, T]` and the number
     `clip` return one number, to minimise: half the mean over all trained tokens of the batch of
 
     $$\max\big((V - R)^2,\; (\bar V - R)^2\big)$$
