@@ -1,20 +1,33 @@
-"""Policies: one that can be listed, tiny ones made on the spot, real ones by name, and the critic that PPO adds."""
+"""Policies: one that can be listed, tiny ones made on the spot, real ones by name; critics and reward models."""
 
 from rlhf_minimal.models.forward import critic_values, policy_logits, positions
 from rlhf_minimal.models.heads import Critic
 from rlhf_minimal.models.pretrained import load_pretrained
+from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
 from rlhf_minimal.models.tabular import Tree
 from rlhf_minimal.models.tiny import tiny_llama
-from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models.vocabulary import (
+    MINIMAL_TEMPLATE,
+    TokenizerVocabulary,
+    Vocabulary,
+    character_tokenizer,
+    check_same_vocabulary,
+)
 
 __all__ = [
+    "MINIMAL_TEMPLATE",
     "Critic",
+    "RewardModel",
     "TokenizerVocabulary",
     "Tree",
     "Vocabulary",
+    "character_tokenizer",
+    "check_same_vocabulary",
     "critic_values",
     "load_pretrained",
+    "load_reward_model",
     "policy_logits",
     "positions",
+    "sequence_scores",
     "tiny_llama",
 ]

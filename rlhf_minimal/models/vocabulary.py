@@ -3,6 +3,16 @@
 from collections.abc import Iterable
 from typing import Any
 
+from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+END = "<|end|>"  # how the end-of-answer token is written where it has to be written
+
+# A chat as plain text: what was said, in order, and nothing between. A small alphabet has no words for "user" and
+# "assistant", so who speaks has to be clear from the text itself (a question mark, a colon).
+MINIMAL_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
 
 class Vocabulary:
     """One token per character, plus one special token: the end of the answer.
@@ -55,6 +65,41 @@ class Vocabulary:
         return "".join(text)
 
 
+def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
+    """A `Vocabulary` as a real tokenizer of the `tokenizers` library, with the same ids.
+
+    It is saved beside every model with a character vocabulary, so that `AutoTokenizer.from_pretrained` reads the
+    folder and any tool that speaks to tokenizers can use the model. Its chat template is `MINIMAL_TEMPLATE`.
+
+    Args:
+        alphabet: The characters, each once, in the order of their ids (1, 2, ...).
+
+    Returns:
+        A tokenizer with one token per character; id 0 ends an answer and pads.
+
+    Raises:
+        ValueError: If the alphabet is empty or repeats a character.
+
+    Example:
+        >>> tokenizer = character_tokenizer("0123456789+=")
+        >>> tokenizer("1+2=")["input_ids"]
+        [2, 11, 3, 12]
+        >>> tokenizer.decode([2, 11, 3, 12, 0], skip_special_tokens=True)
+        '1+2='
+    """
+    ids = {END: 0} | {character: i for i, character in enumerate(Vocabulary(alphabet).alphabet, start=1)}
+    backend = Tokenizer(WordLevel(ids))
+    backend.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    backend.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        eos_token=END,
+        pad_token=END,
+        clean_up_tokenization_spaces=False,
+        chat_template=MINIMAL_TEMPLATE,
+    )
+
+
 class TokenizerVocabulary:
     """A Hugging Face tokenizer behind `Vocabulary`'s names, so that the same loop trains a real model.
 
@@ -76,8 +121,11 @@ class TokenizerVocabulary:
         return len(self.tokenizer)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        """The ids of a text, without special tokens; text that the tokenizer cannot write is a ValueError."""
+        try:
+            return list(self.tokenizer.encode(text, add_special_tokens=False))
+        except Exception as error:  # `tokenizers` raises no narrower class
+            raise ValueError(f"this model's tokenizer cannot write {text!r}: {error}") from error
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text before the first end-of-sequence token."""
@@ -85,3 +133,36 @@ class TokenizerVocabulary:
         if self.eos_id in ids:
             ids = ids[: ids.index(self.eos_id)]
         return str(self.tokenizer.decode(ids))
+
+
+def check_same_vocabulary(
+    policy: Vocabulary | TokenizerVocabulary, other: Vocabulary | TokenizerVocabulary, what: str = "reward model"
+) -> None:
+    """Refuses two models that do not read the same tokens.
+
+    Args:
+        policy: The policy's vocabulary.
+        other: The other model's.
+        what: What the other model is called in the message.
+
+    Raises:
+        ValueError: If a token of one is missing in the other or has another id.
+
+    Example:
+        >>> check_same_vocabulary(Vocabulary("abc"), TokenizerVocabulary(character_tokenizer("abc")))
+    """
+    own, its = _ids(policy), _ids(other)
+    if own == its:
+        return
+    apart = sorted(token for token in own.keys() | its.keys() if own.get(token) != its.get(token))
+    shown = ", ".join(map(repr, apart[:5])) + (", ..." if len(apart) > 5 else "")
+    raise ValueError(
+        f"the {what} has another vocabulary than the policy ({len(its)} tokens, not {len(own)}; they differ in "
+        f"{shown}): train it from this policy or from its own start"
+    )
+
+
+def _ids(vocabulary: Vocabulary | TokenizerVocabulary) -> dict[str, int]:
+    if isinstance(vocabulary, TokenizerVocabulary):
+        return dict(vocabulary.tokenizer.get_vocab())
+    return {END: 0} | {character: i for i, character in enumerate(vocabulary.alphabet, start=1)}

@@ -3,7 +3,7 @@
 from rlhf_minimal.tasks.arithmetic import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
-from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, random_reward, verifier_reward
+from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, model_reward, random_reward, verifier_reward
 
 TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN)}
 
@@ -30,6 +30,7 @@ __all__ = [
     "Task",
     "call_reward",
     "get_task",
+    "model_reward",
     "random_reward",
     "verifier_reward",
 ]

@@ -10,7 +10,9 @@ works here unchanged, and the other way round.
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
+
+from torch import Tensor
 
 from rlhf_minimal.tasks.base import Problem, Task
 
@@ -31,6 +33,35 @@ def verifier_reward(task: Task) -> RewardFunction:
         prompts: Sequence[str], completions: Sequence[str], problem: Sequence[Problem], **columns: Any
     ) -> list[float]:
         return [float(task.verify(c, p)) for c, p in zip(completions, problem, strict=True)]
+
+    return reward
+
+
+class Scorer(Protocol):
+    """Whatever can score answers: a `models.RewardModel`, or anything else with this method."""
+
+    def score(self, prompts: list[str], completions: list[str]) -> Tensor:
+        """[B] scores of B answers."""
+        ...
+
+
+def model_reward(reward_model: Scorer) -> RewardFunction:
+    """A reward model as a reward function: what is optimised is then a model of the truth, a proxy.
+
+    Args:
+        reward_model: `models.load_reward_model(folder)`, or anything with its `score`.
+
+    Example:
+        >>> import torch
+        >>> class Longer:
+        ...     def score(self, prompts, completions):
+        ...         return torch.tensor([float(len(text)) for text in completions])
+        >>> model_reward(Longer())(prompts=["a:", "a:"], completions=["b", "bb"])
+        [1.0, 2.0]
+    """
+
+    def reward(prompts: Sequence[str], completions: Sequence[str], **columns: Any) -> list[float]:
+        return [float(score) for score in reward_model.score(list(prompts), list(completions)).tolist()]
 
     return reward
 

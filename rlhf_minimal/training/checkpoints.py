@@ -1,6 +1,7 @@
 """Checkpoints: an ordinary transformers folder, written whole or not at all.
 
-    config.json  model.safetensors  vocabulary.json        the policy; `AutoModelForCausalLM.from_pretrained` reads it
+    config.json  model.safetensors                         the policy; `AutoModelForCausalLM.from_pretrained` reads it
+    tokenizer.json ...  vocabulary.json                    its vocabulary (see `models.folder`)
     trainer.json  trainer.safetensors                      what `--resume` needs besides, absent in a shipped start
 
 No pickle anywhere: reading a checkpoint cannot run code.
@@ -17,9 +18,10 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models.folder import damaged, find_checkpoint, load_vocabulary, save_vocabulary, spare
 
 
 def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
@@ -32,7 +34,7 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     Raises:
         ValueError: If the place cannot be written.
     """
-    new, old = folder.with_name(folder.name + ".new"), _spare(folder)
+    new, old = folder.with_name(folder.name + ".new"), spare(folder)
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
@@ -62,10 +64,7 @@ def save_policy(folder: Path, model: PreTrainedModel, vocabulary: Vocabulary | T
     """Writes a policy's three files into an existing folder (see `write_folder`)."""
     model.config.save_pretrained(folder)
     safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    if isinstance(vocabulary, Vocabulary):
-        (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n")
-    else:
-        vocabulary.tokenizer.save_pretrained(folder)
+    save_vocabulary(folder, vocabulary)
 
 
 def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary]:
@@ -81,15 +80,11 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | Token
     try:
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
         safetensors.torch.load_model(model, str(folder / "model.safetensors"))
-        vocabulary: Vocabulary | TokenizerVocabulary
-        if (folder / "vocabulary.json").exists():
-            vocabulary = Vocabulary(json.loads((folder / "vocabulary.json").read_text())["alphabet"])
-        else:
-            vocabulary = TokenizerVocabulary(AutoTokenizer.from_pretrained(folder, local_files_only=True))
+        vocabulary = load_vocabulary(folder)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
-        raise ValueError(_damaged(folder, error)) from error
+        raise ValueError(damaged(folder, error)) from error
     if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
-        raise ValueError(_damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
+        raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
     return model.eval(), vocabulary
 
 
@@ -111,22 +106,7 @@ def load_trainer(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]
         notes = json.loads((folder / "trainer.json").read_text())
         return safetensors.torch.load_file(str(folder / "trainer.safetensors")), notes
     except (OSError, ValueError, SafetensorError) as error:
-        raise ValueError(_damaged(folder, error)) from error
-
-
-def find_checkpoint(folder: str | Path) -> Path:
-    """The checkpoint folder meant by a path: itself, or the `checkpoint/` inside a run folder.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    folder = Path(folder)
-    for candidate in (folder / "checkpoint", folder):
-        # A process killed between the two renames of a swap leaves the last good checkpoint under the spare name.
-        for place in (candidate, _spare(candidate)):
-            if (place / "config.json").exists() and (place / "model.safetensors").exists():
-                return place
-    raise ValueError(f"no checkpoint in {folder}: expected config.json and model.safetensors there")
+        raise ValueError(damaged(folder, error)) from error
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
@@ -143,14 +123,3 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
             number, name = key[len(prefix) + 1 :].split(".", 1)
             state.setdefault(int(number), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-
-
-def _spare(folder: Path) -> Path:
-    return folder.with_name(folder.name + ".old")
-
-
-def _damaged(folder: Path, reason: object) -> str:
-    if isinstance(reason, KeyError):
-        reason = f"{reason} is missing"
-    first_line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
-    return f"cannot read the checkpoint in {folder}: {first_line}"

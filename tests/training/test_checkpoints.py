@@ -44,6 +44,16 @@ def test_transformers_reads_the_same_folder(folder, policy):
     assert torch.equal(AutoModelForCausalLM.from_pretrained(folder).eval()(IDS).logits, policy(IDS).logits)
 
 
+def test_a_tokenizer_speaks_where_the_alphabet_is_lost(folder):
+    (folder / "vocabulary.json").unlink()
+    vocabulary = load_policy(folder)[1]
+    assert vocabulary.encode("cab") == VOCABULARY.encode("cab")
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(ValueError, match="cannot read the checkpoint"):
+        load_policy(folder)
+
+
 def test_nothing_in_a_checkpoint_is_a_pickle(folder):
     assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
 
@@ -70,7 +80,6 @@ def overwrite(text):
         ("vocabulary.json", overwrite('{"alphabet": "ab"}')),
         ("vocabulary.json", overwrite("{}")),
         ("vocabulary.json", overwrite("[]")),
-        ("vocabulary.json", lambda path: path.unlink()),
     ],
 )
 def test_a_damaged_checkpoint_is_one_clear_line(folder, file, damage):

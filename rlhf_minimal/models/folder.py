@@ -1,0 +1,61 @@
+"""A model's folder: where it is, and the vocabulary in it. Policies and reward models are kept alike.
+
+config.json  model.safetensors                     the model; transformers' `from_pretrained` reads it
+tokenizer.json  tokenizer_config.json              its tokenizer; `AutoTokenizer.from_pretrained` reads it
+vocabulary.json                                    for a character vocabulary: its alphabet, which is all there is
+"""
+
+import json
+from pathlib import Path
+
+from transformers import AutoTokenizer
+
+from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary, character_tokenizer
+
+
+def find_checkpoint(folder: str | Path) -> Path:
+    """The checkpoint folder meant by a path: itself, or the `checkpoint/` inside a run folder.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    folder = Path(folder)
+    for candidate in (folder / "checkpoint", folder):
+        # A process killed between the two renames of a swap leaves the last good checkpoint under the spare name.
+        for place in (candidate, spare(candidate)):
+            if (place / "config.json").exists() and (place / "model.safetensors").exists():
+                return place
+    raise ValueError(f"no checkpoint in {folder}: expected config.json and model.safetensors there")
+
+
+def spare(folder: Path) -> Path:
+    """Where the old checkpoint waits while a new one takes its place."""
+    return folder.with_name(folder.name + ".old")
+
+
+def damaged(folder: Path, reason: object) -> str:
+    """One line about a checkpoint that cannot be read."""
+    if isinstance(reason, KeyError):
+        reason = f"{reason} is missing"
+    first_line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
+    return f"cannot read the checkpoint in {folder}: {first_line}"
+
+
+def save_vocabulary(folder: Path, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
+    """Writes a vocabulary's files into an existing folder, a character vocabulary as a tokenizer too."""
+    if isinstance(vocabulary, Vocabulary):
+        (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n")
+        character_tokenizer(vocabulary.alphabet).save_pretrained(folder, save_jinja_files=False)
+    else:
+        vocabulary.tokenizer.save_pretrained(folder)
+
+
+def load_vocabulary(folder: Path) -> Vocabulary | TokenizerVocabulary:
+    """Reads it back.
+
+    Raises:
+        OSError, ValueError, KeyError, TypeError: If its files are missing or damaged.
+    """
+    if (folder / "vocabulary.json").exists():
+        return Vocabulary(json.loads((folder / "vocabulary.json").read_text())["alphabet"])
+    return TokenizerVocabulary(AutoTokenizer.from_pretrained(folder, local_files_only=True))

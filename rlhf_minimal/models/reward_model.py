@@ -1,0 +1,215 @@
+"""The reward model: a language model's body with one number on top, read where the answer has ended."""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from safetensors import SafetensorError
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, PreTrainedModel
+
+from rlhf_minimal.models.folder import damaged, find_checkpoint, load_vocabulary, save_vocabulary
+from rlhf_minimal.models.forward import positions
+from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
+
+
+def sequence_scores(
+    model: PreTrainedModel, ids: Int[Tensor, "B L"], attention_mask: Int[Tensor, "B L"]
+) -> Float[Tensor, " B"]:
+    """The score of every sequence, read at its last real token.
+
+    Where that token stands is read off the mask, never off the ids. The head's own `forward` looks for the last id
+    that is not the padding; where padding and end share an id, as they often do, it would pass over the end and
+    read the token before it. So the model's config names no padding token: transformers then refuses a batch
+    instead of reading it in the wrong place, and a single row it reads as we do.
+
+    Chapter: reward-models. Paper: arXiv 2203.02155, section 3.5 (the reward model is a language model "with the final
+    unembedding layer removed", which gives a scalar).
+
+    Args:
+        model: A sequence-classification model of transformers with one label (its head is called `score`).
+        ids: [B, L] tokens, padded on either side.
+        attention_mask: [B, L], 1 for real tokens, 0 for padding.
+
+    Returns:
+        [B] scores, with gradient, in the units of the head.
+    """
+    hidden = model.base_model(
+        input_ids=ids, attention_mask=attention_mask, position_ids=positions(attention_mask), use_cache=False
+    ).last_hidden_state  # [B, L, H]
+    last = (attention_mask * torch.arange(ids.shape[1], device=ids.device)).argmax(-1)  # [B]
+    at_the_end = hidden[torch.arange(len(ids), device=ids.device), last]  # [B, H]
+    return model.score(at_the_end).squeeze(-1)  # type: ignore[operator]
+
+
+class RewardModel:
+    """A model of what people prefer: it reads a prompt and an answer and says how good the answer is.
+
+    Scores have no zero and no meaning on their own: only differences between answers to one prompt were learnt. An
+    optimiser that also looks at the level (a KL coefficient, a value function) needs one, so `normalize` shifts and
+    scales them to mean 0 and standard deviation 1 on given answers. InstructGPT did the shift by a bias before it
+    began with PPO. The two numbers are saved in the model's config.
+
+    Chapter: reward-models. Paper: arXiv 2203.02155, section 3.5.
+
+    Args:
+        model: A sequence-classification model of transformers with one label.
+        vocabulary: Its vocabulary, which must be the policy's (see `check_same_vocabulary`).
+
+    Raises:
+        ValueError: If the model has more than one label, or no head called `score`.
+
+    Example:
+        >>> from rlhf_minimal.models import tiny_llama
+        >>> vocabulary = Vocabulary("abc:")
+        >>> reward_model = RewardModel.from_policy(tiny_llama(5, width=32, heads=2), vocabulary)
+        >>> reward_model.score(["a:", "b:"], ["cab", ""]).shape
+        torch.Size([2])
+    """
+
+    def __init__(self, model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary):
+        if model.config.num_labels != 1 or not hasattr(model, "score"):
+            raise ValueError(
+                f"a reward model has one label and a head called score; got {type(model).__name__} with "
+                f"{model.config.num_labels} labels"
+            )
+        self.model = model
+        self.vocabulary = vocabulary
+
+    @classmethod
+    def from_policy(
+        cls, policy: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, *, seed: int = 0
+    ) -> "RewardModel":
+        """A reward model with a copy of the policy's body and a new head.
+
+        The head starts small, as in Stiennon et al. (arXiv 2009.01325): normal, with variance 1 / (width + 1).
+
+        Args:
+            policy: A causal language model, usually the supervised one; it is copied, not shared.
+            vocabulary: Its vocabulary.
+            seed: Decides the head's weights.
+        """
+        config = copy.deepcopy(policy.config)
+        # transformers reads a padded batch in the wrong place where padding and end are one id: see sequence_scores
+        config.num_labels, config.pad_token_id, config.architectures = 1, None, None
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = AutoModelForSequenceClassification.from_config(config)
+            torch.nn.init.normal_(model.score.weight, std=(config.get_text_config().hidden_size + 1) ** -0.5)
+        model.base_model.load_state_dict(policy.base_model.state_dict())
+        return cls(model.to(policy.device).eval(), vocabulary)
+
+    @property
+    def mean(self) -> float:
+        """What is subtracted from a raw score; 0 unless normalised."""
+        return float(getattr(self.model.config, "score_mean", 0.0))
+
+    @property
+    def std(self) -> float:
+        """What a raw score is divided by; 1 unless normalised."""
+        return float(getattr(self.model.config, "score_std", 1.0))
+
+    @torch.no_grad()
+    def score(self, prompts: Sequence[str], completions: Sequence[str]) -> Float[Tensor, " B"]:
+        """How good each answer is. What else is in the batch does not matter.
+
+        Args:
+            prompts: B texts, none of them empty.
+            completions: B answers without their end token, which is added here; an empty answer is legal.
+
+        Returns:
+            [B] scores on the model's device, normalised if the model is.
+
+        Raises:
+            ValueError: If the lists differ in length, a prompt is empty, a text does not fit the vocabulary or the
+                context, or a score is not a number.
+        """
+        if len(prompts) != len(completions):
+            raise ValueError(f"one completion per prompt: got {len(prompts)} prompts, {len(completions)} completions")
+        parts = [self.raw_scores(prompts[i : i + 512], completions[i : i + 512]) for i in range(0, len(prompts), 512)]
+        if not parts:
+            return torch.zeros(0, device=self.model.device)
+        scores = (torch.cat(parts) - self.mean) / self.std
+        if not scores.isfinite().all():
+            row = int((~scores.isfinite()).nonzero()[0])
+            raise ValueError(
+                f"the reward model scores row {row + 1} ({prompts[row]!r}, {completions[row]!r}) with "
+                f"{scores[row].item()}: its training has gone wrong; train it again with a lower learning rate"
+            )
+        return scores
+
+    def raw_scores(self, prompts: Sequence[str], completions: Sequence[str]) -> Float[Tensor, " B"]:
+        """The head's own numbers, with gradient and before normalisation: what the loss sees."""
+        rows = []
+        limit = self.model.config.get_text_config().max_position_embeddings
+        for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=1):
+            if not prompt:
+                raise ValueError(f"row {number}: the prompt is empty; give the reward model what was answered")
+            read = self.vocabulary.encode
+            rows.append([*read(prompt), *read(completion), self.vocabulary.eos_id])
+            if len(rows[-1]) > limit:
+                raise ValueError(
+                    f"row {number}: prompt and completion take {len(rows[-1])} tokens, and the reward model reads at "
+                    f"most {limit}; shorten one of them"
+                )
+        lengths = torch.tensor([len(row) for row in rows])
+        width = int(lengths.max())
+        ids = torch.tensor([row + [self.vocabulary.pad_id] * (width - len(row)) for row in rows])
+        mask = (torch.arange(width) < lengths[:, None]).long()  # [B, L], from lengths: the end token counts
+        return sequence_scores(self.model, ids.to(self.model.device), mask.to(self.model.device))
+
+    def normalize(self, prompts: Sequence[str], completions: Sequence[str]) -> None:
+        """Shifts and scales all scores so that those of the given answers have mean 0 and standard deviation 1.
+
+        Args:
+            prompts: At least two texts.
+            completions: Their answers, usually samples of the policy that optimisation will start from.
+
+        Raises:
+            ValueError: If there are fewer than two, or all have the same score.
+        """
+        self.model.config.score_mean, self.model.config.score_std = 0.0, 1.0
+        scores = self.score(prompts, completions).double()
+        if len(scores) < 2 or not scores.std() > 0:
+            raise ValueError(f"to normalise, give at least two answers with different scores; got {len(scores)}")
+        self.model.config.score_mean, self.model.config.score_std = scores.mean().item(), scores.std().item()
+
+    def to(self, device: str | torch.device) -> "RewardModel":
+        """Moves the model; returns itself."""
+        self.model.to(device)  # type: ignore[arg-type]
+        return self
+
+    def save(self, folder: Path) -> None:
+        """Writes config.json, model.safetensors and the vocabulary into an existing folder."""
+        self.model.save_pretrained(folder)
+        save_vocabulary(folder, self.vocabulary)
+
+
+def load_reward_model(folder: str | Path) -> RewardModel:
+    """Reads a reward model back, in float32 on the CPU.
+
+    Args:
+        folder: What `RewardModel.save` wrote, or a run folder that holds it under `checkpoint/`.
+
+    Raises:
+        ValueError: If it is missing, damaged, or no reward model: one line that says which file and why.
+    """
+    folder = find_checkpoint(folder)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            model, found = AutoModelForSequenceClassification.from_pretrained(
+                folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+            )
+        vocabulary = load_vocabulary(folder)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
+        raise ValueError(damaged(folder, error)) from error
+    if found["missing_keys"] or found["mismatched_keys"] or model.config.num_labels != 1:
+        raise ValueError(
+            f"{folder} holds no reward model: it has no score head of one label; make one with "
+            "`python -m rlhf_minimal reward`"
+        )
+    if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
+        raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
+    return RewardModel(model.eval(), vocabulary)
