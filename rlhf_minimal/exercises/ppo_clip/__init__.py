@@ -1,8 +1,13 @@
 """The exercises of the chapter on the clipped objective of PPO, one a file, in the order of the chapter."""
 
-from ..exercise import Exercise
 from .bugs import BUGS
+from .leak import LEAK
+from .length import LENGTH
+from .loss import LOSS
+from .promise import PROMISE
+from .variance import VARIANCE
+from .weight import WEIGHT
 
 __all__ = ["BUGS", "EXERCISES"]
 
-EXERCISES: tuple[Exercise, ...] = ()
+EXERCISES = (VARIANCE, PROMISE, WEIGHT, LOSS, LEAK, LENGTH)
