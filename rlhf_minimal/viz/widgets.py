@@ -52,6 +52,46 @@ class GroupExplorer(anywidget.AnyWidget):
         return f"[Interactive figure. {self.alt}]"
 
 
+CLIP_EXPLORER_ALT = (
+    "Sliders for one token's ratio, its advantage and the two bounds of the clip, and two curves over the ratio. The "
+    "clipped objective turns flat where the token has gone far enough; the weight on the gradient of its log-probability "
+    "falls to zero there and stays on the other side. A sentence names the cell and says why."
+)
+
+
+class ClipExplorer(anywidget.AnyWidget):
+    """Move one token's ratio, its advantage and the bounds; see PPO's objective, its gradient, and the cell in words.
+
+    Chapter: ppo-clip.
+
+    Args:
+        ratio: 0.01 to 2.5, new probability over old.
+        advantage: -1.5 to 1.5.
+        low: epsilon below 1, 0 to 1.
+        high: epsilon above 1, 0 to 1.
+
+    Raises:
+        traitlets.TraitError: a number out of its range.
+
+    Example:
+        >>> ClipExplorer(ratio=0.6, advantage=-1.0).low
+        0.2
+    """
+
+    _esm = _HERE / "clip_explorer.mjs"
+    ratio = traitlets.Float(1.5, min=0.01, max=2.5).tag(sync=True)
+    advantage = traitlets.Float(1.0, min=-1.5, max=1.5).tag(sync=True)
+    low = traitlets.Float(0.2, min=0.0, max=1.0).tag(sync=True)
+    high = traitlets.Float(0.2, min=0.0, max=1.0).tag(sync=True)
+    alt = traitlets.Unicode(CLIP_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(self, *, ratio: float = 1.5, advantage: float = 1.0, low: float = 0.2, high: float = 0.2):
+        super().__init__(ratio=float(ratio), advantage=float(advantage), low=float(low), high=float(high))
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
 RATIO_EXPLORER_ALT = (
     "Sliders for the log-ratios of six tokens of one response; beside each, two bars: its weight in GRPO, where every "
     "token has its own and may be clipped alone, and its weight in GSPO, which is the same for all tokens or gone for "
@@ -105,6 +145,53 @@ class RatioExplorer(anywidget.AnyWidget):
             token_band=token_band,
             sequence_band=sequence_band,
         )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+GAE_EXPLORER_ALT = (
+    "A response of up to six tokens, each good or bad, with a row for each: what the critic expects and what is right, "
+    "the TD error, and the advantage beside the exact one, with its mean and spread over all ways to go on. Sliders "
+    "set lambda and how wrong the critic is, a menu in which way. A sentence says how far off the policy gradient is."
+)
+
+
+class GaeExplorer(anywidget.AnyWidget):
+    """Move lambda, make the critic wrong, change tokens; see TD errors, advantages, their bias and their spread.
+
+    Chapter: gae.
+
+    Args:
+        response: six tokens as "1" (good) and "0" (bad); it ends at the fourth good or the third bad one.
+        lam: lambda, in steps of 0.05.
+        critic: in which way it is wrong: right, offset, noisy, blind or late.
+        size: 0 is the right critic, 1 the mistake in full; in steps of 0.1.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a response that is not six of 0 and 1, a number out of range, another critic.
+
+    Example:
+        >>> GaeExplorer(lam=0.5, critic="late").critic
+        'late'
+    """
+
+    _esm = _HERE / "gae_explorer.mjs"
+    response = traitlets.Unicode("101101").tag(sync=True)
+    lam = traitlets.Float(0.95, min=0.0, max=1.0).tag(sync=True)
+    critic = traitlets.Enum(["right", "offset", "noisy", "blind", "late"], default_value="offset").tag(sync=True)
+    size = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
+    alt = traitlets.Unicode(GAE_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(self, response: str = "101101", *, lam: float = 0.95, critic: str = "offset", size: float = 0.5):
+        super().__init__(response=response, lam=float(lam), critic=critic, size=float(size))
+
+    @traitlets.validate("response")
+    def _six_tokens(self, proposal: dict[str, str]) -> str:
+        if len(proposal["value"]) != 6 or set(proposal["value"]) - {"0", "1"}:
+            raise traitlets.TraitError(f"response is {proposal['value']!r}, expected six tokens, each 0 or 1")
+        return proposal["value"]
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"

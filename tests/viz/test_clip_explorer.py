@@ -1,0 +1,112 @@
+"""What the clip explorer computes is the library's gate and its gradient; the widget says and saves what it should.
+
+The module runs under Node here. Where Node is missing the test is skipped and says so; tests/browser runs the same
+comparison inside Chromium.
+"""
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+import traitlets
+
+from rlhf_minimal import ALGORITHMS, gradient_weight
+from rlhf_minimal.functional import gates
+from rlhf_minimal.viz.widgets import CLIP_EXPLORER_ALT, ClipExplorer
+
+MODULE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "clip_explorer.mjs"
+
+
+def cases():
+    """Ratio, advantage, low, high: at random, and never exactly on an edge of the band, where a slope has no value."""
+    generator = torch.Generator().manual_seed(0)
+    for r, A, low, high in torch.rand(400, 4, generator=generator, dtype=torch.float64).tolist():
+        yield [0.01 + 2.4 * r, 3 * A - 1.5, round(low, 2), round(high, 2)]
+    for r in (0.5, 1.0, 1.5):
+        yield from ([r, A, 0.2, 0.2] for A in (-1.0, 0.0, 1.0))
+
+
+def compare(computed):
+    """Used by tests/browser, too."""
+    assert len(computed) == len(list(cases())) > 400
+    silent = 0
+    for (objective, weight), (r, A, low, high) in zip(computed, cases(), strict=True):
+        gate = partial(gates.clip, low=low, high=high)
+        ratio, advantage = (torch.tensor([[x]], dtype=torch.float64) for x in (r, A))
+        assert objective == pytest.approx(gate(ratio, advantage).item(), abs=1e-9)
+        row = replace(ALGORITHMS["ppo"], kl=(), gate=gate)
+        assert weight == pytest.approx(gradient_weight(row, r, A).item(), abs=1e-9)
+        silent += weight == 0
+    assert 50 < silent < 300
+
+
+def in_node(script):
+    if shutil.which("node") is None:
+        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
+    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
+    done = subprocess.run(
+        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_its_numbers_are_the_librarys():
+    each = "((c) => [maths.objective(...c), maths.weight(...c)])"
+    compare(in_node(f"console.log(JSON.stringify({json.dumps(list(cases()))}.map({each})))"))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([1.5, 1, 0.2, 0.2], "above 1.20. The clipped product is the smaller one, and it is flat: no gradient."),
+        ([0.6, 1, 0.2, 0.2], "below 0.80: it has moved the wrong way. The unclipped product is the smaller one"),
+        ([1.1, 1, 0.2, 0.2], "inside the band. Both products are the same, and nothing is clipped: weight 1.10."),
+        ([1.5, -1, 0.2, 0.2], "pushes it back down: weight \u22121.50, and the further it went the larger."),
+        ([0.6, -1, 0.2, 0.2], "no gradient. It has lost enough from these samples."),
+        (
+            [0.9, -1, 0.2, 0.2],
+            "inside the band. Both products are the same, and nothing is clipped: weight \u22120.90.",
+        ),
+        ([1, 0.5, 0, 0], "This is the first step after sampling: whatever the bounds, the weight is the advantage."),
+        ([1.5, 0, 0.2, 0.2], "no gradient at any ratio"),
+        ([1.28, 1, 0.2, 0.28], "inside the band"),
+        ([0.1, -1, 0.9, 0.2], "inside the band"),
+    ],
+)
+def test_it_says_which_cell_and_why(given, words):
+    assert words in in_node(f"console.log(JSON.stringify(maths.words(...{json.dumps(given)})))")
+
+
+def test_its_examples_are_what_their_names_say():
+    examples = in_node("console.log(JSON.stringify(maths.examples))")
+    for name, (ratio, advantage) in examples.items():
+        if name == "first step":
+            assert ratio == 1
+            continue
+        kind, moved = name.split(", ")
+        assert (advantage > 0) == (kind == "good")
+        assert (ratio > 1.2) if moved == "gained" else (ratio < 0.8)
+
+
+def test_the_widget_carries_its_source_its_state_and_its_words():
+    widget = ClipExplorer(ratio=0.6, advantage=-1, low=0.1, high=0.28)
+    state = widget.get_state()
+    assert [state[name] for name in ("ratio", "advantage", "low", "high")] == [0.6, -1.0, 0.1, 0.28]
+    assert state["_esm"] == MODULE.read_text(encoding="utf-8")
+    assert state["alt"] == CLIP_EXPLORER_ALT
+    assert CLIP_EXPLORER_ALT in repr(widget)
+    assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"ratio": 0.0}, {"ratio": 3.0}, {"advantage": 2.0}, {"low": -0.1}, {"high": 1.5}]
+)
+def test_the_widget_refuses_what_it_cannot_show(arguments):
+    with pytest.raises(traitlets.TraitError):
+        ClipExplorer(**arguments)
