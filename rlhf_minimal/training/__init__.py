@@ -9,6 +9,7 @@ from rlhf_minimal.training.metrics import METRICS, wilson
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
 from rlhf_minimal.training.supervised import imitate, supervised_loss
+from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
 
 __all__ = [
     "METRICS",
@@ -20,6 +21,7 @@ __all__ = [
     "Recipe",
     "Rollout",
     "Samples",
+    "TrustRegion",
     "collect",
     "evaluate",
     "imitate",
@@ -30,6 +32,8 @@ __all__ = [
     "supervised_loss",
     "train",
     "train_step",
+    "trpo_step",
+    "trust_region_update",
     "wilson",
     "write_folder",
 ]

@@ -32,13 +32,20 @@ from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.metrics import Metrics, Watch, describe, explained_variance
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
 
+# What moves the learner once a batch is prepared: `update`, or another with its arguments (`trpo.trust_region_update`).
+Updater = Callable[[Learner, Recipe, Rollout, Batch, int], Metrics]
+
 
 class NothingToLearn(Exception):
     """No group was left to train on: every one had all its answers right, or all wrong."""
 
 
 def train(
-    learner: Learner, recipe: Recipe, on_step: Callable[[Metrics], bool | None] = lambda metrics: None
+    learner: Learner,
+    recipe: Recipe,
+    on_step: Callable[[Metrics], bool | None] = lambda metrics: None,
+    *,
+    updater: Updater | None = None,
 ) -> list[Metrics]:
     """Steps until `recipe.config.steps` are done.
 
@@ -46,6 +53,7 @@ def train(
         learner: Changed in place; a resumed one goes on where it stopped.
         recipe: Algorithm, task, reward and numbers.
         on_step: Called with each step's metrics; training stops early if it returns False.
+        updater: As in `train_step`.
 
     Returns:
         The metrics of every step taken, in order.
@@ -55,18 +63,19 @@ def train(
     """
     history: list[Metrics] = []
     while learner.step < recipe.config.steps:
-        history.append(train_step(learner, recipe))
+        history.append(train_step(learner, recipe, updater=updater))
         if on_step(history[-1]) is False:
             break
     return history
 
 
-def train_step(learner: Learner, recipe: Recipe) -> Metrics:
+def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = None) -> Metrics:
     """One step of online reinforcement learning, with any row of the table.
 
     Args:
         learner: What changes.
         recipe: What does not.
+        updater: What moves the learner once the batch is prepared; default: `update`, minibatches with AdamW.
 
     Returns:
         The step's metrics; `training.metrics.METRICS` says what each means.
@@ -88,7 +97,7 @@ def train_step(learner: Learner, recipe: Recipe) -> Metrics:
     metrics["groups"] = len(groups.texts) // recipe.config.group_size
     if batch.values is not None and batch.returns is not None:
         metrics["explained_variance"] = explained_variance(batch.values, batch.returns, batch.mask)
-    metrics |= update(learner, recipe, groups, batch, step)
+    metrics |= (updater or update)(learner, recipe, groups, batch, step)
 
     learner.step = step
     learner.mean_reward += (1 - recipe.config.baseline_decay) * (metrics["reward"] - learner.mean_reward)

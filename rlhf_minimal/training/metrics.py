@@ -34,6 +34,13 @@ METRICS: dict[str, str] = {
     "value_loss": "loss of the critic, mean over the optimiser steps (critics only)",
     "explained_variance": "1 - var(returns - values) / var(returns) at sampling time: 1 is a perfect critic, "
     "0 one that knows no more than the mean, below 0 a misleading one (critics only)",
+    "accepted": "1 if the line search found a step, 0 if the policy stayed as it was (trust region only)",
+    "step_kl": "exact mean KL(old || new) of that step in nats per token, at most the bound (trust region only)",
+    "step_kl_predicted": "what the second-order model said it would be (trust region only)",
+    "improvement": "by how much the step raised the surrogate on its own batch (trust region only)",
+    "improvement_predicted": "what the gradient alone said it would be (trust region only)",
+    "backtracks": "times the step was shortened before it was accepted or given up (trust region only)",
+    "cg_residual": "what conjugate gradients left unsolved, relative to the gradient's norm (trust region only)",
     "seconds": "wall-clock time of the step",
 }
 

@@ -16,6 +16,7 @@ from rlhf_minimal.training import METRICS, Config, Learner, NothingToLearn, Reci
 from rlhf_minimal.training.loop import judge, update
 from rlhf_minimal.training.metrics import Watch, explained_variance, wilson
 from rlhf_minimal.training.rollout import join, select
+from rlhf_minimal.training.trpo import trpo_step
 
 EVEN = get_task("even")
 SMALL = Config(steps=3, prompts=4, group_size=4, lr=1e-3)
@@ -57,6 +58,7 @@ def test_every_metric_that_is_explained_is_reported_by_somebody():
     for name in ("ppo", "dapo"):
         learner, recipe = begin(name)
         seen |= set().union(*train(learner, recipe))
+    seen |= set(trpo_step(*begin("dr_grpo")))
     assert seen == set(METRICS)
 
 
