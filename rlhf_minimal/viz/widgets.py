@@ -195,3 +195,56 @@ class GaeExplorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+LENGTH_EXPLORER_ALT = (
+    "Sliders for the lengths of a group's responses, each with a box that says whether it is right; beside each, two "
+    "bars: what one of its tokens weighs in the gradient and what the whole response weighs. A menu chooses the "
+    "divisor. A sentence says what the shortest and the longest wrong response pay."
+)
+
+
+class LengthExplorer(anywidget.AnyWidget):
+    """Set the lengths of a group's responses and who is right; see what a token and a response weigh under a divisor.
+
+    Chapter: dr-grpo.
+
+    Args:
+        lengths: 2 to 8 numbers of tokens between 1 and 1000; the sliders stop at round ones.
+        rewards: 1 for a right response, 0 for a wrong one, as many as lengths.
+        divisor: own (GRPO), batch (a token mean) or constant (Dr. GRPO).
+        budget: of the constant divisor: 1000, 2000, 4000 or 8000 tokens.
+        std: whether advantages are divided by the group's standard deviation.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: lengths and rewards of different numbers, a number out of range, another choice.
+
+    Example:
+        >>> LengthExplorer([10, 1000], [0, 1], divisor="batch").divisor
+        'batch'
+    """
+
+    _esm = _HERE / "length_explorer.mjs"
+    lengths = traitlets.List(traitlets.Int(min=1, max=1000), minlen=2, maxlen=8).tag(sync=True)
+    rewards = traitlets.List(traitlets.Enum([0, 1]), minlen=2, maxlen=8).tag(sync=True)
+    divisor = traitlets.Enum(["own", "batch", "constant"], default_value="own").tag(sync=True)
+    budget = traitlets.Enum([1000, 2000, 4000, 8000], default_value=1000).tag(sync=True)
+    std = traitlets.Bool(False).tag(sync=True)
+    alt = traitlets.Unicode(LENGTH_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        lengths: Sequence[int] = (20, 20, 20, 20, 20, 800),
+        rewards: Sequence[int] = (1, 1, 0, 0, 0, 0),
+        *,
+        divisor: str = "own",
+        budget: int = 1000,
+        std: bool = False,
+    ):
+        if len(lengths) != len(rewards):
+            raise traitlets.TraitError(f"{len(lengths)} lengths and {len(rewards)} rewards: each response has one")
+        super().__init__(lengths=list(lengths), rewards=list(rewards), divisor=divisor, budget=budget, std=std)
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"

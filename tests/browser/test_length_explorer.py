@@ -1,0 +1,88 @@
+"""The length explorer by keyboard, without a network, in the dark and on a phone."""
+
+import json
+
+import pytest
+
+from tests.browser.test_mjs_figure import build
+from tests.viz.test_length_explorer import MODULE, cases, compare
+
+PAGE = "# A page\n\n```{mjs-figure} length_explorer.mjs\n:alt: What a token and a response weigh.\n```\n"
+FIGURE = "document.querySelector('.length-explorer')"
+SHOWN = f"[...{FIGURE}.querySelectorAll('tbody .value')].map((v) => v.textContent.replace('\\u2212', '-'))"
+SAID = f"{FIGURE}.querySelector('.said').textContent"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explorer")
+    result = build(folder / "book", PAGE, {"length_explorer.mjs": MODULE.read_text(encoding="utf-8")})
+    assert result.returncode == 0, result.stderr
+    return folder / "book" / "out"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1400, 360])
+def test_the_keyboard_moves_it(browser, folder, dark, width):
+    page = browser.open(folder / "index.html", width=width, dark=dark)
+    before, said = page.evaluate(SHOWN), page.evaluate(SAID)
+    assert len(before) == 12
+    page.evaluate(f"{FIGURE}.querySelectorAll('.length-slider')[1].focus()")
+    page.press("ArrowRight", times=3)
+    assert page.evaluate(SHOWN) != before
+    assert page.evaluate(SAID) != said
+    assert page.evaluate(f"{FIGURE}.querySelectorAll('.length-slider')[1] === document.activeElement"), "focus was lost"
+    assert page.errors == []
+    assert page.outside_requests == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    over = f"{FIGURE}.getBoundingClientRect().right"
+    assert page.evaluate(
+        f"Math.max(...[...{FIGURE}.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
+    ) <= (page.evaluate(over) + 1)
+
+
+def test_its_controls_work_by_keyboard(browser, folder):
+    page = browser.open(folder / "index.html")
+
+    def press(name):
+        page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === '{name}').focus()")
+        page.press("Enter")
+
+    press("one long, wrong")
+    assert page.evaluate(SHOWN)[4:6] == ["-2.8", "-56"]
+    assert page.evaluate(SHOWN)[10:] == ["-0.069", "-56"]
+    assert "40 times less" in page.evaluate(SAID)
+    page.evaluate(f"{FIGURE}.querySelector('.divisor').focus()")
+    page.press("ArrowDown")
+    assert page.evaluate(SHOWN)[10:] == ["-0.37", "-296"]
+    page.press("ArrowDown")
+    assert page.evaluate(SHOWN)[10:] == ["-0.056", "-44"]
+    page.evaluate(f"{FIGURE}.querySelector('.budget').focus()")
+    page.press("ArrowDown")
+    assert page.evaluate(SHOWN)[10:] == ["-0.028", "-22"]
+    page.evaluate(f"{FIGURE}.querySelectorAll('.is-right')[5].focus()")
+    page.press("Space")
+    assert page.evaluate(SHOWN)[10:] == ["0.042", "33"]
+    page.evaluate(f"{FIGURE}.querySelector('.std').focus()")
+    page.press("ArrowDown")
+    assert page.evaluate(SHOWN)[10:] == ["0.076", "61"]
+    assert page.errors == []
+
+
+def test_everything_has_a_name(browser, folder):
+    page = browser.open(folder / "index.html")
+    unnamed = (
+        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
+        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
+    )
+    assert page.evaluate(unnamed) == 0
+
+
+def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
+    """The comparison of tests/viz, for machines without Node."""
+    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
+    (tmp_path / "page.html").write_text(
+        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    )
+    page = browser.open(tmp_path / "page.html")
+    compare(page.evaluate(f"{json.dumps(list(cases()))}.map((c) => figure.maths.weights(...c))"))
