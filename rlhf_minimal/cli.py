@@ -25,8 +25,15 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import __version__, diff, table
 from rlhf_minimal.algorithms import ALGORITHMS, get_algorithm
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
-from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, random_reward
+from rlhf_minimal.models import (
+    TokenizerVocabulary,
+    Vocabulary,
+    check_same_vocabulary,
+    load_pretrained,
+    load_reward_model,
+    tiny_llama,
+)
+from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, model_reward, random_reward
 from rlhf_minimal.training import (
     Config,
     Evaluation,
@@ -48,7 +55,7 @@ from rlhf_minimal.training.run_folder import RunFolder
 from rlhf_minimal.viz import plotting
 
 ASSETS = Path(__file__).parent / "assets"
-SHOWN = {"reward": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
+SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
 # One line of help for every field of `Config`; the flag is the field's name with dashes.
 CONFIG_HELP = {
@@ -61,12 +68,23 @@ CONFIG_HELP = {
     "lr": "learning rate of the policy",
     "value_lr": "learning rate of the critic, for algorithms that have one",
     "value_clip": "clip range of the value loss",
+    "critic": "a network of its own, or a value head on the policy's body (with algorithms that have a critic)",
+    "value_coef": "weight of the value loss beside the policy's, with --critic shared",
+    "value_head_init": "how the critic's head begins",
+    "adam_eps": "epsilon of the optimisers",
     "grad_clip": "largest norm of a gradient",
     "temperature": "of the sampler; the log-probs that are trained include it",
     "max_new_tokens": "token budget of a completion; the task's own if not given",
+    "score_scaling": "rewards as they are, standardised over the step, or by mean and deviation of all so far",
+    "score_clip": "rewards are then clipped to plus or minus this",
+    "missing_eos_penalty": "subtracted from completions that ran into the token budget",
     "reference": "what KL terms refer to: the frozen start, the policy every so often, or its moving average",
     "refresh_every": "steps between refreshes, with --reference refresh",
     "ema_decay": "weight of the past per step, with --reference ema",
+    "kl_control": "the coefficient of a KL against the reference stays, or follows a controller",
+    "kl_control_target": "nats per completion that --kl-control adaptive aims at",
+    "kl_control_horizon": "completions in which it may change the coefficient by a fifth",
+    "target_kl": "nats per token from the sampler at which a step's updates end",
     "baseline": "for algorithms that take one: mean of past rewards, or the greedy answer's reward",
     "baseline_decay": "weight of the past per step, with --baseline ema",
     "max_refills": "extra rounds of sampling to replace groups that the algorithm filters out",
@@ -125,6 +143,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--task", help=f"{', '.join(TASKS)} (default addition)")
     sub.add_argument("--start", help="a checkpoint folder, 'untrained', or hf:NAME (default: the shipped one)")
     sub.add_argument("--reward", choices=["verifier", "random"], help="random is the control arm (default verifier)")
+    sub.add_argument(
+        "--reward-model", metavar="FOLDER", help="train for a reward model's score, as `reward` writes one"
+    )
+    sub.add_argument("--kl-coef", type=float, metavar="FLOAT", help="another coefficient in the row's KL cell")
     sub.add_argument("--device", help="cpu, cuda, mps (default cpu)")
     sub.add_argument("--out", help="run folder (default: a new one under runs/)")
     sub.add_argument("--resume", action="store_true", help="continue the run in --out with its own settings")
@@ -186,6 +208,7 @@ def _train(args: argparse.Namespace) -> int:
     _at_least_1(args, "save_every", "held_out")
     if args.resume:
         learner = Learner.resume(folder.checkpoint, recipe.algorithm, recipe.config, device)
+        recipe = _with_reward_model(recipe, settings["reward_model"], learner.vocabulary, device)
         folder.rewind(learner.step)
         folder.write_settings(settings)
         print(f"resuming {folder.path} after step {learner.step}")
@@ -193,6 +216,7 @@ def _train(args: argparse.Namespace) -> int:
         folder.check_free(overwrite=args.overwrite)
         policy, vocabulary, described = _load_start(settings["start"], recipe.task, recipe.config.seed)
         _check_alphabet(vocabulary, recipe.task)
+        recipe = _with_reward_model(recipe, settings["reward_model"], vocabulary, device)
         settings["start"] = described
         policy.to(device)  # type: ignore[arg-type]
         learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
@@ -235,8 +259,10 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     """Everything that can be settled, and found wrong, before anything is loaded or written."""
     algorithm = get_algorithm(args.algorithm)
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if getattr(args, f.name) is not None}
-    given |= {name: getattr(args, name) for name in ("task", "start", "reward", "device") if getattr(args, name)}
+    others = ("task", "start", "reward", "reward_model", "kl_coef", "device")
+    given |= {name: getattr(args, name) for name in others if getattr(args, name) is not None}
     settings: dict[str, Any] = {"algorithm": args.algorithm, "task": "addition", "reward": "verifier"}
+    settings |= {"reward_model": None, "kl_coef": None}
     settings |= {"start": "shipped", "device": "cpu"} | dataclasses.asdict(Config())
     if args.resume:
         if args.overwrite or not args.out:
@@ -260,8 +286,27 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
     if "group" in algorithm.needs and config.group_size < 2:
         raise ValueError(f"{args.algorithm} compares completions of one prompt: --group-size must be at least 2")
+    if settings["kl_coef"] is not None:
+        if len(algorithm.kl) != 1:
+            raise ValueError(f"--kl-coef changes a row's KL cell, but {args.algorithm} has {len(algorithm.kl)} of them")
+        algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=settings["kl_coef"]),))
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
+    if settings["reward_model"] is not None and reward is not None:
+        raise ValueError("--reward random and --reward-model are two rewards: give one of them")
     return folder, settings, Recipe(algorithm, task, config, reward), device
+
+
+def _with_reward_model(
+    recipe: Recipe, folder: str | None, vocabulary: Vocabulary | TokenizerVocabulary, device: torch.device
+) -> Recipe:
+    """The recipe with the reward model's score as its reward, where one is given: it must read what the policy says."""
+    if folder is None:
+        return recipe
+    reward_model = load_reward_model(folder).to(device)
+    check_same_vocabulary(vocabulary, reward_model.vocabulary)
+    problems = recipe.task.problems("held_out", 8, seed="reward model")
+    reward_model.score([p.prompt for p in problems], [""] * len(problems))  # one that says NaN is refused here and now
+    return dataclasses.replace(recipe, reward=model_reward(reward_model))
 
 
 class _StopOnCtrlC:

@@ -1,6 +1,6 @@
 """Policies: one that can be listed, tiny ones made on the spot, real ones by name; critics and reward models."""
 
-from rlhf_minimal.models.forward import critic_values, policy_logits, positions
+from rlhf_minimal.models.forward import critic_values, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.models.heads import Critic
 from rlhf_minimal.models.pretrained import load_pretrained
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
@@ -27,6 +27,7 @@ __all__ = [
     "load_pretrained",
     "load_reward_model",
     "policy_logits",
+    "policy_logits_and_values",
     "positions",
     "sequence_scores",
     "tiny_llama",

@@ -76,6 +76,44 @@ def critic_values(
     return completion_logits(values.unsqueeze(-1), completions.shape[1]).squeeze(-1)
 
 
+def policy_logits_and_values(
+    model: PreTrainedModel,
+    critic: Critic,
+    prompts: Int[Tensor, "B S"],
+    prompt_mask: Int[Tensor, "B S"],
+    completions: Int[Tensor, "B T"],
+) -> tuple[Float[Tensor, "B T V"], Float[Tensor, "B T"]]:
+    """`policy_logits` and `critic_values` of a shared trunk, in one pass through it.
+
+    Args:
+        model: The policy.
+        critic: A critic that shares its body.
+        prompts: As in `policy_logits`, like the two that follow.
+        prompt_mask: [B, S].
+        completions: [B, T].
+
+    Returns:
+        [B, T, V] logits and [B, T] values; a gradient of either reaches the one body.
+
+    Raises:
+        ValueError: If the critic has a body of its own.
+    """
+    if not critic.shared:
+        raise ValueError("this critic has a body of its own: read it with critic_values")
+    ids, attention_mask = _join(prompts, prompt_mask, completions)
+    T = completions.shape[1]
+    output = model(
+        input_ids=ids,
+        attention_mask=attention_mask,
+        position_ids=positions(attention_mask),
+        use_cache=False,
+        logits_to_keep=T + 1,
+        output_hidden_states=True,
+    )
+    values = critic.values(output.hidden_states[-1])  # [B, S + T]; the last entry has been through the last norm
+    return completion_logits(output.logits, T), completion_logits(values.unsqueeze(-1), T).squeeze(-1)
+
+
 def _join(prompts: Tensor, prompt_mask: Tensor, completions: Tensor) -> tuple[Tensor, Tensor]:
     ids = torch.cat([prompts, completions], dim=1)  # [B, S + T]
     return ids, torch.cat([prompt_mask.long(), torch.ones_like(completions)], dim=1)

@@ -85,7 +85,7 @@ def call_reward(
     """Calls a reward function and checks what comes back.
 
     Raises:
-        ValueError: If it is not one finite number per completion; the message shows the first completion at fault.
+        ValueError: If it is not one finite number per completion; the message names the first row at fault, from 1.
     """
     scores = reward(
         prompts=[p.prompt for p in problems],
@@ -97,7 +97,10 @@ def call_reward(
     if scores is None or len(scores) != len(completions):
         got = "None" if scores is None else f"{len(scores)} numbers"
         raise ValueError(f"a reward function must return one number per completion ({len(completions)}); got {got}")
-    for score, completion in zip(scores, completions, strict=True):
+    for row, (score, problem, completion) in enumerate(zip(scores, problems, completions, strict=True), start=1):
         if score is None or not math.isfinite(score):
-            raise ValueError(f"a reward must be a finite number; got {score} for the completion {completion!r}")
+            raise ValueError(
+                f"a reward must be a finite number; got {score} in row {row}, for the prompt {problem.prompt!r} and "
+                f"the completion {completion!r}"
+            )
     return [float(score) for score in scores]

@@ -1,7 +1,7 @@
 """What stays the same throughout a run: the numbers, and the recipe that puts them beside an algorithm and a task."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args, get_type_hints
 
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import RewardFunction, Task, verifier_reward
@@ -21,13 +21,29 @@ class Config:
         lr: AdamW's learning rate for the policy; 2.5e-3 destroys the tiny model, 1e-6 is usual at a billion.
         value_lr: The same for the critic, where the algorithm needs one.
         value_clip: Clip range of the value loss; None (the default) for none.
+        critic: Where values come from: a network of their own (`"separate"`), or one number more on the policy's
+            body (`"shared"`), which then has one optimiser, with the policy's learning rate.
+        value_coef: Weight of the value loss beside the policy's, with a shared trunk; .1 in OpenAI's first RLHF.
+        value_head_init: How the critic's head begins: `"zero"`, `"normal"` or `"orthogonal"` (see `models.Critic`).
+        adam_eps: Epsilon of every optimiser; 1e-8 is torch's, 1e-5 OpenAI's for PPO in games.
         grad_clip: The gradient's norm is clipped here.
         temperature: Of the sampler; the trained log-probs include it.
         max_new_tokens: Token budget of a completion; None takes the task's.
+        score_scaling: What is trained for: rewards as they are (`"none"`), standardised over the step's batch
+            (`"batch"`), or by the mean and standard deviation of all rewards so far (`"running"`).
+        score_clip: Rewards are then clipped to plus or minus this; None for no clip.
+        missing_eos_penalty: Subtracted, last of all, from completions that ran into the token budget; 1 is usual.
         reference: What KL terms are measured against: the start `"frozen"`; the policy as it was at the last
             multiple of `refresh_every` steps (`"refresh"`, iterative GRPO); or its moving average (`"ema"`).
         refresh_every: Steps between refreshes.
         ema_decay: Weight of the past in the moving average, per step.
+        kl_control: The coefficient of a KL against the reference stays what the row says (`"fixed"`), or follows a
+            controller (`"adaptive"`, see `training.kl_control`), which begins at the row's.
+        kl_control_target: The KL that the controller aims at, in nats per completion; 6 is Ziegler et al.'s.
+        kl_control_horizon: Completions in which it may change the coefficient by a fifth, about; above a fifth of
+            the completions of a step.
+        target_kl: The step's remaining updates are left out once the policy is further than this from the sampler,
+            in nats per token; .01 to .05 is usual, None (the default) never stops.
         baseline: For algorithms that take a given baseline: the mean of past rewards (`"ema"`), or the reward of
             the greedy completion of the same prompt (`"greedy"`).
         baseline_decay: Weight of the past in that mean, per step.
@@ -47,12 +63,23 @@ class Config:
     lr: float = 8e-4
     value_lr: float = 8e-4
     value_clip: float | None = None
+    critic: Literal["separate", "shared"] = "separate"
+    value_coef: float = 0.1
+    value_head_init: Literal["zero", "normal", "orthogonal"] = "zero"
+    adam_eps: float = 1e-8
     grad_clip: float = 1.0
     temperature: float = 1.0
     max_new_tokens: int | None = None
+    score_scaling: Literal["none", "batch", "running"] = "none"
+    score_clip: float | None = None
+    missing_eos_penalty: float = 0.0
     reference: Literal["frozen", "refresh", "ema"] = "frozen"
     refresh_every: int = 50
     ema_decay: float = 0.95
+    kl_control: Literal["fixed", "adaptive"] = "fixed"
+    kl_control_target: float = 6.0
+    kl_control_horizon: int = 10_000
+    target_kl: float | None = None
     baseline: Literal["ema", "greedy"] = "ema"
     baseline_decay: float = 0.9
     max_refills: int = 8
@@ -62,7 +89,7 @@ class Config:
         for name in ("steps", "prompts", "group_size", "epochs", "minibatches", "micro_batches", "refresh_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in ("lr", "value_lr", "grad_clip", "temperature"):
+        for name in ("lr", "value_lr", "value_coef", "adam_eps", "grad_clip", "temperature", "kl_control_target"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0; got {getattr(self, name)}")
         for name in ("ema_decay", "baseline_decay"):
@@ -72,17 +99,54 @@ class Config:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
         if self.max_refills < 0:
             raise ValueError(f"max_refills must be at least 0; got {self.max_refills}")
-        if self.reference not in ("frozen", "refresh", "ema"):
-            raise ValueError(f"reference must be frozen, refresh or ema; got {self.reference!r}")
-        if self.baseline not in ("ema", "greedy"):
-            raise ValueError(f"baseline must be ema or greedy; got {self.baseline!r}")
-        if self.value_clip is not None and not self.value_clip > 0:
-            raise ValueError(f"value_clip must be above 0, or None for no clip; got {self.value_clip}")
+        for name, kind in get_type_hints(type(self)).items():
+            choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
+            if choices and getattr(self, name) not in choices:
+                given = repr(getattr(self, name))
+                raise ValueError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}; got {given}")
+        for name in ("value_clip", "score_clip", "target_kl"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, or None for none; got {getattr(self, name)}")
+        if not self.missing_eos_penalty >= 0:
+            raise ValueError(f"missing_eos_penalty must be at least 0; got {self.missing_eos_penalty}")
         rows = self.prompts * self.group_size
         if self.minibatches * self.micro_batches > rows:
             raise ValueError(
                 f"{rows} completions a step cannot be cut into {self.minibatches} minibatches x "
                 f"{self.micro_batches} micro-batches"
+            )
+        if self.kl_control == "adaptive" and not self.kl_control_horizon > rows / 5:
+            raise ValueError(
+                f"kl_control_horizon must be above a fifth of a step's {rows} completions, or one step could turn the "
+                f"coefficient's sign; got {self.kl_control_horizon}"
+            )
+
+    @property
+    def changes_scores(self) -> bool:
+        """Whether what is trained for differs from the rewards as they are given."""
+        return self.score_scaling != "none" or self.score_clip is not None or self.missing_eos_penalty > 0
+
+    def check_fits(self, algorithm: Algorithm) -> None:
+        """Refuses settings that ask of an algorithm what it does not have.
+
+        Raises:
+            ValueError: A shared critic for an algorithm without one; a controller for a KL that is not there; scores
+                in another unit than the given baseline that is subtracted from them.
+        """
+        if self.critic == "shared" and "values" not in algorithm.needs:
+            raise ValueError(
+                'critic="shared" asks for a value head, but this algorithm has no critic (its advantage reads no '
+                "values): leave critic out, or take one with a critic, such as ppo"
+            )
+        if self.kl_control == "adaptive" and not any(kl.coef and kl.against == "reference" for kl in algorithm.kl):
+            raise ValueError(
+                'kl_control="adaptive" moves the coefficient of a KL against the reference, but this algorithm has '
+                "none above 0: take one that has, or replace(algorithm, kl=(KL(...),))"
+            )
+        if "baseline" in algorithm.needs and (self.score_scaling != "none" or self.score_clip is not None):
+            raise ValueError(
+                "score_scaling and score_clip change the unit of the rewards, but this algorithm subtracts a given "
+                "baseline in the unit of the rewards as they are: leave them out"
             )
 
 
@@ -96,6 +160,9 @@ class Recipe:
         config: The numbers.
         reward: What to train for, in TRL's calling form (see `tasks.rewards`); None takes the task's own verifier.
 
+    Raises:
+        ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`).
+
     Example:
         >>> from rlhf_minimal import ALGORITHMS
         >>> from rlhf_minimal.tasks import get_task
@@ -107,6 +174,9 @@ class Recipe:
     task: Task
     config: Config = Config()
     reward: RewardFunction | None = None
+
+    def __post_init__(self) -> None:
+        self.config.check_fits(self.algorithm)
 
     @property
     def reward_function(self) -> RewardFunction:

@@ -1,7 +1,8 @@
 """The online loop: sample, score, judge, update. One step is `train_step`, and everything else here is its parts.
 
     task -> collect: completions and rewards -> judge: reference and critic look on, `prepare` turns rewards into
-    advantages -> update: epochs x minibatches x micro-batches of `policy_loss` -> the reference follows, or stays
+    advantages -> update: epochs x minibatches x micro-batches of `policy_loss`, until the policy is too far from the
+    sampler -> the reference follows, or stays; the leash is shortened, or not
 
 What stays fixed is a `Recipe`, what changes is a `Learner`.
 
@@ -22,15 +23,17 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from rlhf_minimal.functional.kl import k3
+from rlhf_minimal.functional.kl import k1, k3
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
-from rlhf_minimal.functional.masked import masked_mean
-from rlhf_minimal.models import critic_values, policy_logits
+from rlhf_minimal.functional.masked import masked_mean, sequence_sum
+from rlhf_minimal.models import critic_values, policy_logits, policy_logits_and_values
 from rlhf_minimal.objective import Batch, policy_loss, prepare, value_loss
 from rlhf_minimal.training.config import Config, Recipe
+from rlhf_minimal.training.kl_control import kl_coefficient, leashed, next_factor
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.metrics import Metrics, Watch, describe, explained_variance
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
+from rlhf_minimal.training.scores import trained_scores
 
 # What moves the learner once a batch is prepared: `update`, or another with its arguments (`trpo.trust_region_update`).
 Updater = Callable[[Learner, Recipe, Rollout, Batch, int], Metrics]
@@ -92,32 +95,47 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
             f"step {step}: in {len(sampled)} rounds of {recipe.config.prompts} problems the algorithm kept no group "
             f"(mean reward {describe(sampled, 1)['reward']:.2f})"
         )
-    batch, kl = judge(learner, recipe, groups, step)
-    metrics = {"step": step, **describe(sampled, recipe.config.group_size), "kl": kl}
+    if recipe.config.kl_control == "adaptive":
+        recipe = replace(recipe, algorithm=leashed(recipe.algorithm, learner.kl_factor))
+    learner.scores.add(groups.rewards)
+    batch, distance = judge(learner, recipe, groups, step)
+    metrics = {"step": step, **describe(sampled, recipe.config.group_size), **distance}
     metrics["groups"] = len(groups.texts) // recipe.config.group_size
+    if recipe.reward is not None:
+        metrics["gold"] = torch.cat([part.correct for part in sampled]).mean().item()
+    if recipe.config.changes_scores:
+        metrics["trained_reward"] = batch.rewards.mean().item()
+    if coefficient := kl_coefficient(recipe.algorithm):
+        metrics["kl_coef"] = coefficient
     if batch.values is not None and batch.returns is not None:
         metrics["explained_variance"] = explained_variance(batch.values, batch.returns, batch.mask)
     metrics |= (updater or update)(learner, recipe, groups, batch, step)
 
     learner.step = step
     learner.mean_reward += (1 - recipe.config.baseline_decay) * (metrics["reward"] - learner.mean_reward)
+    if batch.ref_logp is not None:
+        kl = sequence_kl(batch.old_logp, batch.ref_logp, batch.mask)
+        learner.kl_factor = next_factor(learner.kl_factor, kl, len(groups.texts), recipe.config)
     move_reference(learner, recipe.config)
     return metrics | {"seconds": time.perf_counter() - began}
 
 
 @torch.no_grad()
-def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple[Batch, float]:
+def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple[Batch, Metrics]:
     """From a rollout to a prepared batch: everything that is fixed before the first update.
 
     Only what the algorithm `needs` is computed. The start's log-probs are the exception, since the metrics report
     the distance from it; while the reference is frozen they are the reference's too, and cost nothing extra.
 
     Returns:
-        The batch with its advantages, and KL(policy || start) in nats per token (k3 on these samples).
+        The batch with its advantages, and how far the policy is from the start: `kl` and `kl_sequence` of `METRICS`.
     """
     needs, temperature = recipe.algorithm.needs, recipe.config.temperature
     start_logp = _logp(learner.start, groups, temperature)  # [B, T]
-    kl = masked_mean(k3(groups.logp, start_logp), groups.mask).item()
+    distance: Metrics = {
+        "kl": masked_mean(k3(groups.logp, start_logp), groups.mask).item(),
+        "kl_sequence": sequence_kl(groups.logp, start_logp, groups.mask),
+    }
 
     old_logp, sampler_logp, ref_logp, values, baseline = groups.logp, None, None, None, None
     if "sampler_logp" in needs:  # the trainer's own opinion of the sampler's tokens, to weigh one against the other
@@ -133,7 +151,7 @@ def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple
         old_logp,  # stands in for logp, which `update` puts in its place
         old_logp,
         groups.mask,
-        groups.rewards,
+        trained_scores(groups.rewards, groups.truncated, learner.scores, recipe.config),
         recipe.config.group_size,
         ref_logp=ref_logp,
         values=values,
@@ -143,7 +161,22 @@ def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple
         entropy=torch.zeros_like(old_logp) if "entropy" in needs else None,  # likewise
         truncated=groups.truncated,
     )
-    return prepare(recipe.algorithm, batch), kl
+    return prepare(recipe.algorithm, batch), distance
+
+
+def sequence_kl(logp: Tensor, other: Tensor, mask: Tensor) -> float:
+    """KL(policy || other) of whole completions in nats, from samples of the policy: their mean log-ratio (k1).
+
+    k3 is no help here. Far from the other policy its correction is nearly -1 for most tokens and huge for a few that
+    are hardly ever drawn, so a sample shows about a nat per token too little; and far is where this number is read.
+
+    Args:
+        logp: [B, T] log-probs of the sampled tokens under the policy that drew them.
+        other: [B, T] of the same tokens under the other.
+        mask: [B, T] 1 = trained token. Rows without any are left out.
+    """
+    rows = (mask != 0).any(-1)
+    return sequence_sum(k1(logp, other), mask)[rows].mean().item()
 
 
 def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int) -> Metrics:
@@ -152,12 +185,18 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     A minibatch is one optimiser step. Micro-batches only cut its forward and backward into pieces that fit in
     memory: they carry the minibatch's denominators, so their losses and gradients add up to its own.
 
+    With a target KL, a minibatch on which the policy is already further from the sampler is not stepped on, and all
+    that would have followed is left out: the critic's updates too, since they come in the same minibatches.
+
     Returns:
         The metrics that belong to the update.
     """
     algorithm, config = recipe.algorithm, recipe.config
     shuffle = torch.Generator().manual_seed(zlib.crc32(f"shuffle/{config.seed}/{step}".encode()))
+    optimizers = [one for one in (learner.optimizer, learner.critic_optimizer) if one is not None]
     watch = Watch()
+    if config.target_kl is not None:
+        watch.early_stop = 0
     for _ in range(config.epochs):
         order = torch.randperm(len(batch.mask), generator=shuffle).to(batch.mask.device)
         for rows in order.tensor_split(config.minibatches):
@@ -168,33 +207,46 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
             loss = critic_loss = 0.0
             for micro, micro_rows in zip(minibatch.split(pieces), rows.tensor_split(pieces), strict=True):
                 ids = (groups.prompts[micro_rows], groups.prompt_mask[micro_rows], groups.completions[micro_rows])
-                logits = policy_logits(learner.policy, *ids)  # [b, T, V]
+                values = None
+                if learner.critic is not None and learner.critic.shared:
+                    logits, values = policy_logits_and_values(learner.policy, learner.critic, *ids)
+                else:
+                    logits = policy_logits(learner.policy, *ids)  # [b, T, V]
                 logp = token_logprobs(logits, ids[2], temperature=config.temperature)
-                entropy = token_entropy(logits, temperature=config.temperature)
+                with torch.set_grad_enabled(micro.entropy is not None):  # watched always, paid for only by a bonus
+                    entropy = token_entropy(logits, temperature=config.temperature)
                 micro = replace(micro, logp=logp, entropy=None if micro.entropy is None else entropy)
                 piece = policy_loss(algorithm, micro)
-                piece.backward()
                 loss += piece.item()
-                if learner.critic is not None:
-                    assert micro.values is not None
-                    assert micro.returns is not None
-                    piece = value_loss(
-                        critic_values(learner.critic, *ids),
-                        micro.values,
-                        micro.returns,
-                        micro.mask,
-                        clip=config.value_clip,
-                        totals=micro.totals,
-                    )
+                if values is not None:  # one trunk, one gradient
+                    value_piece = _value_loss(values, micro, config)
+                    (piece + config.value_coef * value_piece).backward()
+                    critic_loss += value_piece.item()
+                else:
                     piece.backward()
-                    critic_loss += piece.item()
+                    if learner.critic is not None:
+                        value_piece = _value_loss(critic_values(learner.critic, *ids), micro, config)
+                        value_piece.backward()
+                        critic_loss += value_piece.item()
                 watch.look(algorithm, micro, entropy.detach())
+            if watch.end_minibatch() > (math.inf if config.target_kl is None else config.target_kl):
+                watch.early_stop = watch.minibatches
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                return watch.metrics()
             watch.losses.append(loss)
-            watch.grad_norms.append(_step(learner.policy, learner.optimizer, config, step))
-            if learner.critic is not None and learner.critic_optimizer is not None:
+            watch.grad_norms.append(_step(learner.optimizer, config, step))
+            if learner.critic is not None:
                 watch.value_losses.append(critic_loss)
-                _step(learner.critic, learner.critic_optimizer, config, step)
+            if learner.critic_optimizer is not None:
+                _step(learner.critic_optimizer, config, step)
     return watch.metrics()
+
+
+def _value_loss(values: Tensor, micro: Batch, config: Config) -> Tensor:
+    assert micro.values is not None
+    assert micro.returns is not None
+    return value_loss(values, micro.values, micro.returns, micro.mask, clip=config.value_clip, totals=micro.totals)
 
 
 def move_reference(learner: Learner, config: Config) -> None:
@@ -226,9 +278,10 @@ def _baseline(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> T
     return greedy.rewards.repeat_interleave(group_size)
 
 
-def _step(model: nn.Module, optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
+def _step(optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
     """Clip, update, clear; returns the gradient's norm before clipping."""
-    norm = nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip).item()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    norm = nn.utils.clip_grad_norm_(parameters, config.grad_clip).item()
     if not math.isfinite(norm):
         raise ValueError(f"step {step}: the gradient is not finite; lower the learning rate (now {config.lr:g})")
     optimizer.step()

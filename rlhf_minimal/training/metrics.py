@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_var
 from rlhf_minimal.objective import Algorithm, Batch
 
@@ -17,9 +18,14 @@ Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
 
 METRICS: dict[str, str] = {
     "step": "number of the training step, from 1",
-    "reward": "mean reward of all completions that were sampled, those of refilled groups included",
+    "reward": "mean reward of all completions that were sampled, those of refilled groups included, before scaling. "
+    "It is the proxy where a stand-in for the task's verifier is trained for",
+    "gold": "mean of the task's own verifier over the same completions, where another reward is trained for",
     "accuracy": "share of the sampled completions that the task's verifier calls right, whatever the reward was",
     "kl": "KL(policy || start) in nats per token: k3 estimate on this step's samples, before the update",
+    "kl_sequence": "the same in nats per completion: the log-ratio summed over its tokens (k1), mean over the rows",
+    "kl_coef": "coefficient of the KL against the reference in this step, where the algorithm has one",
+    "trained_reward": "mean reward after scaling, clip and penalty, where one of them is switched on",
     "entropy": "mean entropy in nats of the policy's next-token distribution, over the trained tokens",
     "length": "mean tokens per sampled completion, the end-of-answer token included",
     "truncated": "share of the sampled completions that ran into the token budget",
@@ -30,7 +36,12 @@ METRICS: dict[str, str] = {
     "clip_fraction": "share of trained tokens with an advantage to which the gate gives no gradient",
     "ratio_min": "smallest ratio, at the algorithm's own level (token or sequence), over the trained tokens",
     "ratio_max": "largest ratio, likewise",
-    "grad_norm": "norm of the policy's gradient before clipping, mean over the optimiser steps",
+    "approx_kl": "KL(sampler || policy) in nats per token on the last minibatch that was looked at, before its "
+    "optimiser step: k3 on the sampled tokens",
+    "early_stop": "number of the minibatch at which target_kl ended the step's updates, from 1; 0 if none did (with "
+    "target_kl only)",
+    "grad_norm": "norm of the policy's gradient before clipping, mean over the optimiser steps; the value head's "
+    "included if the trunk is shared",
     "value_loss": "loss of the critic, mean over the optimiser steps (critics only)",
     "explained_variance": "1 - var(returns - values) / var(returns) at sampling time: 1 is a perfect critic, "
     "0 one that knows no more than the mean, below 0 a misleading one (critics only)",
@@ -97,7 +108,14 @@ def explained_variance(
 
 
 class Watch:
-    """Sums over the micro-batches of an update, from which its metrics are made."""
+    """Sums over the micro-batches of an update, from which its metrics are made.
+
+    How far the policy has moved from the sampler is estimated by k3 on the sampled tokens (`functional.kl.k3` with the
+    sampler in the place of the policy, since the sampler drew them). k1, the plain log-ratio, has the same mean but
+    noise of the size of the distance's square root, so that a minibatch could show less than nothing; k2 is never
+    negative either, but biased. Near the sampler, where the question "too far?" is asked, k3 is the quietest of the
+    two that are right on average.
+    """
 
     def __init__(self) -> None:
         self.tokens = 0
@@ -108,6 +126,10 @@ class Watch:
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
         self.value_losses: list[float] = []
+        self.minibatches = 0
+        self.approx_kl: float | None = None
+        self.early_stop: int | None = None
+        self._kl = torch.zeros(2, dtype=torch.float64)  # sum over this minibatch's trained tokens, and their number
 
     def look(self, algorithm: Algorithm, batch: Batch, entropy: Float[Tensor, "B T"]) -> None:
         """Takes in one micro-batch."""
@@ -123,6 +145,15 @@ class Watch:
         self.clipped += int((weighted & (slope == 0)).sum())
         self.ratio_min = min(self.ratio_min, ratio[trained].min().item())
         self.ratio_max = max(self.ratio_max, ratio[trained].max().item())
+        moved = k3(batch.old_logp, batch.logp.detach())[trained]
+        self._kl += torch.tensor([moved.sum().item(), len(moved)], dtype=torch.float64)
+
+    def end_minibatch(self) -> float:
+        """How far the policy was from the sampler on the minibatch just seen, in nats per token."""
+        self.minibatches += 1
+        self.approx_kl = float(self._kl[0] / self._kl[1].clamp(min=1))
+        self._kl.zero_()
+        return self.approx_kl
 
     def metrics(self) -> Metrics:
         """The update's metrics."""
@@ -134,7 +165,9 @@ class Watch:
             "ratio_min": self.ratio_min,
             "ratio_max": self.ratio_max,
         }
-        return found | ({"value_loss": _mean(self.value_losses)} if self.value_losses else {})
+        more = {"approx_kl": self.approx_kl, "early_stop": self.early_stop}
+        more["value_loss"] = _mean(self.value_losses) if self.value_losses else None
+        return found | {name: value for name, value in more.items() if value is not None}
 
 
 def _mean(numbers: list[float]) -> float:

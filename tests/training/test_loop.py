@@ -58,6 +58,9 @@ def test_every_metric_that_is_explained_is_reported_by_somebody():
     for name in ("ppo", "dapo"):
         learner, recipe = begin(name)
         seen |= set().union(*train(learner, recipe))
+    config = dataclasses.replace(SMALL, target_kl=1.0, score_clip=1.0)
+    learner, recipe = begin("ppo", config, reward=random_reward(0))
+    seen |= set().union(*train(learner, recipe))
     seen |= set(trpo_step(*begin("dr_grpo")))
     assert seen == set(METRICS)
 
@@ -272,8 +275,10 @@ def test_rollouts_of_different_widths_join_without_a_change():
     assert both.prompt_mask.sum(-1).tolist() == [2, 2, 4, 4]
     again = select(both, torch.tensor([2, 3, 0, 1]))
     assert again.texts == long.texts + short.texts
-    batch, kl = judge(learner, dataclasses.replace(recipe, config=dataclasses.replace(SMALL, group_size=2)), both, 1)
-    assert kl == pytest.approx(0, abs=1e-6)  # the log-probs of the start are still those of the sampler
+    batch, distance = judge(
+        learner, dataclasses.replace(recipe, config=dataclasses.replace(SMALL, group_size=2)), both, 1
+    )
+    assert distance["kl"] == pytest.approx(0, abs=1e-6)  # the log-probs of the start are still those of the sampler
 
 
 # --- the reference -------------------------------------------------------------------------------------------------
@@ -354,7 +359,7 @@ def test_kl_is_zero_at_the_start_and_near_the_exact_one_later():
     history = train(learner, recipe)
     assert history[0]["kl"] == pytest.approx(0, abs=1e-6)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=6)
-    _, kl = judge(learner, recipe, groups, step=6)
+    _, distance = judge(learner, recipe, groups, step=6)
     ids = torch.cat([groups.prompts, groups.completions], 1)
     mask = torch.cat([groups.prompt_mask, torch.ones_like(groups.completions)], 1)
     position = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -366,7 +371,7 @@ def test_kl_is_zero_at_the_start_and_near_the_exact_one_later():
     exact = (now.exp() * (now - then)).sum(-1)[:, groups.prompts.shape[1] - 1 : -1]
     exact = (exact * groups.mask).sum() / groups.mask.sum()
     assert exact > 0.05
-    assert kl == pytest.approx(exact.item(), rel=0.15)
+    assert distance["kl"] == pytest.approx(exact.item(), rel=0.15)
 
 
 def test_dead_groups_and_accuracy_under_another_reward():
