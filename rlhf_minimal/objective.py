@@ -465,7 +465,7 @@ def value_loss(
 
     The clip keeps the critic near its last opinion; the maximum keeps the gradient where it has moved the wrong way.
 
-    Chapter: ppo-rlhf. Source: OpenAI baselines; value head and clip as in InstructGPT's code family.
+    Chapter: gae (what the clip does), ppo-rlhf. Source: OpenAI baselines; as in InstructGPT's code family.
 
     Args:
         values: [B, T] the critic being trained.
