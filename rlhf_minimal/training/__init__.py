@@ -5,6 +5,7 @@ from rlhf_minimal.training.config import Config, Recipe
 from rlhf_minimal.training.evaluation import Accuracy, Evaluation, evaluate
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, train, train_step
+from rlhf_minimal.training.memory import memory_ledger, memory_table
 from rlhf_minimal.training.metrics import METRICS, wilson
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
@@ -26,6 +27,8 @@ __all__ = [
     "evaluate",
     "imitate",
     "load_policy",
+    "memory_ledger",
+    "memory_table",
     "roll_out",
     "sample",
     "save_policy",

@@ -360,9 +360,14 @@ def trust_region_update(
         The metrics that belong to the update.
 
     Raises:
-        ValueError: As `trust_region_step`, and for an algorithm whose ratio is always 1.
+        ValueError: As `trust_region_step`; an algorithm whose ratio is always 1; a critic on the policy's own body.
     """
     check_ratio_moves(recipe.algorithm)
+    if learner.critic is not None and learner.critic_optimizer is None:
+        raise ValueError(
+            "the critic shares the policy's body, so that its loss would move the policy out of the trust region: give "
+            "it a body of its own"
+        )
     algorithm, config = recipe.algorithm, recipe.config
     rows = torch.arange(len(batch.mask), device=batch.mask.device)
     pieces = min(config.micro_batches, len(rows))

@@ -601,6 +601,15 @@ def test_the_critic_learns_exactly_what_it_learns_in_the_loop():
     assert critics[0][1] == critics[1][1]
 
 
+def test_a_critic_on_the_policys_own_body_is_refused():
+    learner, recipe = begin(CRITIC)
+    learner.critic_optimizer = None  # so a shared trunk shows
+    before = flat(learner.policy.parameters())
+    with pytest.raises(ValueError, match="a body of its own"):
+        trpo_step(learner, recipe)
+    assert torch.equal(flat(learner.policy.parameters()), before)
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_it_learns_and_no_accepted_step_breaks_the_bound(seed):
     learner, recipe = begin(seed=seed, prompts=16, group_size=8, steps=10)

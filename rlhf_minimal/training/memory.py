@@ -1,0 +1,383 @@
+"""The memory ledger: how many bytes each model of a run holds, counted from a config before anything is loaded.
+
+    trained model:  weights + gradients + AdamW's two moments (+ a master copy of the weights, in mixed precision)
+                    + activations: what autograd keeps of a forward pass until the backward pass
+    frozen model:   weights
+    sampling:       the key-value cache
+
+Which models there are is asked of the algorithm's `needs` (values? then a critic; ref_logp? then a reference) and of
+the reward (learned? then a reward model), never of a name.
+
+Weights, gradients and moments are exact for every causal language model of transformers: parameters are counted on the
+meta device, where a model of any size has shapes and no bytes. Activations and cache come from formulas for Llama-like
+models (`activation_bytes`, `cache_bytes`).
+
+Not counted: what is there for a moment only (logits of a frozen model, the optimiser's temporaries), the allocator's
+slack, and the start, which this library keeps for its KL metric even where an algorithm has no reference.
+
+Chapter: ppo-rlhf (and section 15 of grpo, which counts the same by hand).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from rlhf_minimal.functional.checks import check_count
+from rlhf_minimal.objective import Algorithm
+
+# The architectures whose activations and cache the two formulas describe, value: whether queries and keys are normed.
+LLAMA_LIKE = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}
+
+
+@dataclass(frozen=True)
+class Dtypes:
+    """In which precision a run keeps what.
+
+    Args:
+        weights: Of trained models, and of their gradients.
+        frozen: Weights of reference and reward model.
+        moments: AdamW's two.
+        activations: Of the forward pass, and of the key-value cache. Norms and log-probs keep float32 in any case.
+        master: Of the second, finer copy of the weights that mixed precision updates; None for no copy.
+
+    Example:
+        >>> mixed = Dtypes(torch.bfloat16, torch.bfloat16, torch.float32, torch.bfloat16, master=torch.float32)
+        >>> 2 * mixed.weights.itemsize + 2 * mixed.moments.itemsize + mixed.master.itemsize  # a trained parameter
+        16
+    """
+
+    weights: torch.dtype = torch.float32
+    frozen: torch.dtype = torch.float32
+    moments: torch.dtype = torch.float32
+    activations: torch.dtype = torch.float32
+    master: torch.dtype | None = None
+
+
+@dataclass(frozen=True)
+class ModelMemory:
+    """One row of the ledger: what one model holds, in bytes.
+
+    Attributes:
+        model: "policy", "critic", "reference" or "reward model".
+        parameters: How many numbers it has.
+        weights: Bytes of these.
+        gradients: As large as the weights, for a trained model.
+        optimizer: AdamW's two moments, and the master copy if there is one. (Its step counters, four bytes a tensor,
+            are left out.)
+        activations: Kept by autograd between one forward and its backward pass; None for an architecture that the
+            formula does not describe.
+        cache: Keys and values at the end of sampling (the policy's alone); None likewise.
+    """
+
+    model: str
+    parameters: int
+    weights: int
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int | None = 0
+    cache: int | None = 0
+
+    @property
+    def held(self) -> int:
+        """What is there all the time: weights, gradients, optimiser."""
+        return self.weights + self.gradients + self.optimizer
+
+
+def memory_ledger(
+    algorithm: Algorithm,
+    policy: PreTrainedConfig,
+    *,
+    reward_model: PreTrainedConfig | None = None,
+    critic: PreTrainedConfig | None = None,
+    shared_critic: bool = False,
+    sequences: int = 8,
+    sampled: int | None = None,
+    prompt_length: int = 512,
+    completion_length: int = 512,
+    padded: bool = False,
+    dtypes: Dtypes = Dtypes(),
+) -> list[ModelMemory]:
+    """What every model of a run holds.
+
+    Args:
+        algorithm: A row of the table, or a variant.
+        policy: A transformers config, such as `AutoConfig.from_pretrained(folder)`.
+        reward_model: The config of a learned reward's model, often the policy's; None for a verifier, which has none.
+        critic: The critic's, where the algorithm needs one; default: the policy's.
+        shared_critic: The critic is one number more on the policy's own body.
+        sequences: Completions in one forward-backward: B of a micro-batch.
+        sampled: Completions sampled at once; default: `sequences`.
+        prompt_length: S, tokens of a prompt, padding included.
+        completion_length: T, tokens of a completion.
+        padded: Prompts differ in length, so that attention is given a mask (see `activation_bytes`).
+        dtypes: In which precision.
+
+    Returns:
+        The rows: the policy first, then whichever of critic, reference and reward model there are.
+
+    Raises:
+        ValueError: Counts below 1, a critic that is both shared and its own, a config of no causal language model.
+
+    Example:
+        >>> from rlhf_minimal import ALGORITHMS
+        >>> from rlhf_minimal.models import tiny_llama
+        >>> config = tiny_llama(13).config
+        >>> [row.model for row in memory_ledger(ALGORITHMS["ppo"], config, reward_model=config)]
+        ['policy', 'critic', 'reference', 'reward model']
+        >>> [row.held // row.parameters for row in memory_ledger(ALGORITHMS["grpo"], config)]
+        [16, 4]
+    """
+    check_count(sequences=sequences, prompt_length=prompt_length, completion_length=completion_length)
+    sampled = sequences if sampled is None else sampled
+    check_count(sampled=sampled)
+    if shared_critic and critic is not None:
+        raise ValueError("a shared critic has the policy's body: leave out either critic or shared_critic")
+
+    def activations(config: PreTrainedConfig, head: Literal["logits", "value"], *, entropy: bool = False) -> int | None:
+        if config.model_type not in LLAMA_LIKE:
+            return None
+        return activation_bytes(
+            config,
+            sequences=sequences,
+            prompt_length=prompt_length,
+            completion_length=completion_length,
+            padded=padded,
+            head=head,
+            entropy=entropy,
+            dtype=dtypes.activations,
+        )
+
+    def trained(model: str, parameters: int, activations: int | None, cache: int | None = 0) -> ModelMemory:
+        moments = 2 * dtypes.moments.itemsize + (0 if dtypes.master is None else dtypes.master.itemsize)
+        weights = parameters * dtypes.weights.itemsize
+        return ModelMemory(model, parameters, weights, weights, parameters * moments, activations, cache)
+
+    def frozen(model: str, parameters: int) -> ModelMemory:
+        return ModelMemory(model, parameters, parameters * dtypes.frozen.itemsize)
+
+    lm = _on_meta(policy)
+    cache = None
+    if policy.model_type in LLAMA_LIKE:
+        cache = cache_bytes(
+            policy,
+            sequences=sampled,
+            prompt_length=prompt_length,
+            completion_length=completion_length,
+            dtype=dtypes.activations,
+        )
+    rows = [trained("policy", _count(lm), activations(policy, "logits", entropy="entropy" in algorithm.needs), cache)]
+    if "values" in algorithm.needs:
+        config = critic or policy
+        head = config.hidden_size + 1  # one number, with a bias
+        if shared_critic:  # its head reads the policy's last hidden states, and so they are kept: nothing else is
+            read = sequences * (prompt_length + completion_length) * config.hidden_size * dtypes.activations.itemsize
+            rows.append(trained("critic", head, read))
+        else:
+            rows.append(trained("critic", _count(_on_meta(config).base_model) + head, activations(config, "value")))
+    if "ref_logp" in algorithm.needs:
+        rows.append(frozen("reference", _count(lm)))
+    if reward_model is not None:
+        rows.append(frozen("reward model", _count(_on_meta(reward_model).base_model) + reward_model.hidden_size))
+    return rows
+
+
+def activation_bytes(
+    config: PreTrainedConfig,
+    *,
+    sequences: int,
+    prompt_length: int,
+    completion_length: int,
+    padded: bool = False,
+    head: Literal["logits", "value"] = "logits",
+    entropy: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> int:
+    r"""What autograd keeps of one forward pass of a Llama-like model (:eq:`eq-activation-bytes`).
+
+    .. math::
+        n \big( N (a(4d + 2he + 2ke + 4f) + 8d + 8) + 4 B h L \big) + N (2ae + (a + 4) d + 12) + \text{head}
+
+    with N = B L tokens of length L = S + T, n layers of width d, feed-forward width f, h heads and k key-value heads of
+    size e, and a bytes a number (float32: 4). Term by term, for each layer:
+
+    - two norms: the input (float32 in any case), its root mean square (likewise), the normed input;
+    - the input of the projections behind each norm, shared by q, k and v, and by gate and up;
+    - attention: q, k, v, its output, and a float32 log-normaliser for each head. No score is kept: the fused kernels
+      (`sdpa`, flash) compute them again. With `padded`, the CPU's kernel keeps a mask [B, L, L] a layer as well;
+    - the gated MLP: gate, its silu, up, and their product.
+
+    Once a model: token ids, cosines and sines, the last norm. Its head: the T + 1 positions that are read, [B, T, V]
+    log-probs in float32 and the sampled ids; the entropy, where the loss has one, keeps three more [B, T, V]. A value
+    head keeps its input instead.
+
+    Chapter: ppo-rlhf. Checked against `torch.autograd.graph.saved_tensors_hooks`: exact on the CPU with transformers
+    5.23. Kernels on other devices keep a little more or less; with gradient checkpointing it is far less.
+
+    Args:
+        config: Of a Llama, Mistral, Qwen2 or Qwen3.
+        sequences: B.
+        prompt_length: S.
+        completion_length: T.
+        padded: Prompts of different lengths.
+        head: "logits" for a policy, "value" for a critic.
+        entropy: The loss has an entropy bonus.
+        dtype: Of the forward pass.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ValueError: Another architecture, counts below 1.
+
+    Example:
+        >>> from rlhf_minimal.models import tiny_llama
+        >>> activation_bytes(tiny_llama(13).config, sequences=512, prompt_length=8, completion_length=5) / 2**20
+        63.63671875
+    """
+    _check_llama_like(config)
+    B, S, T = sequences, prompt_length, completion_length
+    check_count(sequences=B, prompt_length=S, completion_length=T)
+    d, f, V, L = config.hidden_size, config.intermediate_size, config.vocab_size, S + T
+    h, k, e = _heads(config)
+    a, tokens = dtype.itemsize, B * L
+
+    norm = tokens * ((4 + a) * d + 4)
+    attention = tokens * a * (2 * h * e + 2 * k * e) + 4 * B * h * L
+    if padded:
+        attention += a * tokens * L
+    if LLAMA_LIKE[config.model_type]:  # queries and keys go through norms of their own, head by head
+        attention += tokens * (h + k) * ((4 + a) * e + 4)
+    layer = 2 * norm + 2 * a * tokens * d + attention + 4 * a * tokens * f
+    body = config.num_hidden_layers * layer + norm + tokens * (2 * a * e + 8)
+    if head == "value":
+        return body + a * tokens * d
+    return body + B * (a * (T + 1) * d + 4 * T * V * (4 if entropy else 1) + 8 * T)
+
+
+def cache_bytes(
+    config: PreTrainedConfig,
+    *,
+    sequences: int,
+    prompt_length: int,
+    completion_length: int,
+    dtype: torch.dtype = torch.float32,
+) -> int:
+    r"""Keys and values at the end of sampling (:eq:`eq-cache-bytes`).
+
+    .. math:: 2\, a\, n\, B\, (S + T - 1)\, k\, e
+
+    For each of n layers and each token that was read, k key-value heads of size e, twice, in a bytes. The last token
+    is written and never read.
+
+    Chapter: ppo-rlhf.
+
+    Args:
+        config: Of a Llama, Mistral, Qwen2 or Qwen3.
+        sequences: B, sampled at once.
+        prompt_length: S.
+        completion_length: T.
+        dtype: Of the cache.
+
+    Returns:
+        Bytes.
+
+    Raises:
+        ValueError: Another architecture, counts below 1.
+
+    Example:
+        >>> from rlhf_minimal.models import tiny_llama
+        >>> cache_bytes(tiny_llama(13).config, sequences=512, prompt_length=8, completion_length=5) / 2**20
+        6.0
+    """
+    _check_llama_like(config)
+    check_count(sequences=sequences, prompt_length=prompt_length, completion_length=completion_length)
+    _, k, e = _heads(config)
+    read = sequences * (prompt_length + completion_length - 1)
+    return 2 * dtype.itemsize * config.num_hidden_layers * read * k * e
+
+
+def most_at_once(rows: Sequence[ModelMemory]) -> int:
+    """Bytes at the fullest moment: what is held all the time, and the largest of what comes and goes.
+
+    Sampling is over before anything goes forward and backward, so activations and the cache are never there together.
+    (Policy and critic may go one after the other, as they do in this library, or side by side; side by side is meant.)
+
+    Raises:
+        ValueError: If a row's activations or cache are not known.
+
+    Example:
+        >>> most_at_once([ModelMemory("policy", 1, 4, 4, 8, 30, 20), ModelMemory("critic", 1, 4, 4, 8, 25)])
+        87
+    """
+    if any(x is None for row in rows for x in (row.activations, row.cache)):
+        raise ValueError(f"activations are known for {', '.join(LLAMA_LIKE)} only: give configs of these")
+    activations, cache = (sum(getattr(row, name) for row in rows) for name in ("activations", "cache"))
+    return sum(row.held for row in rows) + max(activations, cache)
+
+
+def memory_table(rows: Sequence[ModelMemory]) -> str:
+    """The ledger as a Markdown table, with a last line for everything together.
+
+    Bytes are printed in the largest unit that leaves a number of at least 1 (1 KiB is 1024 bytes). The last column is
+    what is held all the time, in bytes for each parameter of the policy: the number to compare algorithms by.
+
+    Example:
+        >>> print(memory_table([ModelMemory("policy", 1024, 4096, 4096, 8192, 2048, 512)]))
+        | model | parameters | weights | gradients | optimizer | activations | cache | held, bytes / parameter |
+        |:--|--:|--:|--:|--:|--:|--:|--:|
+        | policy | 1,024 | 4.0 KiB | 4.0 KiB | 8.0 KiB | 2.0 KiB | 512 B | 16.00 |
+        | all | 1,024 | 4.0 KiB | 4.0 KiB | 8.0 KiB | 2.0 KiB | 512 B | 16.00 |
+    """
+    columns = ("weights", "gradients", "optimizer", "activations", "cache")
+    lines = [f"| model | parameters | {' | '.join(columns)} | held, bytes / parameter |", "|:--|" + "--:|" * 7]
+    for name, part in [*((row.model, [row]) for row in rows), ("all", list(rows))]:
+        cells = [name, f"{sum(row.parameters for row in part):,}"]
+        for column in columns:
+            values = [getattr(row, column) for row in part]
+            cells.append("not known" if None in values else _in_units(sum(values)))
+        cells.append(f"{sum(row.held for row in part) / rows[0].parameters:.2f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _on_meta(config: PreTrainedConfig) -> PreTrainedModel:
+    """The model of a config, with shapes and without bytes."""
+    try:
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config)
+    except ValueError as error:
+        kind = getattr(config, "model_type", type(config).__name__)
+        raise ValueError(f"a config of type {kind!r} makes no causal language model of transformers") from error
+
+
+def _count(model: nn.Module) -> int:
+    """Parameters, a tied one once."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def _heads(config: PreTrainedConfig) -> tuple[int, int, int]:
+    """Heads, key-value heads and the size of one."""
+    heads = config.num_attention_heads
+    size = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return heads, getattr(config, "num_key_value_heads", None) or heads, size
+
+
+def _check_llama_like(config: PreTrainedConfig) -> None:
+    if config.model_type not in LLAMA_LIKE:
+        raise ValueError(
+            f"no formula for activations and cache of a {config.model_type!r}: there is one for {', '.join(LLAMA_LIKE)}"
+        )
+
+
+def _in_units(size: float) -> str:
+    if size < 1024:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
