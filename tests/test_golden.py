@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlhf_minimal import KL, Algorithm, Batch, policy_loss, value_loss
+from rlhf_minimal import KL, Algorithm, Batch, policy_loss, prepare, value_loss
 from rlhf_minimal.functional import advantages, aggregation, gates, ratios
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "production_losses.json").read_text())
@@ -209,6 +209,36 @@ def test_advantages(name):
         numbers = numbers[:, None].expand_as(MASK)
     trained = MASK != 0  # verl leaves numbers on the padding
     torch.testing.assert_close(ours()[trained], numbers[trained], rtol=0, atol=tolerance)
+
+
+def test_a_prepared_batch_holds_their_advantages_and_their_critics_targets():
+    """Through `prepare`, as the loop takes them: GAE on the placed rewards, targets before whitening, then whitened."""
+    algorithm = Algorithm(gae, ratios.token, clip, aggregation.sequence_mean, normalize=advantages.whiten)
+    batch = Batch(
+        INPUTS["logp"], INPUTS["old_logp"], MASK, INPUTS["rewards"], G, values=INPUTS["values"], budget=BUDGET
+    )
+    batch = prepare(algorithm, batch)
+    trained = MASK != 0
+    for ours, name in ((batch.advantages, "verl gae gamma=1 lam=.95 whitened"), (batch.returns, "verl gae returns")):
+        numbers = torch.tensor(GOLDEN["advantages"][name], dtype=torch.float64)
+        torch.testing.assert_close(ours[trained], numbers[trained], rtol=0, atol=ESTIMATORS[name][1])
+
+
+@pytest.mark.parametrize("pieces", [2, 3, 8])
+def test_their_value_loss_is_the_sum_of_our_micro_batches(pieces):
+    value, gradient = theirs(VALUE_LOSS)
+    values, total = INPUTS["logp"].clone().requires_grad_(), 0.0
+    batch = Batch(
+        INPUTS["logp"], INPUTS["old_logp"], MASK, INPUTS["rewards"], G, advantages=0 * INPUTS["logp"], budget=BUDGET
+    )
+    rows = torch.arange(len(MASK)).tensor_split(pieces)
+    for micro, idx in zip(batch.split(pieces), rows, strict=True):
+        old, returns = INPUTS["old_logp"][idx], INPUTS["ref_logp"][idx]
+        piece = value_loss(values[idx], old, returns, micro.mask, clip=0.5, totals=micro.totals)
+        piece.backward()
+        total += piece.item()
+    torch.testing.assert_close(values.grad, gradient, rtol=0, atol=EXACT)
+    assert total == pytest.approx(value.item(), abs=EXACT)
 
 
 def test_their_token_rewards_are_ours():
