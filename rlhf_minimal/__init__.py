@@ -6,16 +6,22 @@ Open `algorithms.py` first. Then `objective.py`, where the columns of the table 
 from .algorithms import ALGORITHMS
 from .anatomy import diff, gradient_weight, table, token_weights
 from .objective import KL, Algorithm, Batch, Totals, policy_loss, prepare, value_loss
+from .pairwise import PAIRWISE, Pairs, PairwiseAlgorithm, pairwise_gap, pairwise_loss
 
 __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "KL",
+    "PAIRWISE",
     "Algorithm",
     "Batch",
+    "Pairs",
+    "PairwiseAlgorithm",
     "Totals",
     "diff",
     "gradient_weight",
+    "pairwise_gap",
+    "pairwise_loss",
     "policy_loss",
     "prepare",
     "table",

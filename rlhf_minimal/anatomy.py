@@ -1,4 +1,4 @@
-"""The pictures of the table: what the rows are, where two differ, and how each treats a token."""
+"""The pictures of the tables: what the rows are, where two differ, and how each treats a token."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,21 +12,27 @@ from torch import Tensor
 from .algorithms import ALGORITHMS, get_algorithm
 from .functional.checks import check_mask
 from .objective import KL, Algorithm, Batch, Totals, policy_loss
+from .pairwise import PAIRWISE, PairwiseAlgorithm
 
-_COLUMNS = [field.name for field in dataclasses.fields(Algorithm)]
+Row = Algorithm | PairwiseAlgorithm
+# The reading order: of the objective (whitening follows the advantage, shape and keep come last), and of a pair.
+_ORDER = {
+    Algorithm: "advantage normalize ratio gate aggregate kl shape keep correct entropy".split(),
+    PairwiseAlgorithm: "score reference rejected loss center".split(),
+}
 
 
-def table(algorithms: Mapping[str, Algorithm] = ALGORITHMS) -> str:
-    """The table as Markdown: a line a row, a column a question. Columns that no row uses are left out.
+def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] = ALGORITHMS) -> str:
+    """A table as Markdown: a line a row, a column a question. Columns that no row uses are left out.
 
     Args:
-        algorithms: name -> row.
+        algorithms: name -> row; `PAIRWISE` for the second table.
 
     Returns:
         Markdown.
 
     Raises:
-        ValueError: something in it that is no `Algorithm`.
+        ValueError: something in it that is no `Algorithm` or `PairwiseAlgorithm`, or rows of both tables.
 
     Example:
         >>> print(table({"reinforce": ALGORITHMS["reinforce"]}))
@@ -36,13 +42,12 @@ def table(algorithms: Mapping[str, Algorithm] = ALGORITHMS) -> str:
     """
     if not isinstance(algorithms, Mapping):
         raise ValueError(f"algorithms is a {type(algorithms).__name__}, expected {{name: Algorithm}}")
+    kind = PairwiseAlgorithm if any(isinstance(row, PairwiseAlgorithm) for row in algorithms.values()) else Algorithm
     for name, row in algorithms.items():
-        if not isinstance(row, Algorithm):
-            raise ValueError(f"{name!r} is {row!r}, expected an Algorithm")
-    default = {field.name: field.default for field in dataclasses.fields(Algorithm)}
-    used = [c for c in _COLUMNS if any(getattr(row, c) != default[c] for row in algorithms.values())]
-    # The reading order of the objective: whitening follows the advantage, shape and keep come last.
-    used.sort(key=("advantage normalize ratio gate aggregate kl shape keep correct entropy").split().index)
+        if not isinstance(row, kind):
+            raise ValueError(f"{name!r} is {row!r}, expected {'an' if kind is Algorithm else 'a'} {kind.__name__}")
+    default = {field.name: field.default for field in dataclasses.fields(kind)}
+    used = [c for c in _ORDER[kind] if any(getattr(row, c) != default[c] for row in algorithms.values())]
     lines = ["| algorithm | " + " | ".join(used) + " |", "| --- " * (len(used) + 1) + "|"]
     for name, row in algorithms.items():
         cells = (getattr(row, column) for column in used)
@@ -51,26 +56,30 @@ def table(algorithms: Mapping[str, Algorithm] = ALGORITHMS) -> str:
     return "\n".join(lines)
 
 
-def diff(first: str | Algorithm, second: str | Algorithm) -> str:
-    """Where two algorithms differ, cell by cell.
+def diff(first: str | Row, second: str | Row) -> str:
+    """Where two algorithms of one table differ, cell by cell.
 
     Args:
-        first: a name of the table or an `Algorithm`.
+        first: a name of either table, an `Algorithm` or a `PairwiseAlgorithm`.
         second: the same.
 
     Returns:
         "column: first -> second; ..." over the changed cells, "" if there are none.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: an unknown name, rows of different tables.
 
     Example:
         >>> diff("gspo", "gspo_token")
         'ratio: sequence -> sequence_token'
+        >>> diff("dpo", "spin")
+        'reference: frozen -> previous; rejected: data -> own'
     """
-    a, b = get_algorithm(first), get_algorithm(second)
+    a, b = (_row(one) for one in (first, second))
+    if type(a) is not type(b):
+        raise ValueError(f"{first!r} and {second!r} stand in different tables: they have no column in common")
     changes = []
-    for column in _COLUMNS:
+    for column in (field.name for field in dataclasses.fields(a)):
         cells = getattr(a, column), getattr(b, column)
         before, after = (_show(cell, exact=True) for cell in cells)
         if before == after:
@@ -166,10 +175,19 @@ def token_weights(
     return 0.0 - gradient
 
 
+def _row(name: str | Row) -> Row:
+    """A row of either table by its name; a row passes through."""
+    if isinstance(name, PairwiseAlgorithm):
+        return name
+    return PAIRWISE[name] if isinstance(name, str) and name in PAIRWISE else get_algorithm(name)
+
+
 def _show(cell: Any, exact: bool = False) -> str:
     """A cell in the words of the table; ``exact``: with every digit, and the place of a function too."""
     if cell is None or cell == () or cell == 0.0:
         return "-"
+    if isinstance(cell, str):
+        return cell
     number = repr if exact else "{:.4g}".format
     if isinstance(cell, tuple):
         return " + ".join(_show(part, exact) for part in cell)

@@ -27,11 +27,13 @@ PLUMBING = {
     "objective.Algorithm": "a row: it holds cells and computes nothing",
     "objective.Batch": "a container; its checks have tests of their own",
     "algorithms.get_algorithm": "finds a row by its name",
+    "pairwise.PairwiseAlgorithm": "a row: it holds cells and computes nothing",
+    "pairwise.Pairs": "a container; its checks have tests of their own",
     "anatomy.table": "prints the rows",
     "anatomy.diff": "prints what two rows do not share",
 }
 # Modules whose every public function must have an equation or stand above.
-EQUATIONAL = ("functional.", "objective.", "anatomy.", "algorithms.")
+EQUATIONAL = ("functional.", "objective.", "anatomy.", "algorithms.", "pairwise.")
 
 
 def short(function):

@@ -1,6 +1,9 @@
-"""`{algorithm-table}`: the library's own table, rendered when the book is built, so that it cannot drift.
+"""`{algorithm-table}`: the library's own tables, rendered when the book is built, so that they cannot drift.
 
 ```{algorithm-table}
+```
+
+```{algorithm-table} pairwise
 ```
 """
 
@@ -12,12 +15,16 @@ import rlhf_minimal
 
 
 class AlgorithmTable(SphinxDirective):
+    optional_arguments = 1
+
     def run(self):
+        tables = {"": rlhf_minimal.ALGORITHMS, "pairwise": rlhf_minimal.PAIRWISE}
+        rows = tables["".join(self.arguments)]
         box = nodes.container(classes=["algorithm-table"])
-        lines = StringList(rlhf_minimal.table().splitlines(), source="rlhf_minimal.table()")
+        lines = StringList(rlhf_minimal.table(rows).splitlines(), source="rlhf_minimal.table()")
         self.state.nested_parse(lines, self.content_offset, box)
         # The page is stale whenever the library is newer.
-        for file in ("algorithms.py", "anatomy.py", "objective.py"):
+        for file in ("algorithms.py", "anatomy.py", "objective.py", "pairwise.py"):
             self.env.note_dependency(f"{rlhf_minimal.__path__[0]}/{file}")
         return [box]
 

@@ -166,23 +166,23 @@ def tests_of(function: Function) -> tuple[Test, ...]:
 
 @cache
 def rows_with(function: Function) -> tuple[str, ...]:
-    """The rows of the table that have this function as a cell. Each row has a transcription that it is held to."""
+    """The rows of the tables that have this function as a cell. Each row has a transcription that it is held to."""
     import dataclasses
     from functools import partial
 
-    from rlhf_minimal import ALGORITHMS
+    from rlhf_minimal import ALGORITHMS, PAIRWISE
     from rlhf_minimal.functional import kl
 
     def cells(row):
         for field in dataclasses.fields(row):
             value = getattr(row, field.name)
             yield value.func if isinstance(value, partial) else value
-        yield from (kl.ESTIMATORS[leash.estimator] for leash in row.kl)
+        yield from (kl.ESTIMATORS[leash.estimator] for leash in getattr(row, "kl", ()))
 
     def is_it(cell):
         return getattr(cell, "__module__", None) == function.module and cell.__name__ == function.name
 
-    return tuple(name for name, row in ALGORITHMS.items() if any(map(is_it, cells(row))))
+    return tuple(name for name, row in {**ALGORITHMS, **PAIRWISE}.items() if any(map(is_it, cells(row))))
 
 
 def labels_in(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Pure functions on [B, T] tensors: no model, no state. One file a column of the table."""
 
-from . import advantages, aggregation, corrections, filters, gates, kl, logprobs, masked, ratios, shaping
+from . import advantages, aggregation, corrections, filters, gates, kl, logprobs, masked, pairwise, ratios, shaping
 
 __all__ = [
     "advantages",
@@ -11,6 +11,7 @@ __all__ = [
     "kl",
     "logprobs",
     "masked",
+    "pairwise",
     "ratios",
     "shaping",
 ]

@@ -98,6 +98,16 @@ def check_mask(mask: Any, name: str = "mask") -> None:
         raise ValueError(f"{name} must hold only 0 and 1 (1 = trained token); token weights belong in `correct`")
 
 
+def check_responses(mask: Tensor, name: str = "mask") -> None:
+    """Every row has a trained token: an empty response would be equally likely under any policy."""
+    empty = (mask == 0).all(-1).nonzero().flatten().tolist()
+    if empty:
+        raise ValueError(
+            f"{name} is zero everywhere in row {empty[0]}: a response has at least its EOS, so drop the pair, or check "
+            "how the mask was made (completion_mask counts the first EOS in)"
+        )
+
+
 def check_floating(name: str, x: Any) -> None:
     """Floating-point, so that a reward of 1 / 2 is not silently 0."""
     check_tensor(name, x)

@@ -52,6 +52,12 @@ def test_groups():
             checks.check_group(6, wrong)
 
 
+def test_responses():
+    checks.check_responses(torch.tensor([[1, 0], [0, 1]]))
+    with pytest.raises(ValueError, match="chosen_mask is zero everywhere in row 1: a response has at least its EOS"):
+        checks.check_responses(torch.tensor([[1, 0], [0, 0], [0, 0]]), "chosen_mask")
+
+
 def test_masks():
     for dtype in (torch.bool, torch.uint8, torch.int64, torch.bfloat16, torch.float64):
         checks.check_mask(torch.tensor([[1, 0]]).to(dtype))

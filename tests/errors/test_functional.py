@@ -46,6 +46,7 @@ def tensors(seed=0):
     per_token = "token_rewards values advantages advantage x old_logp sampler_logp ref_logp logp".split()
     return {
         **{name: normal(B, T) for name in per_token},
+        **{name: normal(B) for name in ("scores", "gap", "chosen", "rejected")},
         "ratio": normal(B, T).exp(),
         "mask": mask,
         "step_ends": mask.clone(),
@@ -69,6 +70,7 @@ OPTIONS = {
     "low": 0.2,
     "high": 0.2,
     "cap": 5.0,
+    "beta": 0.1,
 }
 # Numbers and words that an option must refuse. An option without an entry fails the suite.
 SHARE = [-0.1, 1.1, NAN, "0.5", None]
@@ -90,6 +92,8 @@ BAD_OPTIONS = {
     "tau_pos": ABOVE_ZERO,
     "tau_neg": ABOVE_ZERO,
     "temperature": ABOVE_ZERO,
+    "beta": ABOVE_ZERO,
+    "smoothing": [*SHARE, 0.5],
     "level": ["row", None],
     "coef": NOT_NEGATIVE,
     "budget": [*COUNT, None],
@@ -337,6 +341,14 @@ def test_a_pair_with_one_scored_step():
     only[0, 0] = 1
     with pytest.raises(ValueError, match="fewer than two scored steps"):
         call("advantages.process", step_ends=only)
+
+
+@pytest.mark.parametrize("name", ["pairwise.log_ratio", "pairwise.mean_log_ratio"])
+def test_a_response_without_a_token(name):
+    mask = torch.ones(B, T)
+    mask[2] = 0
+    with pytest.raises(ValueError, match=r"mask is zero everywhere in row 2: .* drop the pair"):
+        call(name, mask=mask)
 
 
 def test_one_token_has_no_variance():

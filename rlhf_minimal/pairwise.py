@@ -1,0 +1,328 @@
+r"""The second table: learning from pairs of responses, of which one was preferred. Rows, batch and loss in one file.
+
+    each response --score--> two numbers --difference--> gap --loss--> one number a pair --mean--> loss
+
+A row says what a response is worth, against which reference, where the rejected one comes from, and what a gap costs.
+Everything else that these methods do is one line, and nothing here asks for a row's name. Nothing is sampled while it
+learns, so there is no ratio, no gate and no advantage: this is supervised learning on comparisons.
+
+Shapes: B pairs; T tokens, padded on the right. Chosen and rejected responses may have different T.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .functional import pairwise as cells
+from .functional.checks import (
+    check_count,
+    check_mask,
+    check_not_negative,
+    check_responses,
+    check_rows,
+    check_tensor,
+    check_tokens,
+    needed,
+)
+
+__all__ = ["PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss"]
+
+_READABLE = ("scores", "logp", "ref_logp", "mask")  # what a score may be made of
+_REFERENCES = (None, "frozen", "previous")
+_SOURCES = ("data", "own")
+
+
+@dataclass(frozen=True)
+class PairwiseAlgorithm:
+    """One row of the second table. Cells are plain functions or partials of one.
+
+    Make a variant with ``dataclasses.replace(PAIRWISE["dpo"], loss=partial(pairwise.logistic_loss, beta=0.5))``.
+
+    Args:
+        score: what is a response worth? (`functional.pairwise`; it declares with `needs` what it reads)
+        loss: what does a gap between two responses cost? (`functional.pairwise`)
+        reference: which policy is a log-ratio measured against? None, "frozen" (the start), or "previous" (the policy
+            as it was when the current iteration began).
+        rejected: where does the worse response come from? "data", or "own": a sample of the reference.
+        center: coefficient of the pull of scores towards mean zero, usually 0 or 0.01.
+
+    Raises:
+        ValueError: a cell that is none, a combination that has no meaning.
+
+    Example:
+        >>> sorted(PAIRWISE["dpo"].needs), sorted(PAIRWISE["bradley_terry"].needs)
+        (['logp', 'mask', 'ref_logp'], ['scores'])
+    """
+
+    score: Callable[..., Tensor]
+    loss: Callable[..., Tensor]
+    reference: str | None = None
+    rejected: str = "data"
+    center: float = 0.0
+
+    def __post_init__(self) -> None:
+        for column in ("score", "loss"):
+            if not callable(getattr(self, column)):
+                raise ValueError(
+                    f"{column} is {getattr(self, column)!r}, expected a function, such as those of "
+                    "rlhf_minimal.functional.pairwise"
+                )
+        if not self.needs or not self.needs <= set(_READABLE):
+            raise ValueError(
+                f"score says that it reads {', '.join(sorted(self.needs)) or 'nothing'}: declare what it reads with "
+                f"@needs(...), out of {', '.join(_READABLE)}"
+            )
+        for name, allowed in (("reference", _REFERENCES), ("rejected", _SOURCES)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(map(repr, allowed))}")
+        if ("ref_logp" in self.needs) != (self.reference is not None):
+            raise ValueError(
+                f"reference is {self.reference!r}, and the score reads {', '.join(sorted(self.needs))}: a score that "
+                "reads ref_logp has a reference, and no other has one"
+            )
+        if self.rejected == "own" and self.reference is None:
+            raise ValueError("rejected is 'own', but there is no reference to sample them from: set reference")
+        check_not_negative(center=self.center)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the score reads of each response. A training loop asks: ref_logp? then run the reference."""
+        return frozenset(needed(self.score))
+
+
+PAIRWISE: dict[str, PairwiseAlgorithm] = {
+    # A reward model: Bradley and Terry 1952, as InstructGPT has it (Ouyang et al., arXiv 2203.02155, eq. 1, there
+    # averaged over all pairs of a prompt's K responses).
+    "bradley_terry": PairwiseAlgorithm(cells.given_score, cells.logistic_loss),
+    # Rafailov et al., arXiv 2305.18290, eq. 7: Bradley-Terry with beta log pi/pi_ref for the score. Its optimum is the
+    # optimum of KL-regularised RL. Beta .1 is the paper's default.
+    "dpo": PairwiseAlgorithm(cells.log_ratio, partial(cells.logistic_loss, beta=0.1), reference="frozen"),
+    # Azar et al., arXiv 2310.12036, eq. 17, with the log-ratio of whole responses, as printed. TRL divides it by the
+    # length, on the authors' word that they did: score=mean_log_ratio. OpenRLHF does not. Beta is the paper's tau; .1
+    # is our choice.
+    "ipo": PairwiseAlgorithm(cells.log_ratio, partial(cells.squared_loss, beta=0.1), reference="frozen"),
+    # Chen et al., arXiv 2401.01335: DPO between the data and the policy's own samples, once more in each iteration.
+    # Beta (their lambda) is .1 in the authors' first three iterations and 5 in their fourth.
+    "spin": PairwiseAlgorithm(
+        cells.log_ratio, partial(cells.logistic_loss, beta=0.1), reference="previous", rejected="own"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Two responses to each of B prompts, the preferred one first. Validated once, here; the cells can trust it.
+
+    Give what the row's score reads: scores, or log-probs and masks. Reference and margin are constants; whatever stands
+    under a zero mask is never read. Half precision is raised to float32.
+
+    Args:
+        chosen_scores: [B] a reward model's scores of the preferred responses; carry the gradient.
+        rejected_scores: [B] of the others.
+        chosen_logp: [B, T] log-probs (nats) under the policy being trained; carry the gradient.
+        rejected_logp: [B, T'] likewise.
+        chosen_mask: [B, T], 1 on the response's tokens, its EOS included.
+        rejected_mask: [B, T'] likewise.
+        ref_chosen_logp: [B, T] under the reference.
+        ref_rejected_logp: [B, T'] likewise.
+        margin: [B] by how much the chosen response should lead, in the score's units (arXiv 2307.09288, eq. 2).
+        total: pairs of the optimiser step, where this batch is a part of it; default: B.
+
+    Raises:
+        ValueError: nothing to score, half of a pair, shapes or devices that do not fit, a number that is not finite, a
+            response without a token.
+
+    Example:
+        >>> pairs = Pairs(chosen_scores=torch.tensor([1.0, 0.0]), rejected_scores=torch.tensor([0.0, 2.0]))
+        >>> len(pairs)
+        2
+    """
+
+    _: dataclasses.KW_ONLY
+    chosen_scores: Tensor | None = None
+    rejected_scores: Tensor | None = None
+    chosen_logp: Tensor | None = None
+    rejected_logp: Tensor | None = None
+    chosen_mask: Tensor | None = None
+    rejected_mask: Tensor | None = None
+    ref_chosen_logp: Tensor | None = None
+    ref_rejected_logp: Tensor | None = None
+    margin: Tensor | None = None
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        for chosen, rejected in _BOTH_SIDES:
+            if (getattr(self, chosen) is None) != (getattr(self, rejected) is None):
+                missing = chosen if getattr(self, chosen) is None else rejected
+                raise ValueError(f"{missing} is missing: a pair has two responses, give {chosen} and {rejected}")
+        first = self.chosen_scores if self.chosen_logp is None else self.chosen_logp
+        if first is None:
+            raise ValueError("nothing to score: pass chosen_scores and rejected_scores, or log-probs and masks")
+        if (self.chosen_logp is None) != (self.chosen_mask is None):
+            raise ValueError("log-probs and masks go together: pass chosen_logp, chosen_mask and both rejected ones")
+        if self.ref_chosen_logp is not None and self.chosen_logp is None:
+            raise ValueError("ref_chosen_logp is given without chosen_logp: a reference is compared with a policy")
+        for name, x in self._tensors():
+            check_tensor(name, x)
+        for name, x in self._tensors():
+            if x.device != first.device:
+                raise ValueError(f"{name} is on {x.device} and others on {first.device}: move them to one device")
+        rows = first.shape[0] if first.dim() else 0
+        if not rows:
+            raise ValueError(f"a batch of pairs has shape {tuple(first.shape)}, expected at least one pair")
+        for name in ("chosen_scores", "rejected_scores", "margin"):
+            if getattr(self, name) is not None:
+                check_rows(name, getattr(self, name), rows)
+        for side in ("chosen", "rejected"):
+            mask, logp = getattr(self, f"{side}_mask"), getattr(self, f"{side}_logp")
+            if mask is None:
+                continue
+            check_mask(mask, f"{side}_mask")
+            if len(mask) != rows:
+                raise ValueError(f"{side}_mask has {len(mask)} rows, expected {rows}: one for each pair")
+            check_responses(mask, f"{side}_mask")
+            ref = {f"ref_{side}_logp": getattr(self, f"ref_{side}_logp")}
+            check_tokens(mask, **{f"{side}_logp": logp}, **{name: x for name, x in ref.items() if x is not None})
+        if self.total is not None:
+            check_count(total=self.total)
+        for name, x in self._tensors():
+            x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+            object.__setattr__(self, name, x.detach() if name.startswith("ref_") or name == "margin" else x)
+
+    def __len__(self) -> int:
+        first = self.chosen_scores if self.chosen_logp is None else self.chosen_logp
+        assert first is not None
+        return len(first)
+
+    def _tensors(self) -> list[tuple[str, Tensor]]:
+        fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return [(name, x) for name, x in fields if x is not None and name != "total"]
+
+    def split(self, n: int) -> "list[Pairs]":
+        """``n`` micro-batches with the denominator of the whole: their losses sum to the loss of the whole.
+
+        Args:
+            n: between 1 and B; pairs are dealt out in order, as evenly as they go.
+
+        Raises:
+            ValueError: an ``n`` out of range.
+        """
+        check_count(n=n)
+        if n > len(self):
+            raise ValueError(f"cannot split {len(self)} pairs into {n} micro-batches: n is at most their number")
+        total = len(self) if self.total is None else self.total
+        parts = torch.arange(len(self)).tensor_split(n)
+        return [
+            Pairs(**{name: x[part[0] : part[-1] + 1] for name, x in self._tensors()}, total=total) for part in parts
+        ]
+
+    def _read(self, side: str, name: str) -> Any:
+        """The tensor that a cell calls ``name``, of one side: ref_logp of the chosen is ref_chosen_logp."""
+        return getattr(self, f"ref_{side}_logp" if name == "ref_logp" else f"{side}_{name}")
+
+
+_BOTH_SIDES = (
+    ("chosen_scores", "rejected_scores"),
+    ("chosen_logp", "rejected_logp"),
+    ("chosen_mask", "rejected_mask"),
+    ("ref_chosen_logp", "ref_rejected_logp"),
+)
+
+
+def pairwise_gap(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, " B"]:
+    r"""By how much each chosen response leads (:eq:`eq-gap`), less the margin asked for.
+
+    .. math:: g = s(y_w) - s(y_l) - m
+
+    Positive where the row ranks a pair as its label does; the share of those is the accuracy. Whatever adds the same to
+    both scores of a pair drops out: of a reward model its level, of a policy the partition function of the prompt.
+
+    Chapter: reward-models; choosing for log-ratios.
+
+    Args:
+        algorithm: a row of the table.
+        pairs: what its score reads.
+
+    Returns:
+        [B] in the score's units: nats for a log-ratio. With gradient.
+
+    Raises:
+        ValueError: something that the score reads is missing.
+
+    Example:
+        >>> pairs = Pairs(chosen_scores=torch.tensor([1.0, 0.0]), rejected_scores=torch.tensor([0.0, 2.0]))
+        >>> pairwise_gap(PAIRWISE["bradley_terry"], pairs)
+        tensor([ 1., -2.])
+    """
+    chosen, rejected = _scores(algorithm, pairs)
+    return _gap(chosen, rejected, pairs)
+
+
+def pairwise_loss(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, ""]:
+    r"""The loss of one optimiser step or micro-batch, to MINIMISE (:eq:`eq-pairwise-loss`).
+
+    .. math:: L = \frac1B \sum_i \Big[ \ell(g_i) + c\, \big(s(y_w) + s(y_l)\big)^2 \Big]
+
+    Chapter: reward-models; choosing for DPO and IPO, self-play for SPIN.
+
+    Args:
+        algorithm: a row of the table.
+        pairs: what its score reads.
+
+    Returns:
+        Scalar with a gradient in the scores or log-probs: the mean over pairs. log 2 for a logistic loss without
+        a preference, as at DPO's first step.
+
+    Raises:
+        ValueError: something that the score reads is missing; a loss that is not finite.
+
+    Example:
+        >>> pairs = Pairs(chosen_scores=torch.tensor([1.0, 0.0]), rejected_scores=torch.tensor([0.0, 2.0]))
+        >>> pairwise_loss(PAIRWISE["bradley_terry"], pairs)
+        tensor(1.2201)
+    """
+    chosen, rejected = _scores(algorithm, pairs)
+    losses = algorithm.loss(_gap(chosen, rejected, pairs))  # [B]
+    if algorithm.center:
+        losses = losses + algorithm.center * cells.centering_loss(chosen, rejected)
+    loss = losses.sum() / (len(pairs) if pairs.total is None else pairs.total)
+    if not torch.isfinite(loss):
+        raise ValueError(f"the loss is {loss.item()}: the scores have left what this precision can hold")
+    return loss
+
+
+def _scores(algorithm: Any, pairs: Any) -> list[Tensor]:
+    """[B] scores of the chosen responses and of the rejected ones."""
+    if not isinstance(algorithm, PairwiseAlgorithm):
+        raise ValueError(f"algorithm is {algorithm!r}, expected a PairwiseAlgorithm: a row is PAIRWISE[name]")
+    if not isinstance(pairs, Pairs):
+        raise ValueError(f"pairs is a {type(pairs).__name__}, expected Pairs(chosen_..., rejected_..., ...)")
+    scores = []
+    for side in ("chosen", "rejected"):
+        given = {name: pairs._read(side, name) for name in algorithm.needs}
+        missing = sorted(name for name, x in given.items() if x is None)
+        if missing:
+            raise ValueError(f"this algorithm needs {missing[0]}: pass Pairs(...) with {_HOW_TO_GIVE[missing[0]]}")
+        score = algorithm.score(**given)
+        check_rows("score", score, len(pairs))
+        scores.append(score)
+    return scores
+
+
+_HOW_TO_GIVE = {
+    "scores": "chosen_scores and rejected_scores [B], a reward model's",
+    "logp": "chosen_logp and rejected_logp [B, T], the policy's",
+    "mask": "chosen_mask and rejected_mask [B, T]",
+    "ref_logp": "ref_chosen_logp and ref_rejected_logp [B, T], the reference's",
+}
+
+
+def _gap(chosen: Tensor, rejected: Tensor, pairs: Pairs) -> Tensor:
+    gap = chosen - rejected
+    return gap if pairs.margin is None else gap - pairs.margin
