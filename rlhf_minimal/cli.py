@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 import typing
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +22,7 @@ import torch
 import transformers
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from transformers import PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from rlhf_minimal import __version__, diff, table
 from rlhf_minimal.algorithms import ALGORITHMS, get_algorithm
@@ -40,18 +41,24 @@ from rlhf_minimal.training import (
     Learner,
     NothingToLearn,
     Recipe,
+    TrustRegion,
     evaluate,
     imitate,
     load_policy,
+    memory_ledger,
+    memory_table,
     roll_out,
     save_policy,
     train,
+    trust_region_update,
     write_folder,
 )
 from rlhf_minimal.training.checkpoints import find_checkpoint, write_file
+from rlhf_minimal.training.memory import Dtypes, most_at_once
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.training.trpo import check_trust_region
 from rlhf_minimal.viz import plotting
 
 ASSETS = Path(__file__).parent / "assets"
@@ -147,6 +154,12 @@ def parser() -> argparse.ArgumentParser:
         "--reward-model", metavar="FOLDER", help="train for a reward model's score, as `reward` writes one"
     )
     sub.add_argument("--kl-coef", type=float, metavar="FLOAT", help="another coefficient in the row's KL cell")
+    sub.add_argument(
+        "--optimizer", choices=["adamw", "trpo"], help="minibatches with AdamW, or one step in a trust region"
+    )
+    sub.add_argument(
+        "--max-kl", type=float, metavar="FLOAT", help="bound on a trust region's step, nats a token (default 0.01)"
+    )
     sub.add_argument("--device", help="cpu, cuda, mps (default cpu)")
     sub.add_argument("--out", help="run folder (default: a new one under runs/)")
     sub.add_argument("--resume", action="store_true", help="continue the run in --out with its own settings")
@@ -194,6 +207,21 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("-n", type=int, default=1000, help="held-out problems (default 1000)")
 
     command("table", _table, "print the table of algorithms")
+    sub = command("memory", _memory, "count the bytes that every model of a run holds")
+    sub.add_argument("algorithm", metavar="ALGORITHM", help=", ".join(ALGORITHMS))
+    sub.add_argument("--model", help="a folder with a transformers config.json, or a run (default: the shipped start)")
+    sub.add_argument(
+        "--reward-model", nargs="?", const="", metavar="FOLDER", help="the reward is learned; default: as the policy"
+    )
+    sub.add_argument("--sequences", type=int, default=8, help="completions in one forward-backward (default 8)")
+    sub.add_argument("--sampled", type=int, help="completions sampled at once (default: as --sequences)")
+    sub.add_argument("--prompt-length", type=int, help="in tokens (default 512, or half of the context)")
+    sub.add_argument("--completion-length", type=int, help="in tokens (default 512, or half of the context)")
+    sub.add_argument(
+        "--mixed",
+        action="store_true",
+        help="bfloat16, with moments and a master copy in float32 (default: all float32)",
+    )
     sub = command("diff", _diff, "print the cells in which two algorithms differ")
     sub.add_argument("first", metavar="A")
     sub.add_argument("second", metavar="B")
@@ -224,6 +252,9 @@ def _train(args: argparse.Namespace) -> int:
         learner.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
         print(f"{args.algorithm} on {recipe.task.name} ({recipe.task.about}), start: {described}")
     before = evaluate(learner.start, learner.vocabulary, recipe, n=args.held_out)
+    updater = None
+    if settings["optimizer"] == "trpo":
+        updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
 
     progress = Progress(recipe.config.steps, SHOWN, done=learner.step)
     stop = _StopOnCtrlC()
@@ -238,7 +269,7 @@ def _train(args: argparse.Namespace) -> int:
     early = None
     try:
         with stop:
-            train(learner, recipe, on_step)
+            train(learner, recipe, on_step, updater=updater)
     except NothingToLearn as reason:
         early = str(reason)
     finally:
@@ -259,10 +290,10 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     """Everything that can be settled, and found wrong, before anything is loaded or written."""
     algorithm = get_algorithm(args.algorithm)
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if getattr(args, f.name) is not None}
-    others = ("task", "start", "reward", "reward_model", "kl_coef", "device")
+    others = ("task", "start", "reward", "reward_model", "kl_coef", "optimizer", "max_kl", "device")
     given |= {name: getattr(args, name) for name in others if getattr(args, name) is not None}
     settings: dict[str, Any] = {"algorithm": args.algorithm, "task": "addition", "reward": "verifier"}
-    settings |= {"reward_model": None, "kl_coef": None}
+    settings |= {"reward_model": None, "kl_coef": None, "optimizer": "adamw", "max_kl": TrustRegion().max_kl}
     settings |= {"start": "shipped", "device": "cpu"} | dataclasses.asdict(Config())
     if args.resume:
         if args.overwrite or not args.out:
@@ -293,7 +324,13 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
     if settings["reward_model"] is not None and reward is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
-    return folder, settings, Recipe(algorithm, task, config, reward), device
+    recipe = Recipe(algorithm, task, config, reward)
+    if settings["optimizer"] == "trpo":
+        TrustRegion(max_kl=settings["max_kl"])
+        check_trust_region(recipe)
+    elif "max_kl" in given:
+        raise ValueError("--max-kl is the bound of a trust region: give --optimizer trpo as well")
+    return folder, settings, recipe, device
 
 
 def _with_reward_model(
@@ -414,6 +451,44 @@ def _pretrain(args: argparse.Namespace) -> int:
     write_folder(out, write)
     print(f"wrote {out}")
     return 0
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+
+def _memory(args: argparse.Namespace) -> int:
+    algorithm = get_algorithm(args.algorithm)
+    policy = _model_config(args.model or str(ASSETS / "addition"))
+    reward_model = policy if args.reward_model == "" else args.reward_model and _model_config(args.reward_model)
+    context = policy.max_position_embeddings
+    lengths = {name: getattr(args, name) for name in ("prompt_length", "completion_length")}
+    lengths = {name: min(512, context // 2) if value is None else value for name, value in lengths.items()}
+    if sum(lengths.values()) > context:
+        raise ValueError(f"prompt and completion are {sum(lengths.values())} tokens, this model's context is {context}")
+    half = torch.bfloat16
+    rows = memory_ledger(
+        algorithm,
+        policy,
+        reward_model=reward_model,
+        sequences=args.sequences,
+        sampled=args.sampled,
+        dtypes=Dtypes(half, half, torch.float32, half, master=torch.float32) if args.mixed else Dtypes(),
+        **lengths,
+    )
+    print(memory_table(rows))
+    if rows[0].activations is not None:
+        print(f"\nat once, at most: {most_at_once(rows) / 2**30:.3g} GiB")
+    return 0
+
+
+def _model_config(name: str) -> PreTrainedConfig:
+    folder = Path(name)
+    folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder  # a run, or a checkpoint
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"cannot read a model's config.json in {name!r}: {reason}") from error
 
 
 # --- sample, evaluate, table, diff ---------------------------------------------------------------------------------

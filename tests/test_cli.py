@@ -6,6 +6,7 @@ import signal
 
 import pytest
 import torch
+import transformers
 
 from rlhf_minimal import ALGORITHMS, cli
 from rlhf_minimal.cli import main
@@ -302,3 +303,61 @@ def test_the_progress_line_is_redrawn_in_a_terminal_and_plain_elsewhere(monkeypa
         assert text.count("reward") == (50 if live else 3)  # without a terminal: steps 1, 25 and 50
         assert ("\r" in text) == live
         assert text.endswith("\n")
+
+
+# --- trust regions and memory --------------------------------------------------------------------------------------
+
+
+def test_a_run_in_a_trust_region_keeps_its_bound_and_resumes(tmp_path, capsys):
+    trpo = ["train", "grpo", "--task", "even", "--optimizer", "trpo", "--max-kl", "0.02", "--out", "run", *TINY]
+    assert main([*trpo, "--steps", "2"]) == 0
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (settings["optimizer"], settings["max_kl"]) == ("trpo", 0.02)
+    assert all(0 <= row["step_kl"] <= 0.02 for row in rows(tmp_path / "run"))
+    assert main(["train", "grpo", "--out", "run", "--resume", "--steps", "4", *TINY]) == 0
+    assert main([*trpo[: -len(TINY) - 1], "whole", "--steps", "4", *TINY]) == 0
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+    assert len(rows(tmp_path / "run")) == 4
+    capsys.readouterr()
+    assert "has max_kl 0.02, not 0.1" in fails(
+        capsys, "train", "grpo", "--out", "run", "--resume", "--max-kl", "0.1", *TINY
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["reinforce", "--optimizer", "trpo"], "ratio is always 1"),
+        (["ppo", "--optimizer", "trpo", "--critic", "shared"], "shares the policy's body"),
+        (["grpo", "--optimizer", "trpo", "--target-kl", "0.1"], "target_kl"),
+        (["grpo", "--optimizer", "trpo", "--max-kl", "0"], "max_kl is 0.0"),
+        (["grpo", "--max-kl", "0.1"], "--optimizer trpo"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_does_not_fit_a_trust_region_is_said_before_anything_is_written(tmp_path, capsys, options, message):
+    assert message in fails(capsys, "train", *options, "--out", "run", *TINY)
+    assert not (tmp_path / "run").exists()
+
+
+def test_memory_prints_the_ledger(tmp_path, capsys):
+    assert main(["memory", "ppo", "--reward-model"]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[1] for line in printed.splitlines()[2:7]] == ["policy", "critic", "reference", "reward", "all"]
+    assert "| 40.02 |" in printed
+    assert "at once, at most" in printed
+    assert main(["memory", "grpo", "--mixed", "--sequences", "4", "--sampled", "64"]) == 0
+    assert "| 18.00 |" in capsys.readouterr().out  # the frozen reference costs 2 instead of 4
+    config = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=2)
+    config.save_pretrained(tmp_path / "other")
+    assert main(["memory", "grpo", "--model", "other", "--reward-model", "other"]) == 0
+    printed = capsys.readouterr().out
+    assert "not known" in printed
+    assert "at once" not in printed
+
+
+def test_memory_says_what_it_cannot_count(tmp_path, capsys):
+    assert "cannot read a model's config.json in 'nowhere'" in fails(capsys, "memory", "grpo", "--model", "nowhere")
+    assert "unknown algorithm" in fails(capsys, "memory", "grp")
+    assert "context is 64" in fails(capsys, "memory", "grpo", "--prompt-length", "64")
+    assert "sequences is 0" in fails(capsys, "memory", "grpo", "--sequences", "0")

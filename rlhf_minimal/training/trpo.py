@@ -31,7 +31,7 @@ from rlhf_minimal.functional.aggregation import Totals
 from rlhf_minimal.functional.checks import check_count, check_mask, check_not_negative, check_positive
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.models import critic_values, policy_logits
-from rlhf_minimal.objective import Algorithm, Batch, policy_loss, value_loss
+from rlhf_minimal.objective import Batch, policy_loss, value_loss
 from rlhf_minimal.training.config import Recipe
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import train_step
@@ -360,14 +360,9 @@ def trust_region_update(
         The metrics that belong to the update.
 
     Raises:
-        ValueError: As `trust_region_step`; an algorithm whose ratio is always 1; a critic on the policy's own body.
+        ValueError: As `trust_region_step` and `check_trust_region`.
     """
-    check_ratio_moves(recipe.algorithm)
-    if learner.critic is not None and learner.critic_optimizer is None:
-        raise ValueError(
-            "the critic shares the policy's body, so that its loss would move the policy out of the trust region: give "
-            "it a body of its own"
-        )
+    check_trust_region(recipe)
     algorithm, config = recipe.algorithm, recipe.config
     rows = torch.arange(len(batch.mask), device=batch.mask.device)
     pieces = min(config.micro_batches, len(rows))
@@ -432,18 +427,28 @@ def trpo_step(learner: Learner, recipe: Recipe, *, region: TrustRegion = TrustRe
     return train_step(learner, recipe, updater=partial(trust_region_update, region=region))
 
 
-def check_ratio_moves(algorithm: Algorithm) -> None:
-    """A surrogate that is to be compared before and after a step needs a ratio whose *value* moves with the policy.
+def check_trust_region(recipe: Recipe) -> None:
+    """Refuses what a trust region can do nothing with, before a run begins.
 
     Raises:
-        ValueError: The row's ratio is 1 whatever the policy does.
+        ValueError: A row whose ratio is 1 whatever the policy does: no step could be seen to improve its surrogate.
+            A critic on the policy's own body. A `target_kl`, which ends minibatches that are not there.
     """
     old_logp = torch.full((1, 2), -1.0)
-    ratio = algorithm.ratio(old_logp + 0.1, old_logp, torch.ones(1, 2))
+    ratio = recipe.algorithm.ratio(old_logp + 0.1, old_logp, torch.ones(1, 2))
     if torch.equal(ratio, torch.ones_like(ratio)):
         raise ValueError(
             "this row's ratio is always 1 (ratios.on_policy), so no step could be seen to improve its surrogate: take "
             "a row with another ratio, or replace(algorithm, ratio=ratios.token)"
+        )
+    if recipe.config.critic == "shared":
+        raise ValueError(
+            "the critic shares the policy's body, so that its loss would move the policy out of the trust region: take "
+            'critic="separate"'
+        )
+    if recipe.config.target_kl is not None:
+        raise ValueError(
+            "target_kl ends a step's minibatches early, and a trust region has none: its bound is TrustRegion(max_kl)"
         )
 
 

@@ -601,11 +601,13 @@ def test_the_critic_learns_exactly_what_it_learns_in_the_loop():
     assert critics[0][1] == critics[1][1]
 
 
-def test_a_critic_on_the_policys_own_body_is_refused():
-    learner, recipe = begin(CRITIC)
-    learner.critic_optimizer = None  # so a shared trunk shows
+@pytest.mark.parametrize(
+    ("changes", "message"), [({"critic": "shared"}, 'critic="separate"'), ({"target_kl": 0.01}, "TrustRegion.max_kl")]
+)
+def test_what_a_trust_region_can_do_nothing_with_is_refused(changes, message):
+    learner, recipe = begin(CRITIC, **changes)
     before = flat(learner.policy.parameters())
-    with pytest.raises(ValueError, match="a body of its own"):
+    with pytest.raises(ValueError, match=message):
         trpo_step(learner, recipe)
     assert torch.equal(flat(learner.policy.parameters()), before)
 
