@@ -81,12 +81,12 @@ def fractions_of_three_batches(fraction: Callable[..., Tensor]) -> None:
     """Four tokens above the band, four below it and two inside, with three sets of advantages."""
     ratio = torch.tensor([1.5] * 4 + [0.5] * 4 + [1.0] * 2)
     moved = torch.sign(ratio - 1)
-    for name, advantages in (
+    for name, pushes in (
         ("each moved the way it was pushed", torch.where(moved == 0, 1.0, moved)),
         ("each moved the wrong way        ", torch.where(moved == 0, 1.0, -moved)),
         ("nobody was pushed, A = 0        ", torch.zeros(10)),
     ):
-        print(f"{name}: logged as clipped {fraction(ratio, advantages).item():.0%}")
+        print(f"{name}: logged as clipped {fraction(ratio, pushes).item():.0%}")
 
 
 def counts_the_silent(fraction: Callable[..., Tensor]) -> None:
