@@ -54,7 +54,7 @@ from rlhf_minimal.training import (
     write_folder,
 )
 from rlhf_minimal.training.checkpoints import find_checkpoint, write_file
-from rlhf_minimal.training.memory import Dtypes, most_at_once
+from rlhf_minimal.training.memory import Dtypes, in_units, most_at_once
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
@@ -477,7 +477,7 @@ def _memory(args: argparse.Namespace) -> int:
     )
     print(memory_table(rows))
     if rows[0].activations is not None:
-        print(f"\nat once, at most: {most_at_once(rows) / 2**30:.3g} GiB")
+        print(f"\nat once, at most: {in_units(most_at_once(rows))}")
     return 0
 
 

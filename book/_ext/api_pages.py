@@ -20,6 +20,7 @@ EXAMPLES = {
     "sample": 'sample runs/grpo --prompt "128+345=" --temperature 0',
     "evaluate": "evaluate runs/grpo -n 500",
     "table": "table",
+    "memory": "memory ppo --reward-model --sequences 64",
     "diff": "diff dapo grpo",
 }
 WIDTH = 88

@@ -215,7 +215,7 @@ def activation_bytes(
     head keeps its input instead.
 
     Chapter: ppo-rlhf. Checked against `torch.autograd.graph.saved_tensors_hooks`: exact on the CPU with transformers
-    5.23. Kernels on other devices keep a little more or less; with gradient checkpointing it is far less.
+    5.23. Kernels on other devices may keep more or less; with gradient checkpointing it is far less.
 
     Args:
         config: Of a Llama, Mistral, Qwen2 or Qwen3.
@@ -338,10 +338,26 @@ def memory_table(rows: Sequence[ModelMemory]) -> str:
         cells = [name, f"{sum(row.parameters for row in part):,}"]
         for column in columns:
             values = [getattr(row, column) for row in part]
-            cells.append("not known" if None in values else _in_units(sum(values)))
+            cells.append("not known" if None in values else in_units(sum(values)))
         cells.append(f"{sum(row.held for row in part) / rows[0].parameters:.2f}")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def in_units(size: float) -> str:
+    """Bytes in the largest unit that leaves a number of at least 1.
+
+    Example:
+        >>> in_units(1536), in_units(16 * 2**30)
+        ('1.5 KiB', '16.0 GiB')
+    """
+    if size < 1024:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} TiB"
 
 
 def _on_meta(config: PreTrainedConfig) -> PreTrainedModel:
@@ -371,13 +387,3 @@ def _check_llama_like(config: PreTrainedConfig) -> None:
         raise ValueError(
             f"no formula for activations and cache of a {config.model_type!r}: there is one for {', '.join(LLAMA_LIKE)}"
         )
-
-
-def _in_units(size: float) -> str:
-    if size < 1024:
-        return f"{size:.0f} B"
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if size < 1024:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:.1f} TiB"
