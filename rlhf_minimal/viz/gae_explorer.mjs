@@ -137,7 +137,7 @@ const STYLE = `
 .gae-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
 .gae-explorer button, .gae-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
   border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
-.gae-explorer button[aria-pressed=true] { font-weight: 600; box-shadow: inset 0 -0.2rem 0 currentColor; }
+.gae-explorer .token-button { white-space: nowrap; padding: 0.15rem 0.4rem; }
 .gae-explorer option { color: CanvasText; background: Canvas; }
 .gae-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .gae-explorer label { display: inline-flex; gap: 0.4rem; align-items: center; }
@@ -146,7 +146,7 @@ const STYLE = `
 .gae-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start;
   font-variant-numeric: tabular-nums; }
 .gae-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
-.gae-explorer .token { width: 4.6em; } .gae-explorer .value { width: 5.6em; }
+.gae-explorer .token { width: 5em; } .gae-explorer .value { width: 7.4em; }
 .gae-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .gae-explorer .bar { position: relative; }
 .gae-explorer .number { position: absolute; top: 0; line-height: 1.7rem; white-space: nowrap; font-size: 0.9em; }
@@ -159,7 +159,7 @@ const STYLE = `
 .gae-explorer tr.over { opacity: 0.45; }
 .gae-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 .gae-explorer .key { margin: 0.3rem 0 0; font-size: 0.85em; }
-@media (max-width: 480px) { .gae-explorer { font-size: 0.78rem; } .gae-explorer .token { width: 4em; } .gae-explorer .value { width: 4.4em; } }
+@media (max-width: 480px) { .gae-explorer { font-size: 0.78rem; } .gae-explorer .token { width: 4.6em; } .gae-explorer .value { width: 4.4em; } }
 `;
 const REACH = 1; // the bars' scale, from -REACH to REACH
 const NAMES = { right: "right", offset: "too hopeful", noisy: "noisy", blind: "sees the prompt alone", late: "one token late" };

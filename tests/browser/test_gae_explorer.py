@@ -71,7 +71,7 @@ def test_its_controls_work_by_keyboard(browser, name):
     assert "late by one token" in page.evaluate(SAID)
     # Three bad tokens end the response: rows after them empty, and their buttons have nothing to change.
     rows = f"{FIGURE}.querySelectorAll('tbody tr:not(.over)').length"
-    for token in (0, 2, 3):
+    for token in (0, 2):
         page.evaluate(f"{FIGURE}.querySelectorAll('.token-button')[{token}].focus()")
         page.press("Space")
     assert page.evaluate(rows) == 3
