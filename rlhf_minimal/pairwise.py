@@ -31,7 +31,7 @@ from .functional.checks import (
     needed,
 )
 
-__all__ = ["PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss"]
+__all__ = ["PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss", "pairwise_scores"]
 
 _READABLE = ("scores", "logp", "ref_logp", "mask")  # what a score may be made of
 _REFERENCES = (None, "frozen", "previous")
@@ -235,13 +235,41 @@ _BOTH_SIDES = (
 )
 
 
+def pairwise_scores(algorithm: PairwiseAlgorithm, pairs: Pairs) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
+    """What the chosen and the rejected responses are worth to a row, before they are compared.
+
+    Worth a look during training: a gap grows, too, while both of its sides fall.
+
+    Args:
+        algorithm: a row of the table.
+        pairs: what its score reads.
+
+    Returns:
+        [B] and [B], with gradient.
+
+    Raises:
+        ValueError: something that the score reads is missing.
+
+    Example:
+        >>> pairs = Pairs(chosen_scores=torch.tensor([1.0, 0.0]), rejected_scores=torch.tensor([0.0, 2.0]))
+        >>> pairwise_scores(PAIRWISE["bradley_terry"], pairs)
+        (tensor([1., 0.]), tensor([0., 2.]))
+    """
+    if not isinstance(algorithm, PairwiseAlgorithm):
+        raise ValueError(f"algorithm is {algorithm!r}, expected a PairwiseAlgorithm: a row is PAIRWISE[name]")
+    if not isinstance(pairs, Pairs):
+        raise ValueError(f"pairs is a {type(pairs).__name__}, expected Pairs(chosen_..., rejected_..., ...)")
+    chosen, rejected = (_score(algorithm, pairs, side) for side in ("chosen", "rejected"))
+    return chosen, rejected
+
+
 def pairwise_gap(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, " B"]:
     r"""By how much each chosen response leads (:eq:`eq-gap`), less the margin asked for.
 
     .. math:: g = s(y_w) - s(y_l) - m
 
-    Positive where the row ranks a pair as its label does; the share of those is the accuracy. Whatever adds the same to
-    both scores of a pair drops out: of a reward model its level, of a policy the partition function of the prompt.
+    Positive where the row ranks a pair as its label does, by the margin at least. Whatever adds the same to both scores
+    of a pair drops out: of a reward model its level, of a policy the partition function of the prompt.
 
     Chapter: reward-models; choosing for log-ratios.
 
@@ -260,7 +288,7 @@ def pairwise_gap(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, " 
         >>> pairwise_gap(PAIRWISE["bradley_terry"], pairs)
         tensor([ 1., -2.])
     """
-    chosen, rejected = _scores(algorithm, pairs)
+    chosen, rejected = pairwise_scores(algorithm, pairs)
     return _gap(chosen, rejected, pairs)
 
 
@@ -287,7 +315,7 @@ def pairwise_loss(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, "
         >>> pairwise_loss(PAIRWISE["bradley_terry"], pairs)
         tensor(1.2201)
     """
-    chosen, rejected = _scores(algorithm, pairs)
+    chosen, rejected = pairwise_scores(algorithm, pairs)
     losses = algorithm.loss(_gap(chosen, rejected, pairs))  # [B]
     if algorithm.center:
         losses = losses + algorithm.center * cells.centering_loss(chosen, rejected)
@@ -297,22 +325,14 @@ def pairwise_loss(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, "
     return loss
 
 
-def _scores(algorithm: Any, pairs: Any) -> list[Tensor]:
-    """[B] scores of the chosen responses and of the rejected ones."""
-    if not isinstance(algorithm, PairwiseAlgorithm):
-        raise ValueError(f"algorithm is {algorithm!r}, expected a PairwiseAlgorithm: a row is PAIRWISE[name]")
-    if not isinstance(pairs, Pairs):
-        raise ValueError(f"pairs is a {type(pairs).__name__}, expected Pairs(chosen_..., rejected_..., ...)")
-    scores = []
-    for side in ("chosen", "rejected"):
-        given = {name: pairs._read(side, name) for name in algorithm.needs}
-        missing = sorted(name for name, x in given.items() if x is None)
-        if missing:
-            raise ValueError(f"this algorithm needs {missing[0]}: pass Pairs(...) with {_HOW_TO_GIVE[missing[0]]}")
-        score = algorithm.score(**given)
-        check_rows("score", score, len(pairs))
-        scores.append(score)
-    return scores
+def _score(algorithm: PairwiseAlgorithm, pairs: Pairs, side: str) -> Tensor:
+    given = {name: pairs._read(side, name) for name in algorithm.needs}
+    missing = sorted(name for name, x in given.items() if x is None)
+    if missing:
+        raise ValueError(f"this algorithm needs {missing[0]}: pass Pairs(...) with {_HOW_TO_GIVE[missing[0]]}")
+    score = algorithm.score(**given)
+    check_rows("score", score, len(pairs))
+    return score
 
 
 _HOW_TO_GIVE = {

@@ -29,6 +29,7 @@ PLUMBING = {
     "algorithms.get_algorithm": "finds a row by its name",
     "pairwise.PairwiseAlgorithm": "a row: it holds cells and computes nothing",
     "pairwise.Pairs": "a container; its checks have tests of their own",
+    "pairwise.pairwise_scores": "calls the row's score on either side of the pairs",
     "anatomy.table": "prints the rows",
     "anatomy.diff": "prints what two rows do not share",
 }

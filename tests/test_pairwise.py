@@ -18,6 +18,7 @@ from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap,
 from rlhf_minimal.functional import pairwise
 from rlhf_minimal.functional.checks import needs
 from rlhf_minimal.models import Tree
+from rlhf_minimal.pairwise import pairwise_scores
 
 TREE = Tree(vocab=3, length=3)  # 15 responses of 1 to 3 tokens
 SMALL = Tree(vocab=3, length=2)  # 7 responses
@@ -180,6 +181,7 @@ def test_a_margin_moves_the_optimum_by_itself():
     scores = normal(0, 2).requires_grad_(), normal(1, 2).requires_grad_()
     pairs = Pairs(chosen_scores=scores[0], rejected_scores=scores[1], margin=margin)
     close(pairwise_gap(BRADLEY_TERRY, pairs), (scores[0] - scores[1] - margin).detach())
+    assert pairwise_scores(BRADLEY_TERRY, pairs) == (scores[0], scores[1])  # before anything is asked of them
     moved = Pairs(chosen_scores=scores[0] - margin, rejected_scores=scores[1])
     close(pairwise_loss(BRADLEY_TERRY, pairs), pairwise_loss(BRADLEY_TERRY, moved).detach())
 

@@ -33,12 +33,16 @@ from _pytest.runner import runtestprotocol
 from tests.mutation.mutator import Mutant, mutants
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [*sorted((ROOT / "rlhf_minimal" / "functional").glob("*.py")), ROOT / "rlhf_minimal" / "objective.py"]
+SOURCES = [
+    *sorted((ROOT / "rlhf_minimal" / "functional").glob("*.py")),
+    *(ROOT / "rlhf_minimal" / name for name in ("objective.py", "pairwise.py")),
+]
 # The part of the suite that takes a minute: exact and independent numbers, properties, identities, bad input.
 TESTS = [
     *("tests/transcriptions", "tests/test_golden.py", "tests/test_pitfalls.py", "tests/test_identities.py"),
     *("tests/test_anatomy.py", "tests/test_properties.py", "tests/errors/test_functional.py"),
     *("tests/errors/test_checks.py", "tests/errors/test_objective.py", "tests/test_defaults.py"),
+    *("tests/test_pairwise.py", "tests/errors/test_pairwise.py"),
 ]
 RESULTS = ROOT / "_build" / "mutants.jsonl"
 TRACE = ROOT / "_build" / "mutants_trace.json"
