@@ -214,6 +214,16 @@ def test_products_are_not_wasted_and_zero_is_solved_by_zero():
     assert len(calls) == 2
 
 
+def test_a_direction_that_the_matrix_does_not_see_ends_the_search_with_an_honest_residual():
+    """Without that check the second product of this singular matrix divides by zero and x is not a number."""
+    A = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))
+    b = torch.ones(2, dtype=torch.float64)
+    x, residual = conjugate_gradients(lambda v: A @ v, b)
+    assert torch.isfinite(x).all()
+    assert residual == pytest.approx(((A @ x - b).norm() / b.norm()).item())
+    assert residual > 0.5
+
+
 # --- the step ------------------------------------------------------------------------------------------------------
 
 
