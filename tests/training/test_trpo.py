@@ -583,10 +583,10 @@ def test_a_kl_and_an_entropy_bonus_in_the_row_are_part_of_the_surrogate():
 
 
 def test_the_critic_learns_exactly_what_it_learns_in_the_loop():
-    changes = {"epochs": 2, "minibatches": 3, "micro_batches": 2, "value_clip": 0.2}
+    changes = {"epochs": 2, "minibatches": 3, "micro_batches": 2, "value_lr": 1e-2}
     critics = []
-    for how in (update, trust_region_update):
-        learner, recipe = begin(CRITIC, **changes)
+    for how, clip in ((update, 1e-3), (trust_region_update, 1e-3), (trust_region_update, None)):
+        learner, recipe = begin(CRITIC, **changes, value_clip=clip)
         groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
         batch, _ = judge(learner, recipe, groups, 1)
         before = flat(learner.critic.parameters())
@@ -595,6 +595,7 @@ def test_the_critic_learns_exactly_what_it_learns_in_the_loop():
         assert not torch.equal(critics[-1][0], before)
     assert torch.equal(critics[0][0], critics[1][0])
     assert critics[0][1] == critics[1][1]
+    assert not torch.equal(critics[1][0], critics[2][0])  # the clip was felt
 
 
 @pytest.mark.parametrize(
