@@ -10,7 +10,7 @@ works here unchanged, and the other way round.
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -37,6 +37,7 @@ def verifier_reward(task: Task) -> RewardFunction:
     return reward
 
 
+@runtime_checkable  # or the shape hook of the tests could not check it
 class Scorer(Protocol):
     """Whatever can score answers: a `models.RewardModel`, or anything else with this method."""
 
