@@ -500,6 +500,12 @@ def test_scores_are_changed_before_they_are_trained_for_and_after_they_are_logge
     assert metrics["trained_reward"] == pytest.approx(batch.rewards.mean().item())
     assert metrics["gold"] == pytest.approx(groups.correct.mean().item())
     assert metrics["gold"] != metrics["reward"]
+    # what is remembered for "running" is the scores as they were given, once each
+    assert learner.scores.count == 16
+    assert learner.scores.mean == pytest.approx(groups.rewards.mean().item())
+    learner, recipe = begin(dataclasses.replace(SMALL, score_scaling="running"))
+    given = [train_step(learner, recipe)["reward"] for _ in range(2)]
+    assert (learner.scores.count, learner.scores.mean) == (32, pytest.approx(sum(given) / 2))
 
 
 def test_a_score_stands_on_the_last_real_token_though_padding_is_the_same_id():
