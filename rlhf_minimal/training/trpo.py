@@ -91,8 +91,8 @@ class TrustRegionStep:
         improvement: Growth of the surrogate, above 0; 0 without a step.
         predicted_improvement: What the gradient alone said of it.
         backtracks: Times the step was shortened.
-        cg_residual: |(F + damping) x - g| / |g| where conjugate gradients ended; 0 is the exact solution.
-        grad_norm: |g|.
+        cg_residual: norm of (F + damping) x - g over that of g, where conjugate gradients ended; 0 is the exact solution.
+        grad_norm: norm of g.
     """
 
     accepted: bool
@@ -219,10 +219,10 @@ def conjugate_gradients(
         product: v [N] -> A v [N].
         target: [N] b.
         iterations: Products that may be spent.
-        tolerance: Ends early at |A x - b| <= tolerance |b|.
+        tolerance: Ends early at a residual of at most this much of the norm of b.
 
     Returns:
-        x [N], and the residual |A x - b| / |b| (0 if b is 0: then x is 0 as well).
+        x [N], and the norm of A x - b over that of b (0 if b is 0: then x is 0 as well).
 
     Raises:
         ValueError: No iteration is allowed.

@@ -54,8 +54,8 @@ class GroupExplorer(anywidget.AnyWidget):
 
 CLIP_EXPLORER_ALT = (
     "Sliders for one token's ratio, its advantage and the two bounds of the clip, and two curves over the ratio. The "
-    "clipped objective turns flat where the token has gone far enough; the weight on the gradient of its log-probability "
-    "falls to zero there and stays on the other side. A sentence names the cell and says why."
+    "clipped objective turns flat where the token has gone far enough; the weight on the gradient of its "
+    "log-probability falls to zero there and stays on the other side. A sentence names the cell and says why."
 )
 
 
