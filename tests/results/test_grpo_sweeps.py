@@ -1,6 +1,5 @@
 """The recorded runs behind the chapter on GRPO: whole, and still what the code of today begins to do."""
 
-
 import pytest
 import torch
 
