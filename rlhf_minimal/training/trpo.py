@@ -91,7 +91,7 @@ class TrustRegionStep:
         improvement: Growth of the surrogate, above 0; 0 without a step.
         predicted_improvement: What the gradient alone said of it.
         backtracks: Times the step was shortened.
-        cg_residual: norm of (F + damping) x - g over that of g, where conjugate gradients ended; 0 is the exact solution.
+        cg_residual: norm of (F + damping) x - g over that of g, where conjugate gradients ended; 0 is exact.
         grad_norm: norm of g.
     """
 
