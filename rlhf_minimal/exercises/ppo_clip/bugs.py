@@ -136,7 +136,7 @@ CLIP_FRACTION = Bug(
 
 
 def suspect_epochs(logits: Tensor, actions: Tensor, advantages: Tensor, steps: int, lr: float = 1.0) -> Tensor:
-    """Several steps on one sample, with PPO's clip at .2: logits [K], actions and advantages [N] -> new logits."""
+    """Several steps on one sample, PPO's clip at .2: logits [K], the others [N]."""
     for _ in range(steps):
         logits = logits.detach().requires_grad_()
         logp = logits.log_softmax(-1)[actions]
@@ -165,7 +165,7 @@ def stops_near_the_band(epochs: Callable[..., Tensor]) -> None:
 
 
 def mended_epochs(logits: Tensor, actions: Tensor, advantages: Tensor, steps: int, lr: float = 1.0) -> Tensor:
-    """Several steps on one sample, with PPO's clip at .2: logits [K], actions and advantages [N] -> new logits."""
+    """Several steps on one sample, PPO's clip at .2: logits [K], the others [N]."""
     old_logp = logits.log_softmax(-1)[actions].detach()  # of the policy that sampled: stored once, with the sample
     for _ in range(steps):
         logits = logits.detach().requires_grad_()

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_ratios(old: Tensor, bad: int, low: float) -> Tensor:
-    """K old probabilities -> K ratios [K], once the logit of `bad` alone has fallen until its ratio is 1 - low."""
+    """Old probabilities [K] -> ratios [K], once `bad` stands at 1 - low."""
     left = 1 - (1 - low) * old[bad]
     others = left / (1 - old[bad])
     ratios = others.expand(len(old)).clone()

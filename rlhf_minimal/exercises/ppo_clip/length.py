@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_expected_step(logits: Tensor, rewards: Tensor, lengths: Tensor) -> Tensor:
-    """logits, rewards, lengths [N], one a response -> [N]: E[R / |o| grad log pi(o)], the gradient in the logits."""
+    """Three times [N], one number a response -> [N]: E[R / |o| grad log pi(o)]."""
     pi = logits.softmax(-1)
     per_token = rewards / lengths
     return pi * (per_token - (pi * per_token).sum())

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_ppo_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
-    """logp, old_logp, advantages, mask [B, T] -> scalar to minimise: equation 7, a mean over all trained tokens."""
+    """Four times [B, T] -> scalar to minimise: equation 7, a mean over trained tokens."""
     ratio = torch.exp(logp - old_logp)
     surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages)  # [B, T]
     return -(surrogate * mask).sum() / mask.sum()

@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_excess(p_old: float, q_old: float, p_new: float, q_new: float) -> float:
-    """P(a) and P(b after a), before and after -> promised gain of the token surrogate minus true gain of the return."""
+    """P(a) and P(b after a), before and after -> promised minus true gain."""
     return -(p_new - p_old) * (q_new - q_old)
 
 

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_weight(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    """ratio, advantages [N] -> [N]: what multiplies grad log pi of each token in the gradient of the objective."""
+    """Ratio, advantages [N] -> [N]: the weight on grad log pi of each token."""
     enough_gained = (advantages > 0) & (ratio > 1 + high)
     enough_lost = (advantages < 0) & (ratio < 1 - low)
     return torch.where(enough_gained | enough_lost, 0.0, ratio * advantages)
