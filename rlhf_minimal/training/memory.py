@@ -344,7 +344,7 @@ def memory_table(rows: Sequence[ModelMemory]) -> str:
     return "\n".join(lines)
 
 
-def in_units(size: float) -> str:
+def in_units(size: int | float) -> str:
     """Bytes in the largest unit that leaves a number of at least 1.
 
     Example:

@@ -5,6 +5,7 @@ import torch
 
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config
+from rlhf_minimal.training.trpo import mean_kl
 from rlhf_minimal.viz import plotting
 
 
@@ -26,3 +27,8 @@ def test_a_learning_curve_needs_one_value_per_step():
     ax = Figure().add_subplot()
     with pytest.raises(ValueError, match=r"one value per step \(3\); got 2"):
         plotting.learning_curve(ax, [1, 2, 3], [torch.zeros(2)], label="", color="k")
+
+
+def test_logits_and_mask_of_a_mean_kl_must_fit():
+    with pytest.raises(ValueError, match=r"must be \[B, T, V\]"):
+        mean_kl(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4), torch.ones(1, 2))

@@ -161,8 +161,6 @@ def test_what_is_masked_is_never_read_and_gets_no_gradient():
 
 def test_mean_kl_says_what_does_not_fit():
     logits = torch.zeros(1, 2, 3)
-    with pytest.raises(ValueError, match=r"must be \[B, T, V\]"):
-        mean_kl(logits, torch.zeros(1, 2, 4), torch.ones(1, 2))
     with pytest.raises(ValueError, match="temperature"):
         mean_kl(logits, logits, torch.ones(1, 2), temperature=0.0)
     with pytest.raises(ValueError, match="tokens"):
@@ -496,7 +494,8 @@ def test_padding_and_holes_never_matter():
         completions = grow(groups.completions, 5)
         wide = {"mask": grow(batch.mask, 0.0), "advantages": grow(batch.advantages, 9.0)}
         wide |= {"logp": grow(batch.logp, -1.0), "old_logp": grow(batch.old_logp, -1.0)}
-        return replace(groups, completions=completions), replace(batch, **wide)
+        rest = {name: grow(getattr(groups, name), 0.0) for name in ("logp", "mask")}
+        return replace(groups, completions=completions, **rest), replace(batch, **wide)
 
     clean, metrics, _ = updated(change=hole)
     dirty, again, _ = updated(change=widen)
