@@ -96,7 +96,7 @@ const STYLE = `
 .length-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
 .length-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start; }
 .length-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
-.length-explorer .right { width: 2.9rem; } .length-explorer .length { width: 34%; }
+.length-explorer .right { width: 3.4rem; } .length-explorer .length { width: 34%; }
 .length-explorer .slide { display: flex; gap: 0.4rem; align-items: center; }
 .length-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 4ch; text-align: end; }
 .length-explorer .bar { position: relative; }

@@ -18,7 +18,7 @@ from rlhf_minimal.exercises.grpo.std_weight import my_weight
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.models import Tree
 
-IDS = ["weights", "effective-reward", "stop-drift", "residual", "objective", "loss", "micro"]
+IDS = ["weights", "loss", "effective-reward", "stop-drift", "residual", "objective", "micro"]
 
 
 def test_they_stand_in_the_order_of_the_chapter():

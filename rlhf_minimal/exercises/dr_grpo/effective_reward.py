@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_effective_reward(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
-    """probs, rewards, lengths [N] of all responses -> [N]: the reward whose policy gradient is the expected step."""
+    """Probs, rewards, lengths [N] of all responses -> [N]: the reward that is ascended."""
     value = (probs * rewards).sum()  # J, the expected reward
     return (group_size - 1) / group_size * (rewards - value) / lengths
 

@@ -11,7 +11,7 @@ from ..worked_example import BUDGET, GROUP_SIZE
 def my_dr_grpo_loss(
     logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int
 ) -> Tensor:
-    """logp, old_logp, mask [B, T], rewards [B], groups contiguous -> scalar to minimise; clip range .2/.2."""
+    """[B, T] but rewards [B], groups contiguous -> scalar to minimise; clip range .2/.2."""
     groups = rewards.view(-1, group_size)  # [P, G]
     advantages = (groups - groups.mean(1, keepdim=True)).view(-1, 1)  # [B, 1]
     ratio = torch.exp(logp - old_logp)  # [B, T]

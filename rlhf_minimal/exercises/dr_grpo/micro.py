@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_factors(lengths: Tensor, micro_batches: int) -> Tensor:
-    """Lengths [B] -> [micro_batches]: what to multiply each micro-batch's own token mean with before the sum."""
+    """Lengths [B] -> [micro_batches]: the factor of each micro-batch's own token mean."""
     tokens = torch.stack([part.sum() for part in torch.tensor_split(lengths, micro_batches)])
     return tokens / tokens.sum()
 

@@ -9,11 +9,13 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_objective(p: float, group_size: int) -> float:
-    """F(p), F(0) = 0, whose derivative is the weight of grad p in GRPO's expected step; sample std, no epsilon."""
+    """F(p), F(0) = 0, whose derivative is the weight of grad p; sample std, no epsilon."""
     others, total = group_size - 1, 0.0
     for k in range(1, group_size):
-        at_least_k = sum(math.comb(others, m) * p**m * (1 - p) ** (others - m) for m in range(k, group_size))
-        total += at_least_k / math.sqrt(k * (group_size - k))
+        tail = 0.0  # P(Binomial(G - 1, p) >= k)
+        for m in range(k, group_size):
+            tail += math.comb(others, m) * p**m * (1 - p) ** (others - m)
+        total += tail / math.sqrt(k * (group_size - k))
     return math.sqrt(others / group_size) * total
 
 

@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_residual(q: float, responses: int) -> float:
-    """Leading term of E[(1 - q n_i) / S] for one response; S sums the geometric lengths of all responses."""
+    """Leading term of E[(1 - q n_i) / S]; S sums the geometric lengths of all responses."""
     expected_total = responses / q
     variance = responses * (1 - q) / q**2
     return variance / expected_total**3

@@ -9,7 +9,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_stop_drift(q: float, advantage: float) -> float:
-    """Expected gradient, by the logit of stopping, of A/|o| log pi(o); a response stops after each token with q."""
+    """Expected gradient of A/|o| log pi(o) by the logit of stopping; every token ends with q."""
     mean_of_inverse = q * math.log(1 / q) / (1 - q)  # E[1/|o|]
     return advantage * (mean_of_inverse - q)
 

@@ -9,7 +9,7 @@ from ..worked_example import BUDGET
 
 
 def my_token_weights(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
-    """advantages, lengths [B] -> [3, B]: weight of a token's grad log pi under 1/|o|, a token mean, a constant."""
+    """[B], [B] -> [3, B]: a token's weight under its own length, a token mean, a constant."""
     B = len(lengths)
     own = advantages / lengths / B
     batch = advantages / lengths.sum()
