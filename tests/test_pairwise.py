@@ -6,7 +6,7 @@ claim about an optimum is a gradient that vanishes. Float64, 1e-9.
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from functools import partial
 
 import pytest
@@ -462,6 +462,7 @@ def test_cells_against_finite_differences():
     assert torch.autograd.gradcheck(pairwise.bradley_terry, (gap, normal(3, 5).requires_grad_()))
     assert torch.autograd.gradcheck(pairwise.centering_loss, (gap, normal(3, 5).requires_grad_()))
     for cell in (pairwise.log_ratio, pairwise.mean_log_ratio):
+        assert not cell(logp.detach(), ref, mask).requires_grad  # a reference is a constant
         assert torch.autograd.gradcheck(lambda x, f=cell: f(x, ref.detach(), mask), logp)
 
 
@@ -630,6 +631,42 @@ def test_where_two_rows_differ():
     assert diff("dpo", "spin") == "reference: frozen -> previous; rejected: data -> own"
     assert diff("dpo", with_beta(DPO, 0.5)) == "loss: logistic_loss(beta=0.1) -> logistic_loss(beta=0.5)"
     assert diff(SPIN, "spin") == ""
+
+
+def test_rows_and_pairs_stay_as_they_were_made():
+    pairs = Pairs(**make_pairs())
+    for thing, field in ((DPO, "reference"), (pairs, "margin")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(thing, field, None)
+
+
+def test_reference_and_margin_are_constants():
+    tensors = {key: x.requires_grad_() if "mask" not in key else x for key, x in make_pairs().items()}
+    pairs = Pairs(**tensors, margin=normal(0, 5).requires_grad_())
+    live = {name for name, x in pairs._tensors() if x.requires_grad}
+    assert live == set(LEAVES)
+
+
+def test_a_row_with_means_is_the_row_on_means():
+    tensors = make_pairs()
+    gap = pairwise_gap(replace(IPO, score=pairwise.mean_log_ratio), Pairs(**tensors))
+    means = [
+        ((tensors[f"{side}_logp"] - tensors[f"ref_{side}_logp"]) * tensors[f"{side}_mask"]).sum(1)
+        / tensors[f"{side}_mask"].sum(1)
+        for side in ("chosen", "rejected")
+    ]
+    close(gap, means[0] - means[1])
+
+
+def test_a_score_may_read_all_there_is():
+    @needs("scores", "logp", "ref_logp", "mask")
+    def mixed(scores, logp, ref_logp, mask):
+        return scores + 0.5 * pairwise.log_ratio(logp, ref_logp, mask)
+
+    tensors = make_pairs()
+    gap = pairwise_gap(replace(DPO, score=mixed), Pairs(**tensors))
+    halves = (pairwise_gap(BRADLEY_TERRY, Pairs(**tensors)), 0.5 * pairwise_gap(DPO, Pairs(**tensors)))
+    close(gap, sum(halves))
 
 
 def test_a_score_of_your_own():

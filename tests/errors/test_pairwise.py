@@ -115,10 +115,16 @@ def test_log_probs_masks_and_references_belong_together():
 @pytest.mark.parametrize(
     ("name", "without", "message"),
     [
-        ("bradley_terry", "scores", "needs scores: pass .*chosen_scores and rejected_scores"),
-        ("dpo", "ref_", "needs ref_logp: pass .*ref_chosen_logp and ref_rejected_logp"),
+        (
+            *("bradley_terry", "scores"),
+            r"needs scores: pass Pairs\(...\) with chosen_scores and rejected_scores \[B\], a reward model's$",
+        ),
+        (
+            *("dpo", "ref_"),
+            r"needs ref_logp: pass Pairs\(...\) with ref_chosen_logp and ref_rejected_logp \[B, T\], the reference's$",
+        ),
         ("spin", "ref_", "needs ref_logp"),
-        ("ipo", "logp|mask", "needs logp: pass .*chosen_logp and rejected_logp"),
+        ("ipo", "logp|mask", r"with chosen_logp and rejected_logp \[B, T\], the policy's$"),
     ],
 )
 def test_what_a_row_lacks_it_asks_for(name, without, message):
@@ -185,6 +191,16 @@ def test_a_score_of_something_else():
 
     with pytest.raises(ValueError, match=r"score has shape \(4, 4\), expected \(4,\)"):
         pairwise_loss(PairwiseAlgorithm(per_token, pairwise.logistic_loss), Pairs(**good()))
+
+
+def test_a_score_that_reads_the_mask_alone():
+    @needs("mask")
+    def length(mask):
+        return mask.sum(1)
+
+    scores = {name: good()[name] for name in ("chosen_scores", "rejected_scores")}
+    with pytest.raises(ValueError, match=r"needs mask: pass .* with chosen_mask and rejected_mask \[B, T\]$"):
+        pairwise_loss(PairwiseAlgorithm(length, pairwise.logistic_loss), Pairs(**scores))
 
 
 def test_a_loss_that_is_not_finite():
