@@ -14,7 +14,17 @@ def test_an_unknown_split():
         get_task("addition").problems("test", 1, seed=0)
 
 
-@pytest.mark.parametrize("wrong", [{"reference": "melting"}, {"baseline": "hunch"}])
+WRONG_CHOICES = [
+    {"reference": "melting"},
+    {"baseline": "hunch"},
+    {"critic": "twin"},
+    {"value_head_init": "xavier"},
+    {"score_scaling": "z"},
+    {"kl_control": "pid"},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_CHOICES)
 def test_config_lists_the_choices(wrong):
     ((name, value),) = wrong.items()
     with pytest.raises(ValueError, match=f"{name} must be .*got '{value}'"):

@@ -620,10 +620,6 @@ def test_what_an_algorithm_does_not_have_cannot_be_asked_of_it():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"critic": "twin"}, "critic must be separate or shared; got 'twin'"),
-        ({"value_head_init": "xavier"}, "must be zero, normal or orthogonal; got 'xavier'"),
-        ({"score_scaling": "z"}, "must be none, batch or running"),
-        ({"kl_control": "pid"}, "must be fixed or adaptive"),
         ({"value_coef": 0.0}, "value_coef must be above 0"),
         ({"adam_eps": 0.0}, "adam_eps must be above 0"),
         ({"target_kl": 0.0}, "target_kl must be above 0, or None"),
