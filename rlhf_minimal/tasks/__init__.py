@@ -3,9 +3,11 @@
 from rlhf_minimal.tasks.arithmetic import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
+from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, model_reward, random_reward, verifier_reward
+from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, read_rows, write_rows
 
-TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN)}
+TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN, REVIEWS)}
 
 
 def get_task(name: str) -> Task:
@@ -25,12 +27,17 @@ def get_task(name: str) -> Task:
 
 __all__ = [
     "TASKS",
+    "CompletionRow",
+    "PairRow",
     "Problem",
     "RewardFunction",
     "Task",
+    "TextRow",
     "call_reward",
     "get_task",
     "model_reward",
     "random_reward",
+    "read_rows",
     "verifier_reward",
+    "write_rows",
 ]

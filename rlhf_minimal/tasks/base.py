@@ -44,6 +44,7 @@ class Task:
         teacher: (problem, generator) -> an answer to imitate, right or wrong; None if there is nothing to imitate.
         family: Prompts with the same family are never split between training and evaluation
             (12+34 and 34+12 are one question).
+        corpus: generator -> one text of the task's language, for pretraining; None if there is no such text.
 
     Example:
         >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
@@ -61,6 +62,7 @@ class Task:
     verify: Callable[[str, Problem], float] = exact_match
     teacher: Callable[[Problem, random.Random], str] | None = None
     family: Callable[[str], str] = own_family
+    corpus: Callable[[random.Random], str] | None = None
 
     def problems(self, split: Split, n: int, *, seed: int | str) -> list[Problem]:
         """`n` problems of one split, drawn with replacement; the same seed gives the same problems.

@@ -39,6 +39,28 @@ def supervised_loss(
     return -masked_mean(logp, completion_mask(answer_ids, vocabulary.eos_id))
 
 
+def language_loss(
+    model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, texts: list[str]
+) -> Float[Tensor, ""]:
+    """Cross-entropy of whole texts, a mean over their tokens: pretraining.
+
+    The first token of a text is read and not learnt, since nothing stands before it; the end token is learnt.
+
+    Args:
+        model: The language model.
+        vocabulary: Turns text into the model's ids.
+        texts: One a row, each of at least one token.
+
+    Returns:
+        A scalar to minimise, in nats per token.
+    """
+    rows = [[*vocabulary.encode(text), vocabulary.eos_id] for text in texts]
+    first = torch.tensor([[row[0]] for row in rows], device=model.device)  # [B, 1]
+    rest = pad_right([row[1:] for row in rows], vocabulary.pad_id).to(model.device)  # [B, T]
+    logp = token_logprobs(policy_logits(model, first, torch.ones_like(first), rest), rest)
+    return -masked_mean(logp, completion_mask(rest, vocabulary.eos_id))
+
+
 def imitate(
     model: PreTrainedModel,
     vocabulary: Vocabulary | TokenizerVocabulary,

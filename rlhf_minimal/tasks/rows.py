@@ -1,0 +1,295 @@
+"""Data in the shapes that the ecosystem uses, checked row by row before anything is trained.
+
+    text         {"text": "..."}                                                         pretraining
+    completion   {"prompt": "...", "completion": "..."}                                  fine-tuning
+                 {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}]}
+    pair         {"prompt": "...", "chosen": "...", "rejected": "..."}                   a reward model, DPO
+                 {"chosen": "...", "rejected": "..."}           the prompt is what both begin with
+
+Wherever a text may stand, a list of messages may stand, too; the tokenizer's chat template then writes it as text
+(`MINIMAL_TEMPLATE` if it has none: contents one after another, and nothing between). Pairs may carry `score_chosen`
+and `score_rejected`. Other columns are left alone. These are the "standard" and "conversational" formats of TRL.
+
+Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`, which is never imported here: anything
+that yields dicts will do.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+
+Source = str | Path | Iterable[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TextRow:
+    """A text to read."""
+
+    text: str
+
+    def sequences(self) -> list[tuple[str, str, str]]:
+        """What has to fit the context: its name, what is only read, and what is learnt or judged."""
+        return [("the text", "", self.text)]
+
+
+@dataclass(frozen=True)
+class CompletionRow:
+    """A prompt and the answer to imitate, without its end token."""
+
+    prompt: str
+    completion: str
+
+    def sequences(self) -> list[tuple[str, str, str]]:
+        """What has to fit the context: its name, what is only read, and what is learnt or judged."""
+        return [("prompt and completion", self.prompt, self.completion)]
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """A prompt and two answers, of which one was preferred; scores where the data has them."""
+
+    prompt: str
+    chosen: str
+    rejected: str
+    score_chosen: float | None = None
+    score_rejected: float | None = None
+
+    def sequences(self) -> list[tuple[str, str, str]]:
+        """What has to fit the context: its name, what is only read, and what is learnt or judged."""
+        both = (("chosen", self.chosen), ("rejected", self.rejected))
+        return [(f"prompt and {name}", self.prompt, text) for name, text in both]
+
+
+Row = TypeVar("Row", TextRow, CompletionRow, PairRow)
+
+
+def read_rows(
+    source: Source, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabulary, *, max_length: int
+) -> list[Row]:
+    """All rows of a source, or an error that names the first one at fault: nothing is skipped and nothing is cut.
+
+    Args:
+        source: A list of dicts, the name of a JSON-lines file, or a `datasets.Dataset`.
+        kind: `TextRow`, `CompletionRow` or `PairRow`.
+        vocabulary: The model's; its tokenizer's chat template writes conversations.
+        max_length: Tokens that the model can read, the end token included.
+
+    Returns:
+        The rows, in their order.
+
+    Raises:
+        ValueError: Naming the row (the first is row 1) and what to do, if a column is missing or no text, a text is
+            empty or blank, both answers of a pair are equal, a score is not a finite number, a text holds what the
+            vocabulary cannot write or its end token, or does not fit `max_length`; or if there is no row at all.
+
+    Example:
+        >>> data = [{"prompt": "1+2=", "completion": "3"}, {"prompt": "2+2=", "completion": ""}]
+        >>> read_rows(data, CompletionRow, Vocabulary("0123456789+="), max_length=16)
+        Traceback (most recent call last):
+        ValueError: row 2: the completion is empty; remove the row, or write what the model should answer
+    """
+    rows: list[Row] = []
+    for where, raw in _numbered(source):
+        try:
+            row = _parse(raw, kind, vocabulary)
+            for name, read, answer in row.sequences():
+                _check_fits(name, read, answer, vocabulary, max_length)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+        rows.append(row)
+    if not rows:
+        raise ValueError(f"there is no row in {source if isinstance(source, str | Path) else 'the data'}: give some")
+    return rows
+
+
+def write_rows(path: Path, rows: Iterable[TextRow | CompletionRow | PairRow]) -> None:
+    """Writes rows as a JSON-lines file that `read_rows`, `datasets` and TRL read."""
+    with path.open("w") as file:
+        for row in rows:
+            kept = {name: value for name, value in vars(row).items() if value is not None}
+            file.write(json.dumps(kept, ensure_ascii=False) + "\n")
+
+
+def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVocabulary, *, ask: bool) -> str:
+    """A conversation as text.
+
+    Args:
+        messages: Dicts with `role` and `content`.
+        vocabulary: Its tokenizer's chat template is used if there is one, else contents follow each other directly.
+        ask: Whether it is now the assistant's turn (the template may open it).
+
+    Raises:
+        ValueError: If a message has no role, no text for content, or the template refuses the conversation.
+    """
+    for i, message in enumerate(messages, start=1):
+        if not isinstance(message, Mapping) or not isinstance(message.get("content"), str) or not message.get("role"):
+            raise ValueError(
+                f'message {i} is {message!r}; write each message as {{"role": "user", "content": "..."}} with a text'
+            )
+    tokenizer = getattr(vocabulary, "tokenizer", None)
+    if tokenizer is None or not tokenizer.chat_template:
+        return "".join(message["content"] for message in messages)
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+    except Exception as error:  # a template is a program of its own and may raise anything
+        raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}") from error
+
+
+def _numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Every row with the name that an error gives it."""
+    if isinstance(source, str | Path):
+        try:
+            lines = Path(source).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from error
+        for number, line in enumerate(lines, start=1):
+            try:
+                yield f"{source}, row {number}", json.loads(line)
+            except ValueError as error:
+                raise ValueError(
+                    f"{source}, row {number}: this line is not JSON ({error}); write one object a line"
+                ) from error
+        return
+    if isinstance(source, Mapping):
+        raise ValueError(f"this is a dict of splits, not of rows: choose one of {', '.join(map(str, source))}")
+    for number, row in enumerate(source, start=1):
+        yield f"row {number}", row
+
+
+def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabulary) -> Row:
+    if not isinstance(raw, Mapping):
+        raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
+    found: Any
+    if kind is TextRow:
+        found = TextRow(_text(raw, "text"))
+        if not found.text.strip():
+            raise ValueError("the text is empty; remove the row")
+    elif kind is CompletionRow:
+        prompt, completion = _completion(raw, vocabulary)
+        _check_filled("prompt", prompt, "remove the row, or write what the model is asked")
+        _check_filled("completion", completion, "remove the row, or write what the model should answer")
+        found = CompletionRow(prompt, completion)
+    else:
+        prompt, chosen, rejected = _pair(raw, vocabulary)
+        if chosen == rejected:
+            raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
+        _check_filled("prompt", prompt, "remove the row, or write what the model was asked")
+        for name, text in (("chosen", chosen), ("rejected", rejected)):
+            _check_filled(f"{name} completion", text, "remove the row")
+        found = PairRow(prompt, chosen, rejected, _score(raw, "score_chosen"), _score(raw, "score_rejected"))
+    return found
+
+
+def _completion(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str]:
+    if "messages" in raw:
+        messages = _messages(raw, "messages")
+        if not messages or messages[-1].get("role") != "assistant":
+            raise ValueError("the last message is not the assistant's, so there is no answer to learn; remove the row")
+        return _cut(messages[:-1], messages[-1:], vocabulary)
+    if isinstance(raw.get("prompt"), list):
+        return _cut(_messages(raw, "prompt"), _messages(raw, "completion"), vocabulary)
+    return _text(raw, "prompt"), _text(raw, "completion")
+
+
+def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str, str]:
+    if isinstance(raw.get("chosen"), list):
+        chosen, rejected = _messages(raw, "chosen"), _messages(raw, "rejected")
+        if "prompt" in raw:
+            prompt = _messages(raw, "prompt")
+        else:
+            prompt = _common(chosen, rejected)
+            chosen, rejected = chosen[len(prompt) :], rejected[len(prompt) :]
+        asked, better = _cut(prompt, chosen, vocabulary)
+        return asked, better, _cut(prompt, rejected, vocabulary)[1]
+    one, other = _text(raw, "chosen"), _text(raw, "rejected")
+    if "prompt" in raw:
+        return _text(raw, "prompt"), one, other
+    if one == other:
+        raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
+    # Both texts hold the prompt: it is what they begin with, up to the last space before they part. Where the cut
+    # falls does not matter to a loss on whole sequences.
+    shared = "".join(_common(list(one), list(other)))
+    shared = shared.removesuffix(" ")
+    return shared, one[len(shared) :], other[len(shared) :]
+
+
+def _common(one: list[Any], other: list[Any]) -> list[Any]:
+    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:length]
+
+
+def _cut(
+    prompt: list[dict[str, Any]], answer: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVocabulary
+) -> tuple[str, str]:
+    """Prompt and answer as text; the answer without the end token that the template may write, since we add ours."""
+    if not prompt:
+        raise ValueError("the prompt has no message; remove the row, or write what the model is asked")
+    asked = render(prompt, vocabulary, ask=True)
+    whole = render(prompt + answer, vocabulary, ask=False)
+    if not whole.startswith(asked):
+        raise ValueError(
+            "the tokenizer's chat template writes the prompt differently once the answer is there, so the two cannot "
+            "be told apart; give prompt and completion as texts"
+        )
+    completion = whole[len(asked) :]
+    tokenizer = getattr(vocabulary, "tokenizer", None)
+    end = tokenizer.eos_token if tokenizer is not None else None
+    if end and completion.rstrip().endswith(end):
+        completion = completion.rstrip().removesuffix(end)
+    return asked, completion
+
+
+def _text(raw: Mapping[str, Any], name: str) -> str:
+    if name not in raw:
+        raise ValueError(
+            f"there is no column {name!r}, only {', '.join(map(repr, raw)) or 'nothing'}; rename or add it"
+        )
+    if not isinstance(raw[name], str):
+        raise ValueError(f"{name} is {raw[name]!r}, and should be a text")
+    return str(raw[name])
+
+
+def _messages(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    value = raw.get(name)
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is {value!r}, and should be a list of messages, as the other columns are")
+    return value
+
+
+def _score(raw: Mapping[str, Any], name: str) -> float | None:
+    value = raw.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r}, and should be a finite number; correct it, or leave the column out")
+    return float(value)
+
+
+def _check_filled(name: str, text: str, advice: str) -> None:
+    if not text.strip():
+        raise ValueError(f"the {name} is empty; {advice}")
+
+
+def _check_fits(
+    name: str, read: str, answer: str, vocabulary: Vocabulary | TokenizerVocabulary, max_length: int
+) -> None:
+    asked, answered = vocabulary.encode(read) if read else [], vocabulary.encode(answer)
+    if vocabulary.eos_id in answered:  # a prompt may hold it: chat templates end every turn with it
+        raise ValueError(f"{answer!r} holds the end token itself; take it out, it is added where it belongs")
+    unknown = getattr(getattr(vocabulary, "tokenizer", None), "unk_token_id", None)
+    if unknown is not None and unknown in asked + answered:
+        raise ValueError(
+            f"{name} hold something that the tokenizer does not know ({read + answer!r}); take it out, or use "
+            "another model"
+        )
+    length = len(asked) + len(answered) + 1
+    if length > max_length:
+        raise ValueError(
+            f"{name} have {length} tokens with the end, and the model reads at most {max_length}; shorten or remove "
+            "the row"
+        )
