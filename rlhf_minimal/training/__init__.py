@@ -7,6 +7,7 @@ from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, train, train_step
 from rlhf_minimal.training.memory import memory_ledger, memory_table
 from rlhf_minimal.training.metrics import METRICS, wilson
+from rlhf_minimal.training.pairwise import judge_pairs, train_pairwise
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
 from rlhf_minimal.training.supervised import imitate, supervised_loss
@@ -26,6 +27,7 @@ __all__ = [
     "collect",
     "evaluate",
     "imitate",
+    "judge_pairs",
     "load_policy",
     "memory_ledger",
     "memory_table",
@@ -34,6 +36,7 @@ __all__ = [
     "save_policy",
     "supervised_loss",
     "train",
+    "train_pairwise",
     "train_step",
     "trpo_step",
     "trust_region_update",

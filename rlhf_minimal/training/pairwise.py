@@ -1,0 +1,312 @@
+"""Learning from pairs: one short loop for every row of the second table, with a reward model or a policy in it.
+
+    rows -> prompt, chosen, rejected -> forward of all 2 B answers -> `Pairs` -> `pairwise_loss` -> step
+
+The loop never asks a row for its name. It asks what its score `needs` (a reward model's scores, or a policy's log-probs
+and its reference's), where its `rejected` answers come from, and how long its `reference` lasts:
+
+    for each iteration:  a new reference, if the row measures against the previous policy
+                         its samples for rejected answers, if the row rejects its own
+                         `config.steps` optimiser steps
+
+Everything random comes from (seed, iteration, step), so equal seeds give equal runs.
+"""
+
+import copy
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary, policy_logits
+from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
+from rlhf_minimal.tasks import CompletionRow, PairRow
+from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
+from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.sampler import pad_left, pad_right, sample
+
+Model = PreTrainedModel | RewardModel
+
+
+@dataclass(frozen=True)
+class Example:
+    """One row as token ids: what is compared are the tokens that were written, never their text written anew."""
+
+    row: PairRow | CompletionRow
+    prompt: list[int]
+    chosen: list[int]
+    rejected: list[int]
+
+
+def train_pairwise(
+    algorithm: PairwiseAlgorithm,
+    model: Model,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    rows: Sequence[PairRow | CompletionRow],
+    config: FitConfig,
+    *,
+    iterations: int = 1,
+    max_new_tokens: int | None = None,
+    on_step: Callable[[Metrics], bool | None] = lambda metrics: None,
+) -> list[Metrics]:
+    """Trains `model` in place on pairs, with any row of the second table.
+
+    Args:
+        algorithm: A row of `PAIRWISE`, or a variant of one.
+        model: A `RewardModel` where the score is given by one, else the policy.
+        vocabulary: The model's.
+        rows: Each a `PairRow`; where the algorithm rejects its own samples, a `CompletionRow` is enough.
+        config: Steps (of each iteration), batch size, learning rate, seed.
+        iterations: How often to begin anew with optimiser, reference ("previous") and samples ("own").
+        max_new_tokens: Budget of a sample; None takes the longest answer of the rows.
+        on_step: Called with each step's metrics; training stops early if it returns False.
+
+    Returns:
+        Of every step: `step`, `iteration`, `loss`, `grad_norm`, `lr`, `seconds`; `accuracy`, the share of the batch's
+        pairs that were ranked as labelled before the step (a tie is half); `gap`, their mean lead; `chosen` and
+        `rejected`, the mean scores of either side, since a gap also grows while both fall.
+
+    Raises:
+        ValueError: If the model is of the wrong kind, a row cannot be trained on (the message names it), the loss or a
+            gradient is not finite.
+    """
+    _check_kind(algorithm, model)
+    if not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"iterations must be at least 1; got {iterations!r}")
+    if not rows:
+        raise ValueError("there is no row to train on: give some")
+    network = _network(model)
+    reference = _frozen(network) if algorithm.reference else None
+    examples = encode(rows, vocabulary, own=algorithm.rejected == "own")
+    history: list[Metrics] = []
+    for iteration in range(1, iterations + 1):
+        if algorithm.reference == "previous" and iteration > 1:
+            reference = _frozen(network)
+        if algorithm.rejected == "own":
+            assert reference is not None  # a row that rejects its own samples has one
+            examples = reject_own(examples, reference, vocabulary, max_new_tokens, seed=f"{config.seed}/{iteration}")
+        about = {"iteration": iteration, "before": len(history)}
+        steps = _iterate(algorithm, model, vocabulary, examples, reference, config, on_step, **about)
+        history += steps
+        if len(steps) < config.steps:
+            break  # on_step has had enough
+    return history
+
+
+def _iterate(
+    algorithm: PairwiseAlgorithm,
+    model: Model,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    examples: Sequence[Example],
+    reference: PreTrainedModel | None,
+    config: FitConfig,
+    on_step: Callable[[Metrics], bool | None],
+    *,
+    iteration: int,
+    before: int,
+) -> list[Metrics]:
+    """`config.steps` steps on one set of pairs, after `before` others."""
+    history: list[Metrics] = []
+    seen: Metrics = {}
+
+    def loss(step: int) -> Tensor:
+        batch = rows_of_step(examples, before + step, config.batch_size, config.seed)
+        pairs = make_pairs(algorithm, model, vocabulary, batch, reference)
+        seen.update(_describe(algorithm, pairs))
+        return pairwise_loss(algorithm, pairs)
+
+    def note(metrics: Metrics) -> bool | None:
+        history.append({**metrics, "step": before + int(metrics["step"]), "iteration": iteration, **seen})
+        return on_step(history[-1])
+
+    network = _network(model)
+    fit(Student.begin(network, network.save_pretrained, config), config, loss, note)
+    return history
+
+
+@torch.no_grad()
+def judge_pairs(
+    algorithm: PairwiseAlgorithm,
+    model: Model,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    rows: Sequence[PairRow],
+    reference: PreTrainedModel | None = None,
+    *,
+    batch_size: int = 512,
+) -> Metrics:
+    """How a trained model ranks pairs, usually held-out ones.
+
+    Args:
+        algorithm: The row that it was trained with.
+        model: As in `train_pairwise`.
+        vocabulary: The model's.
+        rows: Pairs with both answers.
+        reference: What log-ratios are measured against: a copy of the policy before training.
+        batch_size: Pairs in one forward.
+
+    Returns:
+        `loss`, `accuracy`, `gap`, `chosen` and `rejected`, means over all pairs.
+
+    Raises:
+        ValueError: If the row needs a reference that is not given, or a row cannot be read.
+    """
+    _check_kind(algorithm, model)
+    if algorithm.reference and reference is None:
+        raise ValueError("this algorithm measures against a reference: pass a copy of the policy before training")
+    examples = encode(rows, vocabulary, own=False)
+    total: Metrics = {}
+    for start in range(0, len(examples), batch_size):
+        part = examples[start : start + batch_size]
+        pairs = make_pairs(algorithm, model, vocabulary, part, reference)
+        found = {"loss": pairwise_loss(algorithm, pairs).item(), **_describe(algorithm, pairs)}
+        total = {name: total.get(name, 0.0) + value * len(part) / len(examples) for name, value in found.items()}
+    return total
+
+
+def encode(
+    rows: Sequence[PairRow | CompletionRow], vocabulary: Vocabulary | TokenizerVocabulary, *, own: bool
+) -> list[Example]:
+    """Rows as token ids, answers with their end token.
+
+    Args:
+        rows: Checked rows (`tasks.read_rows`).
+        vocabulary: The model's.
+        own: Whether rejected answers are still to be sampled: those of the rows, if they have any, are left out.
+
+    Raises:
+        ValueError: If a prompt is empty, an answer to reject is missing, or two answers are equal; names the row.
+    """
+    examples = []
+    for number, row in enumerate(rows, start=1):
+        if not row.prompt:
+            raise ValueError(f"row {number}: the prompt is empty; remove the row, or write what the model is asked")
+        rejected = "" if own else getattr(row, "rejected", None)
+        if rejected is None:
+            raise ValueError(f"row {number} has no answer to reject; give pairs, or an algorithm that rejects its own")
+        chosen = row.chosen if isinstance(row, PairRow) else row.completion
+        if chosen == rejected and not own:
+            raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
+        prompt, better, worse = (vocabulary.encode(text) for text in (row.prompt, chosen, rejected))
+        examples.append(Example(row, prompt, [*better, vocabulary.eos_id], [*worse, vocabulary.eos_id]))
+    return examples
+
+
+def reject_own(
+    examples: Sequence[Example],
+    policy: PreTrainedModel,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    max_new_tokens: int | None,
+    *,
+    seed: str,
+) -> list[Example]:
+    """The same prompts and chosen answers, and for each a sample of the policy to reject.
+
+    Samples stay token ids, and one that the budget cut off has no end token. A sample may equal the chosen answer: its
+    gap is then 0 and pulls nowhere, which is how an opponent that writes like the data ends the game.
+
+    Args:
+        examples: What to answer.
+        policy: The opponent.
+        vocabulary: Its vocabulary.
+        max_new_tokens: Budget of a sample; None takes the longest chosen answer.
+        seed: Any text; it names the draw and makes it repeatable.
+
+    Raises:
+        ValueError: If a prompt and the budget do not fit the policy's context; names the row.
+    """
+    budget = max_new_tokens or max(len(example.chosen) for example in examples)
+    limit = policy.config.get_text_config().max_position_embeddings
+    for number, example in enumerate(examples, start=1):
+        if len(example.prompt) + budget > limit:
+            raise ValueError(
+                f"row {number}: the prompt and a sample of {budget} tokens take {len(example.prompt) + budget}, and "
+                f"the policy reads at most {limit}; lower max_new_tokens or shorten the row"
+            )
+    generator = torch.Generator(policy.device).manual_seed(zlib.crc32(f"own/{seed}".encode()))
+    found = []
+    for start in range(0, len(examples), 512):
+        part = examples[start : start + 512]
+        prompts, prompt_mask = pad_left([example.prompt for example in part], vocabulary.pad_id)
+        samples = sample(
+            policy,
+            prompts.to(policy.device),
+            prompt_mask.to(policy.device),
+            max_new_tokens=budget,
+            eos_id=vocabulary.eos_id,
+            pad_id=vocabulary.pad_id,
+            generator=generator,
+        )
+        lengths = samples.mask.sum(1).long().tolist()
+        for example, ids, length in zip(part, samples.completions.tolist(), lengths, strict=True):
+            found.append(replace(example, rejected=ids[:length]))
+    return found
+
+
+def make_pairs(
+    algorithm: PairwiseAlgorithm,
+    model: Model,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    examples: Sequence[Example],
+    reference: PreTrainedModel | None = None,
+) -> Pairs:
+    """What a row's score reads of a batch: all 2 B answers in one forward, and in another of the reference.
+
+    Args:
+        algorithm: Says what it needs.
+        model: With gradient.
+        vocabulary: Its vocabulary.
+        examples: The batch.
+        reference: Without gradient; read if the row has one.
+    """
+    if isinstance(model, RewardModel):
+        rows = [example.row for example in examples]
+        texts = [getattr(row, side) for side in ("chosen", "rejected") for row in rows]
+        chosen, rejected = model.raw_scores([row.prompt for row in rows] * 2, texts).chunk(2)
+        return Pairs(chosen_scores=chosen, rejected_scores=rejected)
+    answers = [example.chosen for example in examples] + [example.rejected for example in examples]
+    prompt_ids, prompt_mask = pad_left([example.prompt for example in examples], vocabulary.pad_id)
+    ids = pad_right(answers, vocabulary.pad_id)  # [2 B, T]
+    lengths = torch.tensor([len(answer) for answer in answers])
+    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).float()  # from lengths: the end token counts
+    given = [x.to(model.device) for x in (prompt_ids.repeat(2, 1), prompt_mask.repeat(2, 1), ids)]
+    tensors: dict[str, Any] = {}
+
+    def take(name: str, x: Tensor) -> None:
+        tensors[name.format("chosen")], tensors[name.format("rejected")] = x.chunk(2)
+
+    take("{}_mask", mask.to(model.device))
+    take("{}_logp", token_logprobs(policy_logits(model, *given), given[2]))
+    if algorithm.reference and reference is not None:
+        with torch.no_grad():
+            take("ref_{}_logp", token_logprobs(policy_logits(reference, *given), given[2]))
+    return Pairs(**tensors)
+
+
+def _describe(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Metrics:
+    with torch.no_grad():
+        chosen, rejected = pairwise_scores(algorithm, pairs)
+    accuracy = (chosen > rejected).float() + 0.5 * (chosen == rejected).float()
+    means = {"accuracy": accuracy, "gap": chosen - rejected, "chosen": chosen, "rejected": rejected}
+    return {name: x.mean().item() for name, x in means.items()}
+
+
+def _network(model: Model) -> PreTrainedModel:
+    return model.model if isinstance(model, RewardModel) else model
+
+
+def _frozen(policy: PreTrainedModel) -> PreTrainedModel:
+    return copy.deepcopy(policy).requires_grad_(False)
+
+
+def _check_kind(algorithm: PairwiseAlgorithm, model: Model) -> None:
+    by_reward_model = "scores" in algorithm.needs
+    if by_reward_model != isinstance(model, RewardModel):
+        raise ValueError(
+            f"this algorithm's score reads {', '.join(sorted(algorithm.needs))}, so it trains a "
+            f"{'reward model' if by_reward_model else 'policy'}; got {type(model).__name__}"
+        )
