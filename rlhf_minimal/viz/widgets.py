@@ -6,6 +6,7 @@ kernel and without a network. Needs the extra `notebooks` (anywidget).
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import traitlets
@@ -44,7 +45,11 @@ class GroupExplorer(anywidget.AnyWidget):
     alt = traitlets.Unicode(GROUP_EXPLORER_ALT).tag(sync=True)
 
     def __init__(
-        self, rewards: Sequence[float] = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0), *, eps: float = 1e-4, ddof: int = 1
+        self,
+        rewards: Sequence[float | int] = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+        *,
+        eps: float = 1e-4,
+        ddof: int = 1,
     ):
         super().__init__(rewards=[float(reward) for reward in rewards], eps=eps, ddof=ddof)
 
@@ -131,7 +136,7 @@ class RatioExplorer(anywidget.AnyWidget):
 
     def __init__(
         self,
-        log_ratios: Sequence[float] = (0.12, -0.2, 0.05, 0.31, -0.09, -0.15),
+        log_ratios: Sequence[float | int] = (0.12, -0.2, 0.05, 0.31, -0.09, -0.15),
         *,
         still: int = 0,
         sign: int = 1,
@@ -184,11 +189,13 @@ class GaeExplorer(anywidget.AnyWidget):
     size = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(GAE_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(self, response: str = "101101", *, lam: float = 0.95, critic: str = "offset", size: float = 0.5):
+    def __init__(
+        self, response: str = "101101", *, lam: float | int = 0.95, critic: str = "offset", size: float | int = 0.5
+    ):
         super().__init__(response=response, lam=float(lam), critic=critic, size=float(size))
 
     @traitlets.validate("response")
-    def _six_tokens(self, proposal: dict[str, str]) -> str:
+    def _six_tokens(self, proposal: dict[str, Any]) -> str:
         if len(proposal["value"]) != 6 or set(proposal["value"]) - {"0", "1"}:
             raise traitlets.TraitError(f"response is {proposal['value']!r}, expected six tokens, each 0 or 1")
         return proposal["value"]

@@ -68,7 +68,7 @@ def _draw(generator: Generator) -> Case:
     return Case({"errors": errors, "lam": uniform(generator, 1).item()})
 
 
-def _numbers(*x: float) -> Tensor:
+def _numbers(*x: float | int) -> Tensor:
     return torch.tensor(x, dtype=torch.float64)
 
 

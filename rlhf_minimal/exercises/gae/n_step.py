@@ -77,7 +77,7 @@ def _draw(generator: Generator) -> Case:
     return Case({"rewards": rewards, "values": values, "n": integer(generator, 1, 9)})
 
 
-def _numbers(*x: float) -> Tensor:
+def _numbers(*x: float | int) -> Tensor:
     return torch.tensor(x, dtype=torch.float64)
 
 

@@ -49,7 +49,7 @@ def _draw(generator: Generator) -> Case:
     return Case({"probs": (1.5 * logits).softmax(-1), "next_errors": errors})
 
 
-def _numbers(*x: float) -> Tensor:
+def _numbers(*x: float | int) -> Tensor:
     return torch.tensor(x, dtype=torch.float64)
 
 

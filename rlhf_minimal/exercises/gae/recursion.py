@@ -99,7 +99,7 @@ def _one_step(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: 
     return _gae(rewards, values, mask, gamma, lam, decay=0.0)
 
 
-def _case(mask: list[list[float]], seed: int, gamma: float, lam: float) -> Case:
+def _case(mask: list[list[int]], seed: int, gamma: float, lam: float) -> Case:
     generator = torch.Generator().manual_seed(seed)
     rewards, values = torch.randn(2, len(mask), len(mask[0]), generator=generator, dtype=torch.float64)
     kept = torch.tensor(mask, dtype=torch.float64)
