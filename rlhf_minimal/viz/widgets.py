@@ -90,7 +90,9 @@ class ClipExplorer(anywidget.AnyWidget):
     high = traitlets.Float(0.2, min=0.0, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(CLIP_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(self, *, ratio: float = 1.5, advantage: float = 1.0, low: float = 0.2, high: float = 0.2):
+    def __init__(
+        self, *, ratio: float | int = 1.5, advantage: float | int = 1.0, low: float | int = 0.2, high: float | int = 0.2
+    ):
         super().__init__(ratio=float(ratio), advantage=float(advantage), low=float(low), high=float(high))
 
     def __repr__(self) -> str:
@@ -243,7 +245,7 @@ class LengthExplorer(anywidget.AnyWidget):
     def __init__(
         self,
         lengths: Sequence[int] = (20, 20, 20, 20, 20, 800),
-        rewards: Sequence[int] = (1, 1, 0, 0, 0, 0),
+        rewards: Sequence[float | int] = (1, 1, 0, 0, 0, 0),
         *,
         divisor: str = "own",
         budget: int = 1000,

@@ -8,17 +8,19 @@ from ..exercise import Case, Exercise, Mistake
 
 def my_noise(sigma: float, lam: float, later: int) -> tuple[float, float]:
     """Noise, lambda, later states -> variance of the error, and the later states' part."""
-    harmful = sum(((1 - lam) * lam**k * sigma) ** 2 for k in range(later))
+    harmful = 0.0
+    for k in range(later):
+        harmful += ((1 - lam) * lam**k * sigma) ** 2
     return sigma**2 + harmful, harmful
 
 
 def _coefficients_not_squared(sigma: float, lam: float, later: int) -> tuple[float, float]:
-    harmful = sum((1 - lam) * lam**k * sigma**2 for k in range(later))
+    harmful = sum((1 - lam) * lam**k * sigma**2 for k in range(later)) + 0.0
     return sigma**2 + harmful, harmful
 
 
 def _first_factor_not_squared(sigma: float, lam: float, later: int) -> tuple[float, float]:
-    harmful = sum((1 - lam) * (lam**k * sigma) ** 2 for k in range(later))
+    harmful = sum((1 - lam) * (lam**k * sigma) ** 2 for k in range(later)) + 0.0
     return sigma**2 + harmful, harmful
 
 
@@ -28,7 +30,7 @@ def _standard_deviation(sigma: float, lam: float, later: int) -> tuple[float, fl
 
 
 def _shared_noise(sigma: float, lam: float, later: int) -> tuple[float, float]:
-    weight = sum((1 - lam) * lam**k for k in range(later))
+    weight = sum((1 - lam) * lam**k for k in range(later)) + 0.0
     return (sigma * (weight - 1)) ** 2, (sigma * weight) ** 2
 
 
@@ -48,7 +50,7 @@ def _own_is_harmful(sigma: float, lam: float, later: int) -> tuple[float, float]
 
 
 def _one_power_more(sigma: float, lam: float, later: int) -> tuple[float, float]:
-    harmful = sum(((1 - lam) * lam ** (k + 1) * sigma) ** 2 for k in range(later))
+    harmful = sum(((1 - lam) * lam ** (k + 1) * sigma) ** 2 for k in range(later)) + 0.0
     return sigma**2 + harmful, harmful
 
 
