@@ -26,10 +26,8 @@ ALLOWED = {
     "__main__": {"cli"},
     "cli": {
         *("functional", "objective", "algorithms", "pairwise", "anatomy"),
-        *("models", "tasks", "training", "viz", "exercises", "cli_fit", "cli_shared", "."),
+        *("models", "tasks", "training", "viz", "exercises", "."),
     },
-    "cli_fit": {"pairwise", "models", "tasks", "training", "viz", "cli_shared", "."},
-    "cli_shared": {"models", "tasks", "training"},
 }
 
 
