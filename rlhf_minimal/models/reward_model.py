@@ -212,4 +212,8 @@ def load_reward_model(folder: str | Path) -> RewardModel:
         )
     if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
         raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
+    # What was read lies in memory as it lay in the file. Sums over numbers that are not aligned run in another order,
+    # which the last bit shows, and a resumed run has to repeat every bit.
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
     return RewardModel(model.eval(), vocabulary)

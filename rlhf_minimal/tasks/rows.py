@@ -284,12 +284,12 @@ def _check_fits(
     unknown = getattr(getattr(vocabulary, "tokenizer", None), "unk_token_id", None)
     if unknown is not None and unknown in asked + answered:
         raise ValueError(
-            f"{name} hold something that the tokenizer does not know ({read + answer!r}); take it out, or use "
-            "another model"
+            f"something in {name} that the tokenizer does not know ({read + answer!r}); take it out, or use another "
+            "model"
         )
     length = len(asked) + len(answered) + 1
     if length > max_length:
         raise ValueError(
-            f"{name} have {length} tokens with the end, and the model reads at most {max_length}; shorten or remove "
-            "the row"
+            f"{length} tokens in {name}, the end included, and the model reads at most {max_length}; shorten the row, "
+            "or remove it"
         )

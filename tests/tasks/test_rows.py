@@ -1,0 +1,213 @@
+"""Rows: every shape that is accepted, and for every bad row an error that names it."""
+
+import json
+import math
+
+import pytest
+
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
+from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, read_rows, write_rows
+
+CHARACTERS = Vocabulary("abc :?")
+TOKENIZER = TokenizerVocabulary(character_tokenizer("abc :?"))
+BOTH = pytest.mark.parametrize("vocabulary", [CHARACTERS, TOKENIZER], ids=["characters", "tokenizer"])
+
+
+def read(rows, kind, vocabulary=CHARACTERS, max_length=12):
+    return read_rows(rows, kind, vocabulary, max_length=max_length)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+# --- shapes --------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("raw", "row"),
+    [
+        ({"text": "a b"}, TextRow("a b")),
+        ({"prompt": "a?", "completion": "b", "id": 7}, CompletionRow("a?", "b")),
+        ({"messages": [user("a?"), assistant("b")]}, CompletionRow("a?", "b")),
+        ({"messages": [user("a?"), assistant("b"), user("c?"), assistant("a")]}, CompletionRow("a?bc?", "a")),
+        ({"prompt": [user("a?")], "completion": [assistant("b")]}, CompletionRow("a?", "b")),
+        ({"prompt": "a?", "chosen": "b", "rejected": "c"}, PairRow("a?", "b", "c")),
+        ({"chosen": "a? b", "rejected": "a? c"}, PairRow("a?", " b", " c")),
+        ({"prompt": [user("a?")], "chosen": [assistant("b")], "rejected": [assistant("c")]}, PairRow("a?", "b", "c")),
+        ({"chosen": [user("a?"), assistant("b")], "rejected": [user("a?"), assistant("c")]}, PairRow("a?", "b", "c")),
+        (
+            {"prompt": "a?", "chosen": "b", "rejected": "c", "score_chosen": 1, "score_rejected": -0.5},
+            PairRow("a?", "b", "c", 1.0, -0.5),
+        ),
+    ],
+)
+def test_every_shape_of_the_ecosystem(vocabulary, raw, row):
+    assert read([raw], type(row), vocabulary) == [row]
+
+
+def test_the_same_rows_from_a_list_a_file_and_a_dataset(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    rows = [PairRow("a?", "b", "c", 1.0, 0.0), PairRow("b?", "c ", "a", 0.5, 2.0)]
+    write_rows(tmp_path / "pairs.jsonl", rows)
+    assert read(tmp_path / "pairs.jsonl", PairRow) == rows
+    assert read(str(tmp_path / "pairs.jsonl"), PairRow) == rows
+    raw = [vars(row) for row in rows]
+    assert read(raw, PairRow) == rows
+    dataset = datasets.Dataset.from_list(raw)
+    assert read(dataset, PairRow) == rows
+    assert read(dataset.to_iterable_dataset(), PairRow) == rows
+    with pytest.raises(ValueError, match="choose one of train"):
+        read(datasets.DatasetDict({"train": dataset}), PairRow)
+
+
+def test_scores_that_are_not_there_are_not_written(tmp_path):
+    write_rows(tmp_path / "pairs.jsonl", [PairRow("a?", "b", "c")])
+    line = (tmp_path / "pairs.jsonl").read_text()
+    assert json.loads(line) == {"prompt": "a?", "chosen": "b", "rejected": "c"}
+
+
+def test_a_models_own_template_writes_the_conversation_and_its_end_token_is_taken_off():
+    tokenizer = character_tokenizer("abcU?A:")
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ 'U:' if m['role'] == 'user' else 'A:' }}{{ m['content'] + '<|end|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}A:{% endif %}"
+    )
+    vocabulary = TokenizerVocabulary(tokenizer)
+    (row,) = read([{"messages": [user("a?"), assistant("b")]}], CompletionRow, vocabulary)
+    assert row == CompletionRow("U:a?<|end|>A:", "b")
+    (pair,) = read(
+        [{"prompt": [user("a?")], "chosen": [assistant("b")], "rejected": [assistant("c")]}], PairRow, vocabulary
+    )
+    assert pair == PairRow("U:a?<|end|>A:", "b", "c")
+
+
+def test_a_template_that_rewrites_the_prompt_is_refused():
+    tokenizer = character_tokenizer("abc?")
+    tokenizer.chat_template = "{% for m in messages | reverse %}{{ m['content'] }}{% endfor %}"
+    with pytest.raises(ValueError, match="row 1: the tokenizer's chat template writes the prompt differently"):
+        read([{"messages": [user("a?"), assistant("b")]}], CompletionRow, TokenizerVocabulary(tokenizer))
+    tokenizer.chat_template = "{{ raise_exception('no such role') }}"
+    with pytest.raises(
+        ValueError, match="row 1: the tokenizer's chat template refuses this conversation: no such role"
+    ):
+        read([{"messages": [user("a?"), assistant("b")]}], CompletionRow, TokenizerVocabulary(tokenizer))
+
+
+# --- bad data ------------------------------------------------------------------------------------------------------
+
+GOOD = {
+    TextRow: {"text": "a"},
+    CompletionRow: {"prompt": "a?", "completion": "b"},
+    PairRow: {"prompt": "a?", "chosen": "b", "rejected": "c"},
+}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("kind", "bad", "message"),
+    [
+        (TextRow, {"text": ""}, "the text is empty"),
+        (TextRow, {"text": "a" * 12}, "13 tokens in the text, the end included, and the model reads at most 12"),
+        (TextRow, {"content": "a"}, "there is no column 'text', only 'content'"),
+        (TextRow, {}, "only nothing"),
+        (TextRow, {"text": 3}, "text is 3, and should be a text"),
+        (TextRow, "a", "expected an object with named columns; got str"),
+        (CompletionRow, {"prompt": "", "completion": "b"}, "the prompt is empty"),
+        (CompletionRow, {"prompt": " ", "completion": "b"}, "the prompt is empty"),
+        (CompletionRow, {"prompt": "a?", "completion": ""}, "the completion is empty"),
+        (CompletionRow, {"prompt": "a?", "completion": "b" * 10}, "13 tokens in prompt and completion"),
+        (CompletionRow, {"prompt": "a?"}, "no column 'completion'"),
+        (CompletionRow, {"prompt": [user("a")], "completion": "b"}, "completion is 'b', and should be a list"),
+        (CompletionRow, {"messages": "a?"}, "messages is 'a[?]', and should be a list of messages"),
+        (CompletionRow, {"messages": [user("a?")]}, "the last message is not the assistant's"),
+        (CompletionRow, {"messages": []}, "the last message is not the assistant's"),
+        (CompletionRow, {"messages": [assistant("a")]}, "the prompt has no message"),
+        (CompletionRow, {"messages": [user("a?"), assistant("")]}, "the completion is empty"),
+        (CompletionRow, {"messages": [{"role": "user"}, assistant("b")]}, "message 1 is {'role': 'user'}"),
+        (PairRow, {"prompt": "a?", "chosen": "b", "rejected": "b"}, "chosen and rejected are equal"),
+        (PairRow, {"chosen": "a? b", "rejected": "a? b"}, "chosen and rejected are equal"),
+        (PairRow, {"chosen": "a b", "rejected": "c b"}, "the prompt is empty"),
+        (PairRow, {"prompt": "", "chosen": "b", "rejected": "c"}, "the prompt is empty"),
+        (PairRow, {"prompt": "a?", "chosen": "", "rejected": "c"}, "the chosen completion is empty"),
+        (PairRow, {"prompt": "a?", "chosen": "b", "rejected": ""}, "the rejected completion is empty"),
+        (PairRow, {"prompt": "a?", "chosen": "b", "rejected": "c" * 10}, "13 tokens in prompt and rejected"),
+        (PairRow, {"prompt": "a?", "chosen": "b", "rejected": "c", "score_chosen": math.nan}, "score_chosen is nan"),
+        (
+            PairRow,
+            {"prompt": "a?", "chosen": "b", "rejected": "c", "score_rejected": math.inf},
+            "score_rejected is inf",
+        ),
+        (PairRow, {"prompt": "a?", "chosen": "b", "rejected": "c", "score_chosen": "1"}, "should be a finite number"),
+        (
+            PairRow,
+            {"prompt": "a?", "chosen": [assistant("b")], "rejected": "c"},
+            "rejected is 'c', and should be a list",
+        ),
+    ],
+)
+def test_a_bad_row_is_named_wherever_it_comes_from(tmp_path, vocabulary, kind, bad, message):
+    rows = [GOOD[kind], GOOD[kind], bad]
+    with pytest.raises(ValueError, match=f"^row 3: .*{message}"):
+        read(rows, kind, vocabulary)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=f"rows.jsonl, row 3: .*{message}"):
+        read(path, kind, vocabulary)
+
+
+def test_what_the_vocabulary_cannot_write_is_named():
+    bad = [GOOD[CompletionRow], {"prompt": "a?", "completion": "bxy"}]
+    with pytest.raises(ValueError, match="row 2: characters x, y of 'bxy' are not in this model's alphabet"):
+        read(bad, CompletionRow)
+    with pytest.raises(ValueError, match="row 2: this model's tokenizer cannot write 'bxy'"):
+        read(bad, CompletionRow, TOKENIZER)
+
+
+def test_a_token_that_the_tokenizer_only_stands_in_for_is_named():
+    tokenizer = character_tokenizer("abc?U")
+    tokenizer.unk_token = "U"
+    with pytest.raises(ValueError, match="row 1: something in prompt and completion that the tokenizer does not know"):
+        read([{"prompt": "a?", "completion": "bU"}], CompletionRow, TokenizerVocabulary(tokenizer))
+
+
+def test_the_end_token_in_an_answer_is_refused_and_in_a_prompt_is_a_turn():
+    with pytest.raises(ValueError, match="row 1: 'b<|end|>c' holds the end token itself"):
+        read([{"prompt": "a?", "completion": "b<|end|>c"}], CompletionRow, TOKENIZER)
+    assert len(read([{"prompt": "a?<|end|>", "completion": "b"}], CompletionRow, TOKENIZER)) == 1
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(ValueError, match="cannot read nowhere.jsonl: No such file"):
+        read("nowhere.jsonl", TextRow)
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a"}\n\n{"text": "b"}\n')
+    with pytest.raises(ValueError, match="row 2: this line is not JSON"):
+        read(path, TextRow)
+    path.write_bytes(b'{"text": "\xff"}\n')
+    with pytest.raises(ValueError, match="cannot read"):
+        read(path, TextRow)
+    path.write_text('{"prompt": "a?", "chosen": "b", "rejected": "c", "score_chosen": NaN}')
+    with pytest.raises(ValueError, match="row 1: score_chosen is nan"):
+        read(path, PairRow)
+    with pytest.raises(ValueError, match="there is no row in the data"):
+        read([], TextRow)
+
+
+def test_prompt_and_answer_are_counted_as_they_are_trained():
+    """Two encodings one after the other: a tokenizer that merges across the seam would count one token less."""
+
+    class Merging:
+        eos_id, pad_id = 0, 0
+
+        def encode(self, text):
+            return [1] * ((len(text) + 1) // 2)
+
+    assert len(read([{"prompt": "aaa", "completion": "bbb"}], CompletionRow, Merging(), max_length=5)) == 1
+    with pytest.raises(ValueError, match="5 tokens in prompt"):
+        read([{"prompt": "aaa", "completion": "bbb"}], CompletionRow, Merging(), max_length=4)
