@@ -7,9 +7,7 @@ before the first file is written.
 import argparse
 import dataclasses
 import json
-import os
 import platform
-import signal
 import sys
 import time
 import typing
@@ -24,15 +22,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from rlhf_minimal import __version__, diff, table
+from rlhf_minimal import __version__, cli_fit, diff, table
 from rlhf_minimal.algorithms import ALGORITHMS, get_algorithm
+from rlhf_minimal.cli_shared import (
+    ASSETS,
+    StopOnCtrlC,
+    at_least_1,
+    check_alphabet,
+    check_writable,
+    find_device,
+    load_start,
+    untrained,
+)
 from rlhf_minimal.models import (
     TokenizerVocabulary,
     Vocabulary,
     check_same_vocabulary,
-    load_pretrained,
     load_reward_model,
-    tiny_llama,
 )
 from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, model_reward, random_reward
 from rlhf_minimal.training import (
@@ -53,7 +59,7 @@ from rlhf_minimal.training import (
     trust_region_update,
     write_folder,
 )
-from rlhf_minimal.training.checkpoints import find_checkpoint, write_file
+from rlhf_minimal.training.checkpoints import write_file
 from rlhf_minimal.training.memory import Dtypes, in_units, most_at_once
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.progress import Progress
@@ -61,7 +67,6 @@ from rlhf_minimal.training.run_folder import RunFolder
 from rlhf_minimal.training.trpo import check_trust_region
 from rlhf_minimal.viz import plotting
 
-ASSETS = Path(__file__).parent / "assets"
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
 # One line of help for every field of `Config`; the flag is the field's name with dashes.
@@ -113,7 +118,7 @@ def main(argv: list[str] | None = None) -> int:
     transformers.utils.logging.disable_progress_bar()
     threads = torch.get_num_threads()
     try:
-        _at_least_1(args, "threads")
+        at_least_1(args, "threads")
         torch.set_num_threads(args.threads)
         return int(args.command(args))
     except ValueError as error:
@@ -179,16 +184,20 @@ def parser() -> argparse.ArgumentParser:
             help=f"{CONFIG_HELP[field.name]} (default {field.default})",
         )
 
-    sub = command("pretrain", _pretrain, "make a supervised start: imitate the task's teacher, mistakes included")
-    sub.add_argument("--task", default="addition", help=", ".join(task.name for task in TASKS.values() if task.teacher))
-    sub.add_argument("--steps", type=int, default=1300, help="optimiser steps (default 1300)")
-    sub.add_argument("--batch-size", type=int, default=128, help="problems per step (default 128)")
-    sub.add_argument("--lr", type=float, default=3e-3, help="peak learning rate (default 3e-3)")
-    sub.add_argument("--seed", type=int, default=0, help="decides weights and problems (default 0)")
+    sub = command("pretrain", _pretrain, cli_fit.ABOUT["pretrain"])
+    having = [task.name for task in TASKS.values() if task.corpus or task.teacher]
+    sub.add_argument("--task", default="addition", help=f"{', '.join(having)} (default addition)")
+    sub.add_argument("--steps", type=int, help="optimiser steps (default 1300, on texts 300)")
+    sub.add_argument("--batch-size", type=int, help="problems or texts per step (default 128, on texts 64)")
+    sub.add_argument("--lr", type=float, help="peak learning rate (default 3e-3)")
+    sub.add_argument("--seed", type=int, help="decides weights and problems or texts (default 0)")
     sub.add_argument("--accept", type=float, default=0.14, help="largest loss of an acceptable start (default .14)")
-    sub.add_argument("--device", default="cpu", help="cpu, cuda, mps (default cpu)")
-    sub.add_argument("--out", help="checkpoint folder (default runs/start-TASK)")
-    sub.add_argument("--overwrite", action="store_true", help="replace the checkpoint in --out")
+    sub.add_argument("--device", help="cpu, cuda, mps (default cpu)")
+    sub.add_argument("--out", help="checkpoint folder (default runs/start-TASK); on texts, run folder")
+    sub.add_argument("--overwrite", action="store_true", help="replace what is in --out")
+    cli_fit.add_arguments(sub.add_argument_group("on texts"), "pretrain")
+    for name in ("sft", "reward"):
+        cli_fit.add_arguments(command(name, partial(cli_fit.run, command=name), cli_fit.ABOUT[name]), name)
 
     for name, run, about in (
         ("sample", _sample, "let a checkpoint answer problems"),
@@ -233,7 +242,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _train(args: argparse.Namespace) -> int:
     folder, settings, recipe, device = _plan(args)
-    _at_least_1(args, "save_every", "held_out")
+    at_least_1(args, "save_every", "held_out")
     if args.resume:
         learner = Learner.resume(folder.checkpoint, recipe.algorithm, recipe.config, device)
         recipe = _with_reward_model(recipe, settings["reward_model"], learner.vocabulary, device)
@@ -242,8 +251,8 @@ def _train(args: argparse.Namespace) -> int:
         print(f"resuming {folder.path} after step {learner.step}")
     else:
         folder.check_free(overwrite=args.overwrite)
-        policy, vocabulary, described = _load_start(settings["start"], recipe.task, recipe.config.seed)
-        _check_alphabet(vocabulary, recipe.task)
+        policy, vocabulary, described = load_start(settings["start"], recipe.task, recipe.config.seed)
+        check_alphabet(vocabulary, recipe.task)
         recipe = _with_reward_model(recipe, settings["reward_model"], vocabulary, device)
         settings["start"] = described
         policy.to(device)  # type: ignore[arg-type]
@@ -257,7 +266,7 @@ def _train(args: argparse.Namespace) -> int:
         updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
 
     progress = Progress(recipe.config.steps, SHOWN, done=learner.step)
-    stop = _StopOnCtrlC()
+    stop = StopOnCtrlC()
 
     def on_step(metrics: Metrics) -> bool:
         folder.append(metrics)
@@ -313,7 +322,7 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     settings["versions"] = {"rlhf_minimal": __version__, "torch": torch.__version__}
     settings["versions"] |= {"transformers": transformers.__version__, "python": platform.python_version()}
 
-    task, device = get_task(settings["task"]), _device(settings["device"])
+    task, device = get_task(settings["task"]), find_device(settings["device"])
     config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
     if "group" in algorithm.needs and config.group_size < 2:
         raise ValueError(f"{args.algorithm} compares completions of one prompt: --group-size must be at least 2")
@@ -344,23 +353,6 @@ def _with_reward_model(
     problems = recipe.task.problems("held_out", 8, seed="reward model")
     reward_model.score([p.prompt for p in problems], [""] * len(problems))  # one that says NaN is refused here and now
     return dataclasses.replace(recipe, reward=model_reward(reward_model))
-
-
-class _StopOnCtrlC:
-    """The first Ctrl-C lets the step finish, so that the checkpoint is whole; the second stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._ask)
-
-    def __exit__(self, *exception: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, *signal_and_frame: object) -> None:
-        self.asked = True
-        signal.signal(signal.SIGINT, self._before)
 
 
 def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before: Evaluation, after: Evaluation) -> None:
@@ -401,8 +393,18 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
 
 
 def _pretrain(args: argparse.Namespace) -> int:
-    task, device = get_task(args.task), _device(args.device)
-    _at_least_1(args, "steps", "batch_size")
+    task = get_task(args.task)
+    if task.corpus or args.data or args.resume:
+        return cli_fit.run(args, "pretrain")
+    for name in ("start", "rows", "held_out"):
+        if getattr(args, name) is not None:
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for texts, and {task.name} has none: give --data, or use sft"
+            )
+    defaults = {"steps": 1300, "batch_size": 128, "lr": 3e-3, "seed": 0, "device": "cpu"}
+    vars(args).update({name: value for name, value in defaults.items() if getattr(args, name) is None})
+    device = find_device(args.device)
+    at_least_1(args, "steps", "batch_size")
     out = Path(args.out or f"runs/start-{task.name}")
     if out.exists() and not args.overwrite:
         raise ValueError(f"{out} exists already: --overwrite replaces it")
@@ -410,9 +412,9 @@ def _pretrain(args: argparse.Namespace) -> int:
         raise ValueError(f"{out} is no checkpoint of ours, so it is not replaced; name another folder with --out")
     if task.teacher is None:
         raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it with --start untrained")
-    _check_writable(out)  # now, and not after a minute's work
+    check_writable(out)  # now, and not after a minute's work
 
-    model, vocabulary = _untrained(task, args.seed)
+    model, vocabulary = untrained(task, args.seed)
     model.to(device)  # type: ignore[arg-type]
     progress = Progress(args.steps, {"loss": ".3f"}, every=100)
     try:
@@ -511,7 +513,7 @@ def _sample(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    _at_least_1(args, "n")
+    at_least_1(args, "n")
     policy, vocabulary, task = _load(args)
     result = evaluate(policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task), n=args.n, seed=str(args.seed))
     print(f"{task.about}: {args.n} held-out problems, 95 % interval")
@@ -534,7 +536,7 @@ def _diff(args: argparse.Namespace) -> int:
 
 def _load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, Task]:
     """Checkpoint and task of `sample` and `evaluate`."""
-    device, path = _device(args.device), args.checkpoint
+    device, path = find_device(args.device), args.checkpoint
     if args.task:
         get_task(args.task)
     if path is None:
@@ -550,59 +552,9 @@ def _load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | Token
         own = RunFolder(path).settings()
     task = get_task(args.task or own.get("task", "addition"))
     policy, vocabulary = load_policy(path)
-    _check_alphabet(vocabulary, task)
+    check_alphabet(vocabulary, task)
     policy.to(device)  # type: ignore[arg-type]
     return policy, vocabulary, task
-
-
-def _load_start(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, str]:
-    """The policy that training begins with, and how to describe it."""
-    if name == "shipped" and (ASSETS / task.name).is_dir():
-        return *load_policy(ASSETS / task.name), f"shipped ({task.name})"
-    if name in ("shipped", "untrained"):
-        return *_untrained(task, seed), "untrained"
-    if name.startswith("hf:"):
-        return *load_pretrained(name.removeprefix("hf:")), name
-    return *load_policy(name), str(find_checkpoint(name))
-
-
-def _untrained(task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary]:
-    vocabulary = Vocabulary(task.alphabet)
-    return tiny_llama(len(vocabulary), seed=seed), vocabulary
-
-
-def _check_alphabet(vocabulary: Vocabulary | TokenizerVocabulary, task: Task) -> None:
-    if isinstance(vocabulary, Vocabulary) and not set(task.alphabet) <= set(vocabulary.alphabet):
-        raise ValueError(
-            f"this checkpoint knows {vocabulary.alphabet!r}, but {task.name} is written in {task.alphabet!r}"
-        )
-
-
-def _device(name: str) -> torch.device:
-    if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"cannot use the device {name!r}: expected cpu, cuda or mps")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"cannot use the device {name!r}: {reason}") from error
-    return device
-
-
-def _check_writable(folder: Path) -> None:
-    parent = folder.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise ValueError(f"cannot write {folder}: {parent} is {'not writable' if parent.is_dir() else 'no folder'}")
-
-
-def _at_least_1(args: argparse.Namespace, *names: str) -> None:
-    for name in names:
-        if getattr(args, name) < 1:
-            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 1; got {getattr(args, name)}")
 
 
 def _mark(correct: float) -> str:

@@ -26,8 +26,10 @@ ALLOWED = {
     "__main__": {"cli"},
     "cli": {
         *("functional", "objective", "algorithms", "pairwise", "anatomy"),
-        *("models", "tasks", "training", "viz", "exercises", "."),
+        *("models", "tasks", "training", "viz", "exercises", "cli_fit", "cli_shared", "."),
     },
+    "cli_fit": {"pairwise", "models", "tasks", "training", "viz", "cli_shared", "."},
+    "cli_shared": {"models", "tasks", "training"},
 }
 
 

@@ -16,7 +16,9 @@ LINE = re.compile(r"^```\{api\} ([\w.]+)\n```$", re.MULTILINE)
 COMMANDS = re.compile(r"^```\{commands\}\n```$", re.MULTILINE)
 EXAMPLES = {
     "train": "train grpo --seed 0 --out runs/grpo",
-    "pretrain": "pretrain --task addition --seed 1 --out runs/start",
+    "pretrain": "pretrain --task reviews --out runs/pretrain",
+    "sft": "sft --start runs/pretrain --out runs/sft",
+    "reward": "reward --start runs/sft --out runs/reward",
     "sample": 'sample runs/grpo --prompt "128+345=" --temperature 0',
     "evaluate": "evaluate runs/grpo -n 500",
     "table": "table",

@@ -3,14 +3,16 @@
 from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_folder
 from rlhf_minimal.training.config import Config, Recipe
 from rlhf_minimal.training.evaluation import Accuracy, Evaluation, evaluate
+from rlhf_minimal.training.fit import FitConfig, Student
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, train, train_step
 from rlhf_minimal.training.memory import memory_ledger, memory_table
 from rlhf_minimal.training.metrics import METRICS, wilson
 from rlhf_minimal.training.pairwise import judge_pairs, train_pairwise
+from rlhf_minimal.training.preferences import bayes_accuracy, judge_reward_model, preference_loss, sample_pairs
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
-from rlhf_minimal.training.supervised import imitate, supervised_loss
+from rlhf_minimal.training.supervised import imitate, language_loss, supervised_loss
 from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
 
 __all__ = [
@@ -18,21 +20,28 @@ __all__ = [
     "Accuracy",
     "Config",
     "Evaluation",
+    "FitConfig",
     "Learner",
     "NothingToLearn",
     "Recipe",
     "Rollout",
     "Samples",
+    "Student",
     "TrustRegion",
+    "bayes_accuracy",
     "collect",
     "evaluate",
     "imitate",
     "judge_pairs",
+    "judge_reward_model",
+    "language_loss",
     "load_policy",
     "memory_ledger",
     "memory_table",
+    "preference_loss",
     "roll_out",
     "sample",
+    "sample_pairs",
     "save_policy",
     "supervised_loss",
     "train",

@@ -78,7 +78,10 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | Token
     """
     folder = find_checkpoint(folder)
     try:
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder, local_files_only=True))
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        if any("ForSequenceClassification" in name for name in config.architectures or ()):
+            raise ValueError("it holds a reward model, and a policy is needed")
+        model = AutoModelForCausalLM.from_config(config)
         safetensors.torch.load_model(model, str(folder / "model.safetensors"))
         vocabulary = load_vocabulary(folder)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:

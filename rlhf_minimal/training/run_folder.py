@@ -12,6 +12,7 @@ from rlhf_minimal.training.checkpoints import write_file
 from rlhf_minimal.training.metrics import Metrics
 
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")
+_ROWS = ("rows.jsonl", "held-out.jsonl")  # of the supervised commands
 
 
 class RunFolder:
@@ -53,7 +54,7 @@ class RunFolder:
         try:
             if overwrite:
                 shutil.rmtree(self.checkpoint, ignore_errors=True)
-                for name in _FILES:
+                for name in _FILES + _ROWS:
                     (self.path / name).unlink(missing_ok=True)
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

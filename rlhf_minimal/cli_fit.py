@@ -1,0 +1,407 @@
+"""`pretrain`, `sft` and `reward`: three commands, one course.
+
+    rows (a file's, or the task's own) -> checked -> run folder -> fit -> measured on rows held out
+
+They differ in the rows they read, the loss they take and what they measure, which is all that a `Job` says. The rows
+are kept in the run folder: a resumed run reads them there, whatever has become of the file they came from.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import platform
+import random
+import statistics
+import time
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import torch
+import transformers
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from rlhf_minimal import __version__
+from rlhf_minimal.cli_shared import StopOnCtrlC, at_least_1, find_device, load_start
+from rlhf_minimal.models import RewardModel, load_reward_model
+from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, Task, TextRow, get_task, read_rows, write_rows
+from rlhf_minimal.tasks.base import Split
+from rlhf_minimal.training import save_policy, supervised_loss
+from rlhf_minimal.training.checkpoints import write_file
+from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
+from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.preferences import judge_reward_model, preference_loss, sample_pairs, write_answers
+from rlhf_minimal.training.progress import Progress
+from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.training.supervised import language_loss
+from rlhf_minimal.viz import plotting
+
+Rows = Sequence[Any]  # all of one kind: TextRow, CompletionRow or PairRow
+
+ABOUT = {
+    "pretrain": "learn to write: next-token prediction on the task's texts, or on a file's; a task without texts has "
+    "its teacher imitated, mistakes included, as a start for train",
+    "sft": "learn to answer: imitate demonstrations, with the loss on the answer only",
+    "reward": "learn what is preferred: a reward model, by Bradley-Terry, on pairs of a policy's samples or of a file",
+}
+# What a command does unless told otherwise. The numbers belong to the tiny model and the task `reviews`.
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "pretrain": {"start": "untrained", "rows": 10_000, "held_out": 1000, "steps": 300, "batch_size": 64},
+    "sft": {"start": "untrained", "rows": 10_000, "held_out": 1000, "steps": 700, "batch_size": 64},
+    "reward": {"start": "shipped", "rows": 32_000, "held_out": 2000, "steps": 1200, "batch_size": 64, "lr": 2e-3}
+    | {"normalize": "samples"},
+}
+FIT_HELP = {
+    "steps": "optimiser steps",
+    "batch_size": "rows per step",
+    "lr": "peak learning rate",
+    "warm_up": "steps until the peak; then it falls to zero",
+    "weight_decay": "of AdamW",
+    "grad_clip": "largest norm of a gradient",
+    "seed": "decides rows, their order and new weights",
+}
+
+
+def add_arguments(sub: Any, command: str) -> None:
+    """The flags of one of the three commands; what is not given is None, and DEFAULTS fills it in."""
+    defaults = dataclasses.asdict(FitConfig()) | DEFAULTS[command]
+    columns = {"pretrain": "text", "sft": "prompt and completion, or messages", "reward": "prompt, chosen and rejected"}
+    if command != "pretrain":
+        sub.add_argument("--task", help=f"{', '.join(TASKS)} (default reviews)")
+        sub.add_argument("--device", help="cpu, cuda, mps (default cpu)")
+        sub.add_argument("--out", help="run folder (default: a new one under runs/)")
+        sub.add_argument("--overwrite", action="store_true", help="replace the run in --out")
+        shown = f"(default {defaults['start']})"
+        about = "whose samples are compared and whose body the reward model gets: " if command == "reward" else ""
+        sub.add_argument(
+            "--start", help=f"{about}a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME {shown}"
+        )
+    else:
+        sub.add_argument("--start", help="a checkpoint or run folder, 'untrained', or hf:NAME (default untrained)")
+    sub.add_argument("--data", metavar="FILE", help=f"JSON lines with {columns[command]} (default: the task's own)")
+    sub.add_argument("--rows", type=int, help=f"rows to make of the task's own (default {defaults['rows']})")
+    sub.add_argument("--held-out", type=int, help=f"rows to measure on (default {defaults['held_out']})")
+    sub.add_argument("--resume", action="store_true", help="continue the run in --out with its own settings")
+    sub.add_argument("--save-every", type=int, default=100, help="steps between checkpoints (default 100)")
+    if command == "reward":
+        sub.add_argument(
+            "--normalize",
+            choices=["samples", "none"],
+            help="shift and scale scores to mean 0 and deviation 1 on the rows, or leave them (default samples)",
+        )
+    kinds = typing.get_type_hints(FitConfig)
+    for field in dataclasses.fields(FitConfig):
+        if command == "pretrain" and field.name in ("steps", "batch_size", "lr", "seed"):
+            continue  # pretrain has had these for longer
+        sub.add_argument(
+            "--" + field.name.replace("_", "-"),
+            type=kinds[field.name],
+            metavar=kinds[field.name].__name__.upper(),
+            help=f"{FIT_HELP[field.name]} (default {defaults[field.name]})",
+        )
+
+
+# --- what differs --------------------------------------------------------------------------------------------------
+
+
+class Job:
+    """What one command fits, from which rows, and what it measures. This one is what the three have in common.
+
+    Args:
+        start: Names the model to begin with.
+        settings: The run's.
+        task: Where rows come from if no file is given.
+        resumed: Whether `start` is the checkpoint of this very run.
+    """
+
+    row: type
+    missing: str  # what a task may lack, said to a person
+
+    def __init__(self, start: str, settings: dict[str, Any], task: Task, *, resumed: bool):
+        self.settings, self.task = settings, task
+        self.model, self.vocabulary, self.described = load_start(start, task, settings["seed"])
+
+    @property
+    def limit(self) -> int:
+        """Tokens that the model can read."""
+        return int(self.model.config.get_text_config().max_position_embeddings)
+
+    def write(self, folder: Path) -> None:
+        """Writes the model's files."""
+        save_policy(folder, self.model, self.vocabulary)
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """Rows of the task itself."""
+        raise NotImplementedError
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Of a batch, to minimise."""
+        raise NotImplementedError
+
+    def watch(self, rows: Rows) -> Metrics:
+        """Numbers on rows held out, cheap enough to be taken now and then."""
+        return {"held_out_loss": self.mean_loss(rows)}
+
+    @torch.no_grad()
+    def mean_loss(self, rows: Rows) -> float:
+        """The loss, a mean over batches of equal size but for the last."""
+        parts = [rows[i : i + 500] for i in range(0, len(rows), 500)]
+        return sum(self.loss(part).item() * len(part) for part in parts) / len(rows)
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """After the last step: all measurements as plain values, and the report as text."""
+        loss = self.mean_loss(held_out)
+        text = f"loss on {len(held_out)} rows held out: {loss:.4f} nats a token (perplexity {math.exp(loss):.3f})"
+        return {"held_out": len(held_out), "loss": loss}, text
+
+
+class Pretrain(Job):
+    """Texts, each token of which is predicted from those before."""
+
+    row, missing = TextRow, "texts to read"
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """Pages of the task's corpus."""
+        assert self.task.corpus is not None
+        rng = random.Random(f"pretrain/{split}/{seed}")
+        return [TextRow(self.task.corpus(rng)) for _ in range(n)]
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Cross-entropy of whole texts."""
+        return language_loss(self.model, self.vocabulary, [row.text for row in rows])
+
+
+class Sft(Job):
+    """Prompts with answers to imitate."""
+
+    row, missing = CompletionRow, "teacher to imitate"
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """The answers of the task's teacher."""
+        assert self.task.teacher is not None
+        rng = random.Random(f"sft/{split}/{seed}")
+        problems = self.task.problems(split, n, seed=f"sft/{seed}")
+        return [CompletionRow(problem.prompt, self.task.teacher(problem, rng)) for problem in problems]
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Cross-entropy of the answers; the prompt is read, not learnt."""
+        prompts, answers = [row.prompt for row in rows], [row.completion for row in rows]
+        return supervised_loss(self.model, self.vocabulary, prompts, answers)
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """The loss, and what the task's verifier says of samples."""
+        measured, text = super().finish(rows, held_out)
+        if self.settings["data"] is not None:
+            return measured, text  # rows from elsewhere need not be the task's
+        n, budget = 1000, self.task.max_new_tokens
+        problems = self.task.problems("held_out", n, seed="sft/score")
+        prompts = [problem.prompt for problem in problems]
+        answers = write_answers(
+            self.model, self.vocabulary, prompts, group_size=1, max_new_tokens=budget, seed="sft/score"
+        )
+        scores = [self.task.verify(answer, problem) for answer, problem in zip(answers, problems, strict=True)]
+        mean, deviation = statistics.mean(scores), statistics.stdev(scores)
+        measured["score"] = {"n": n, "mean": mean, "std": deviation, "max": max(scores)}
+        text += (
+            f"\nscore of {n} samples by the task: {mean:.3f}, standard deviation {deviation:.3f}, best {max(scores):g}"
+        )
+        examples = [f"  {prompt} {answer}" for prompt, answer in list(zip(prompts, answers, strict=True))[:5]]
+        return measured, "\n".join([text, "samples:", *examples])
+
+
+class Reward(Job):
+    """Pairs of answers, of which one was preferred."""
+
+    row, missing = PairRow, "preferences"
+
+    def __init__(self, start: str, settings: dict[str, Any], task: Task, *, resumed: bool):
+        self.settings, self.task = settings, task
+        if resumed:
+            self.reward_model, self.described = load_reward_model(start), start
+        else:
+            self.policy, vocabulary, self.described = load_start(start, task, settings["seed"])
+            if self.described == "untrained" and settings["data"] is None:
+                raise ValueError(
+                    "an untrained policy writes nothing worth comparing: name a fine-tuned one with --start"
+                )
+            self.reward_model = RewardModel.from_policy(self.policy, vocabulary, seed=settings["seed"])
+        self.model, self.vocabulary = self.reward_model.model, self.reward_model.vocabulary
+
+    def write(self, folder: Path) -> None:
+        """Writes the reward model's files."""
+        self.reward_model.save(folder)
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """Pairs of the policy's samples with noisy labels."""
+        return sample_pairs(self.policy, self.vocabulary, self.task, n, split=split, seed=seed)
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Bradley-Terry's."""
+        return preference_loss(PAIRWISE["bradley_terry"], self.reward_model, rows)
+
+    def watch(self, rows: Rows) -> Metrics:
+        """Loss and accuracy on pairs held out."""
+        found = judge_reward_model(self.reward_model, rows)
+        return {"held_out_loss": found.loss, "held_out_accuracy": found.accuracy}
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """Accuracy, its limit, calibration; and the normalisation, from now on part of the model."""
+        found = judge_reward_model(self.reward_model, held_out)
+        if self.settings["normalize"] == "samples":
+            some = rows[:2000]
+            answers = [row.chosen for row in some] + [row.rejected for row in some]
+            self.reward_model.normalize([row.prompt for row in some] * 2, answers)
+        scale = {"mean": self.reward_model.mean, "std": self.reward_model.std}
+        return {
+            **found.as_json(),
+            "normalize": scale,
+        }, f"{found}\nscores: (raw - {scale['mean']:.3f}) / {scale['std']:.3f}"
+
+
+JOBS: dict[str, type[Job]] = {"pretrain": Pretrain, "sft": Sft, "reward": Reward}
+
+
+# --- the course ----------------------------------------------------------------------------------------------------
+
+
+def run(args: argparse.Namespace, command: str) -> int:
+    """One of the three commands, from its arguments to its run folder."""
+    folder, settings, config, device = _plan(args, command)
+    at_least_1(args, "save_every")
+    task = get_task(settings["task"])
+    if args.resume:
+        job = JOBS[command](str(folder.checkpoint), settings, task, resumed=True)
+        job.model.to(device)  # type: ignore[arg-type]
+        rows, held_out = _kept_rows(folder, job)
+        student = Student.begin(job.model, job.write, config)
+        student.restore(folder.checkpoint)
+        folder.rewind(student.step)
+        print(f"resuming {folder.path} after step {student.step}")
+    else:
+        folder.check_free(overwrite=args.overwrite)
+        job = JOBS[command](settings["start"], settings, task, resumed=False)
+        settings["start"] = job.described
+        job.model.to(device)  # type: ignore[arg-type]
+        rows, held_out = _rows(job)
+        student = Student.begin(job.model, job.write, config)
+        folder.create(settings, overwrite=args.overwrite)
+        write_rows(folder.path / "rows.jsonl", rows)
+        write_rows(folder.path / "held-out.jsonl", held_out)
+        student.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
+        print(f"{command}: {len(rows)} rows, {len(held_out)} held out, start: {job.described}")
+
+    shown = {"loss": ".3f", "held_out_loss": ".3f", "held_out_accuracy": ".3f"}
+    progress = Progress(config.steps, shown, done=student.step, every=args.save_every)
+    stop = StopOnCtrlC()
+
+    def on_step(metrics: Metrics) -> bool:
+        saving = student.step % args.save_every == 0 or student.step == config.steps
+        if saving:
+            metrics |= job.watch(held_out[:500])
+        folder.append(metrics)
+        progress.update(student.step, metrics)
+        if saving or stop.asked:
+            student.save(folder.checkpoint, settings)
+        return not stop.asked
+
+    try:
+        with stop:
+            fit(
+                student,
+                config,
+                lambda step: job.loss(rows_of_step(rows, step, config.batch_size, config.seed)),
+                on_step,
+            )
+    finally:
+        progress.close()
+    if student.step < config.steps:
+        again = f"python -m rlhf_minimal {command} --out {folder.path} --resume"
+        print(f"stopped after step {student.step}; go on with: {again}")
+        return 130
+    measured, text = job.finish(rows, held_out)
+    student.save(folder.checkpoint, settings)  # once more: a reward model is normalised at the end
+    _report(command, folder, config, measured, text)
+    return 0
+
+
+def _plan(args: argparse.Namespace, command: str) -> tuple[RunFolder, dict[str, Any], FitConfig, torch.device]:
+    """Everything that can be settled, and found wrong, before anything is loaded or written."""
+    fields = [field.name for field in dataclasses.fields(FitConfig)]
+    names = [*fields, "task", "start", "data", "rows", "held_out", "normalize", "device"]
+    given = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
+    settings: dict[str, Any] = {"command": command, "task": "reviews", "data": None, "device": "cpu"}
+    settings |= dataclasses.asdict(FitConfig()) | DEFAULTS[command]
+    if args.resume:
+        if args.overwrite or not args.out:
+            raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
+        folder = RunFolder(args.out)
+        settings |= folder.settings()
+        for name, value in {"command": command, **given}.items():
+            if name != "device" and settings.get(name) != value:
+                raise ValueError(
+                    f"the run in {folder.path} has {name} {settings.get(name)}, not {value}; a resumed run keeps its "
+                    "settings, only --device may change"
+                )
+    else:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        folder = RunFolder(args.out or f"runs/{command}-{given.get('task', 'reviews')}-{stamp}")
+    settings |= given
+    settings["versions"] = {"rlhf_minimal": __version__, "torch": torch.__version__}
+    settings["versions"] |= {"transformers": transformers.__version__, "python": platform.python_version()}
+    for name in ("rows", "held_out"):
+        if settings[name] < 1:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {settings[name]}")
+    task = get_task(settings["task"])
+    lacking = {"pretrain": task.corpus, "sft": task.teacher, "reward": True}[command] is None
+    if settings["data"] is None and lacking:
+        raise ValueError(f"the task {task.name!r} has no {JOBS[command].missing}; give a file of rows with --data")
+    config = FitConfig(**{name: settings[name] for name in fields})
+    return folder, settings, config, find_device(settings["device"])
+
+
+def _rows(job: Job) -> tuple[Rows, Rows]:
+    """Rows to train on and rows to measure on, all of them checked."""
+    settings = job.settings
+    if settings["data"] is not None:
+        rows: Rows = read_rows(settings["data"], job.row, job.vocabulary, max_length=job.limit)
+        if len(rows) < 2:
+            raise ValueError(f"{settings['data']} holds one row only, and at least one more is needed to measure on")
+        kept = min(settings["held_out"], max(1, len(rows) // 10))
+        return rows[:-kept], rows[-kept:]
+    sizes: tuple[tuple[Split, int], ...] = (("train", settings["rows"]), ("held_out", settings["held_out"]))
+    made = [job.own_rows(split, n, settings["seed"]) for split, n in sizes]
+    checked = [read_rows(map(vars, raw), job.row, job.vocabulary, max_length=job.limit) for raw in made]
+    return checked[0], checked[1]
+
+
+def _kept_rows(folder: RunFolder, job: Job) -> tuple[Rows, Rows]:
+    """The rows of a run that is resumed."""
+    files = [folder.path / f"{name}.jsonl" for name in ("rows", "held-out")]
+    checked = [read_rows(file, job.row, job.vocabulary, max_length=job.limit) for file in files]
+    return checked[0], checked[1]
+
+
+def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[str, Any], text: str) -> None:
+    """The end of a run: what was measured, and the curve of the loss."""
+    write_file(folder.report, text + "\n")
+    write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
+    history = folder.history()
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    with matplotlib.rc_context(plotting.STYLE):
+        ax = figure.add_subplot()
+        steps, losses = ([row[name] for row in history] for name in ("step", "loss"))
+        plotting.learning_curve(ax, steps, [losses], label="training rows", color=plotting.CONTROL, smooth=5)
+        seen = [(row["step"], row["held_out_loss"]) for row in history if "held_out_loss" in row]
+        ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
+        ax.set(xlabel="step", ylabel="loss (nats)", title=f"{command}, seed {config.seed}, mean of 5 steps")
+        ax.legend()
+    figure.savefig(folder.picture, dpi=120)
+    print("\n" + text)
+    print(f"\nrun folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
