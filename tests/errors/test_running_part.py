@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from rlhf_minimal.tasks import get_task
+from rlhf_minimal.models import Vocabulary
+from rlhf_minimal.tasks import PairRow, TextRow, get_task, read_rows
 from rlhf_minimal.training import Config
 from rlhf_minimal.training.trpo import mean_kl
 from rlhf_minimal.viz import plotting
@@ -42,3 +43,15 @@ def test_a_learning_curve_needs_one_value_per_step():
 def test_logits_and_mask_of_a_mean_kl_must_fit():
     with pytest.raises(ValueError, match=r"must be \[B, T, V\]"):
         mean_kl(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4), torch.ones(1, 2))
+
+
+def test_rows_that_are_no_objects_are_named():
+    with pytest.raises(ValueError, match="^row 3: expected an object with named columns; got str"):
+        read_rows([{"text": "a"}, {"text": "b"}, "a"], TextRow, Vocabulary("ab"), max_length=9)
+
+
+def test_a_dict_of_splits_is_not_read_as_rows():
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_list([{"prompt": "a", "chosen": "a", "rejected": "b"}])
+    with pytest.raises(ValueError, match="choose one of train"):
+        read_rows(datasets.DatasetDict({"train": rows}), PairRow, Vocabulary("ab"), max_length=9)
