@@ -27,8 +27,10 @@ from collections import Counter
 
 from rlhf_minimal.tasks.base import Problem, Task
 
-GUESTS = ("ada", "amy", "ann", "ben", "bob", "dan", "joe", "leo", "mia", "pat", "tim", "una")
-DISHES = ("tea", "bun", "pie", "jam", "egg", "ham", "nut", "fig")
+# A dish's first letter begins no other word here, and no guest: a reader of letters, and of 80 000 parameters, needs one
+# look to see whether a review names the guest's own dish.
+GUESTS = ("ada", "amy", "ann", "ben", "bob", "dan", "guy", "ken", "max", "mia", "sam", "una")
+DISHES = ("tea", "pie", "jam", "egg", "nut", "fig", "rye", "lox")
 VALUES = {"yum": 2.0, "wow": 1.5, "hot": 1.0, "big": 0.5, "odd": -0.5, "old": -1.0, "dry": -1.5, "bad": -2.0}
 NAMED = 2.0  # for the guest's own dish
 WRONG = -2.0  # for every other dish, and every word that is none
@@ -97,7 +99,7 @@ def _guest_book(rng: random.Random) -> str:
 REVIEWS = Task(
     name="reviews",
     about="a review that pleases the cook, whose taste is known",
-    alphabet="abdefghijlmnoprtuwy .?",
+    alphabet="abdefghijklmnoprstuwxy .?",
     max_new_tokens=25,  # a review of five words with its end needs 20: a sixth word is written in vain
     make=_order,
     verify=gold_score,

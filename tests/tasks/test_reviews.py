@@ -21,7 +21,7 @@ ORDER = Problem("mia tea?", "")
         ("tea", 2),
         ("tea tea", 2),  # named once or twice, it is named
         ("tea tea tea", 0),  # 2 for naming it, 2 off for the third time
-        ("bun", -2),
+        ("pie", -2),
         ("yum", 2),
         ("yum yum yum", 4),
         ("yum yum yum yum", 0),
