@@ -7,7 +7,7 @@ before the first file is written.
 import argparse
 import dataclasses
 import json
-import platform
+import os
 import sys
 import time
 import typing
@@ -22,7 +22,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from rlhf_minimal import __version__, cli_fit, diff, table
+from rlhf_minimal import cli_fit, diff, table
 from rlhf_minimal.algorithms import ALGORITHMS, get_algorithm
 from rlhf_minimal.cli_shared import (
     ASSETS,
@@ -32,7 +32,11 @@ from rlhf_minimal.cli_shared import (
     check_writable,
     find_device,
     load_start,
+    one_line,
+    own_versions,
+    pointing_to_the_checkpoint,
     untrained,
+    warn_of_other_versions,
 )
 from rlhf_minimal.models import (
     TokenizerVocabulary,
@@ -40,6 +44,7 @@ from rlhf_minimal.models import (
     check_same_vocabulary,
     load_reward_model,
 )
+from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, model_reward, random_reward
 from rlhf_minimal.training import (
     Config,
@@ -68,6 +73,19 @@ from rlhf_minimal.training.trpo import check_trust_region
 from rlhf_minimal.viz import plotting
 
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
+
+# The settings of `train` that are no field of `Config`, and what may stand there.
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("algorithm", "task", "start", "device"), str),
+    "reward": typing.Literal["verifier", "random"],
+    "reward_model": str | None,
+    "kl_coef": float | None,
+    "optimizer": typing.Literal["adamw", "trpo"],
+    "max_kl": float,
+    "save_every": int,
+    "held_out": int,
+}
+FREE = ("save_every", "held_out")  # settings that the training does not feel
 
 # One line of help for every field of `Config`; the flag is the field's name with dashes.
 CONFIG_HELP = {
@@ -104,6 +122,17 @@ CONFIG_HELP = {
 }
 
 
+# What can be lowered, command by command.
+IF_MEMORY_RUNS_OUT = {
+    "train": "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens",
+    "pretrain": "lower --batch-size, or --rows",
+    "sft": "lower --batch-size, or --rows",
+    "reward": "lower --batch-size, or --rows",
+    "sample": "lower -n",
+    "evaluate": "lower -n",
+}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs one command.
 
@@ -122,8 +151,17 @@ def main(argv: list[str] | None = None) -> int:
         torch.set_num_threads(args.threads)
         return int(args.command(args))
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        return _fail(one_line(error))
+    except BrokenPipeError:  # `| head` has read enough; what is still to be flushed goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return _fail(one_line(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise  # a mistake of ours, and its traceback is wanted
+        notes = getattr(error, "__notes__", [])
+        return _fail("; ".join([f"out of memory: {args.advice}", *notes]))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -131,9 +169,14 @@ def main(argv: list[str] | None = None) -> int:
         torch.set_num_threads(threads)
 
 
+def _fail(line: str) -> int:
+    print(f"error: {line}", file=sys.stderr)
+    return 1
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {message} (try --help)\n")
+        self.exit(2, f"error: {one_line(ValueError(message))} (try --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -147,7 +190,7 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--threads", type=int, default=1, help="CPU threads; tiny models gain nothing by more (default 1)"
         )
-        sub.set_defaults(command=run)
+        sub.set_defaults(command=run, advice=IF_MEMORY_RUNS_OUT.get(name, "take a smaller model"))
         return sub
 
     sub = command("train", _train, "train a policy with any row of the table")
@@ -169,8 +212,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", help="run folder (default: a new one under runs/)")
     sub.add_argument("--resume", action="store_true", help="continue the run in --out with its own settings")
     sub.add_argument("--overwrite", action="store_true", help="replace the run in --out")
-    sub.add_argument("--save-every", type=int, default=25, help="steps between checkpoints (default 25)")
-    sub.add_argument("--held-out", type=int, default=1000, help="problems of the evaluation (default 1000)")
+    sub.add_argument("--save-every", type=int, help="steps between checkpoints (default 25)")
+    sub.add_argument("--held-out", type=int, help="problems of the evaluation (default 1000)")
     kinds = typing.get_type_hints(Config)
     for field in dataclasses.fields(Config):
         options = typing.get_args(kinds[field.name])  # of `float | None` or of `Literal["a", "b"]`
@@ -186,7 +229,7 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command("pretrain", _pretrain, cli_fit.ABOUT["pretrain"])
     having = [task.name for task in TASKS.values() if task.corpus or task.teacher]
-    sub.add_argument("--task", default="addition", help=f"{', '.join(having)} (default addition)")
+    sub.add_argument("--task", help=f"{', '.join(having)} (default addition)")
     sub.add_argument("--steps", type=int, help="optimiser steps (default 1300, on texts 300)")
     sub.add_argument("--batch-size", type=int, help="problems or texts per step (default 128, on texts 64)")
     sub.add_argument("--lr", type=float, help="peak learning rate (default 3e-3)")
@@ -242,7 +285,6 @@ def parser() -> argparse.ArgumentParser:
 
 def _train(args: argparse.Namespace) -> int:
     folder, settings, recipe, device = _plan(args)
-    at_least_1(args, "save_every", "held_out")
     if args.resume:
         learner = Learner.resume(folder.checkpoint, recipe.algorithm, recipe.config, device)
         recipe = _with_reward_model(recipe, settings["reward_model"], learner.vocabulary, device)
@@ -260,7 +302,7 @@ def _train(args: argparse.Namespace) -> int:
         folder.create(settings, overwrite=args.overwrite)
         learner.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
         print(f"{args.algorithm} on {recipe.task.name} ({recipe.task.about}), start: {described}")
-    before = evaluate(learner.start, learner.vocabulary, recipe, n=args.held_out)
+    before = evaluate(learner.start, learner.vocabulary, recipe, n=settings["held_out"])
     updater = None
     if settings["optimizer"] == "trpo":
         updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
@@ -271,13 +313,14 @@ def _train(args: argparse.Namespace) -> int:
     def on_step(metrics: Metrics) -> bool:
         folder.append(metrics)
         progress.update(learner.step, metrics)
-        if learner.step % args.save_every == 0 or stop.asked:
+        if learner.step % settings["save_every"] == 0 or stop.asked:
+            folder.flush()
             learner.save(folder.checkpoint, settings)
         return not stop.asked
 
     early = None
     try:
-        with stop:
+        with stop, pointing_to_the_checkpoint(folder):
             train(learner, recipe, on_step, updater=updater)
     except NothingToLearn as reason:
         early = str(reason)
@@ -285,12 +328,14 @@ def _train(args: argparse.Namespace) -> int:
         progress.close()
     if early:
         print(f"stopped early at {early}")
-    learner.save(folder.checkpoint, settings)
+    with pointing_to_the_checkpoint(folder):
+        folder.flush()
+        learner.save(folder.checkpoint, settings)
     if stop.asked and learner.step < recipe.config.steps:
         again = f"python -m rlhf_minimal train {args.algorithm} --out {folder.path} --resume"
         print(f"stopped after step {learner.step}; go on with: {again}")
         return 130
-    after = evaluate(learner.policy, learner.vocabulary, recipe, n=args.held_out)
+    after = evaluate(learner.policy, learner.vocabulary, recipe, n=settings["held_out"])
     _report(folder, settings, recipe, before, after)
     return 0
 
@@ -299,29 +344,32 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     """Everything that can be settled, and found wrong, before anything is loaded or written."""
     algorithm = get_algorithm(args.algorithm)
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if getattr(args, f.name) is not None}
-    others = ("task", "start", "reward", "reward_model", "kl_coef", "optimizer", "max_kl", "device")
+    others = ("task", "start", "reward", "reward_model", "kl_coef", "optimizer", "max_kl", "device", *FREE)
     given |= {name: getattr(args, name) for name in others if getattr(args, name) is not None}
-    settings: dict[str, Any] = {"algorithm": args.algorithm, "task": "addition", "reward": "verifier"}
+    settings: dict[str, Any] = {"command": "train", "algorithm": args.algorithm}
+    settings |= {"task": "addition", "reward": "verifier", "save_every": 25, "held_out": 1000}
     settings |= {"reward_model": None, "kl_coef": None, "optimizer": "adamw", "max_kl": TrustRegion().max_kl}
     settings |= {"start": "shipped", "device": "cpu"} | dataclasses.asdict(Config())
     if args.resume:
         if args.overwrite or not args.out:
             raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
         folder = RunFolder(args.out)
-        settings |= folder.settings()
+        settings |= folder.settings("train", KINDS | typing.get_type_hints(Config))
+        folder.check_resumable()
+        warn_of_other_versions(folder, settings["versions"])
         for name, value in {"algorithm": args.algorithm, **given}.items():
-            if name not in ("steps", "device") and settings[name] != value:
+            if name not in ("steps", "device", *FREE) and settings[name] != value:
                 raise ValueError(
                     f"the run in {folder.path} has {name} {settings[name]}, not {value}; "
-                    "a resumed run keeps its settings, only --steps and --device may change"
+                    "a resumed run keeps its settings, only --steps, --device, --save-every and --held-out may change"
                 )
     else:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = RunFolder(args.out or f"runs/{args.algorithm}-{given.get('task', 'addition')}-{stamp}")
     settings |= given
-    settings["versions"] = {"rlhf_minimal": __version__, "torch": torch.__version__}
-    settings["versions"] |= {"transformers": transformers.__version__, "python": platform.python_version()}
+    settings["versions"] = own_versions()
 
+    at_least_1(argparse.Namespace(**settings), *FREE)
     task, device = get_task(settings["task"]), find_device(settings["device"])
     config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
     if "group" in algorithm.needs and config.group_size < 2:
@@ -393,8 +441,11 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
 
 
 def _pretrain(args: argparse.Namespace) -> int:
+    if args.resume:
+        return cli_fit.run(args, "pretrain")
+    args.task = args.task or "addition"
     task = get_task(args.task)
-    if task.corpus or args.data or args.resume:
+    if task.corpus or args.data:
         return cli_fit.run(args, "pretrain")
     for name in ("start", "rows", "held_out"):
         if getattr(args, name) is not None:
@@ -487,8 +538,8 @@ def _model_config(name: str) -> PreTrainedConfig:
     folder = Path(name)
     folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder  # a run, or a checkpoint
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # transformers may raise anything over a hostile file
         reason = str(error).strip().splitlines()[0]
         raise ValueError(f"cannot read a model's config.json in {name!r}: {reason}") from error
 

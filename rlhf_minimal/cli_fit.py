@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import json
 import math
-import platform
 import random
 import statistics
 import time
@@ -21,13 +20,18 @@ from typing import Any
 
 import matplotlib
 import torch
-import transformers
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from rlhf_minimal import __version__
-from rlhf_minimal.cli_shared import StopOnCtrlC, at_least_1, find_device, load_start
+from rlhf_minimal.cli_shared import (
+    StopOnCtrlC,
+    find_device,
+    load_start,
+    own_versions,
+    pointing_to_the_checkpoint,
+    warn_of_other_versions,
+)
 from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, Task, TextRow, get_task, read_rows, write_rows
@@ -56,6 +60,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "sft": {"start": "untrained", "rows": 10_000, "held_out": 1000, "steps": 700, "batch_size": 64},
     "reward": {"start": "shipped", "rows": 32_000, "held_out": 2000, "steps": 1200, "batch_size": 64, "lr": 2e-3}
     | {"normalize": "samples"},
+}
+# The settings that are no field of `FitConfig`, and what may stand there.
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("task", "start", "device"), str),
+    **dict.fromkeys(("rows", "held_out", "save_every"), int),
+    "data": str | None,
+    "normalize": typing.Literal["samples", "none"] | None,
 }
 FIT_HELP = {
     "steps": "optimiser steps",
@@ -88,7 +99,7 @@ def add_arguments(sub: Any, command: str) -> None:
     sub.add_argument("--rows", type=int, help=f"rows to make of the task's own (default {defaults['rows']})")
     sub.add_argument("--held-out", type=int, help=f"rows to measure on (default {defaults['held_out']})")
     sub.add_argument("--resume", action="store_true", help="continue the run in --out with its own settings")
-    sub.add_argument("--save-every", type=int, default=100, help="steps between checkpoints (default 100)")
+    sub.add_argument("--save-every", type=int, help="steps between checkpoints (default 100)")
     if command == "reward":
         sub.add_argument(
             "--normalize",
@@ -273,7 +284,6 @@ JOBS: dict[str, type[Job]] = {"pretrain": Pretrain, "sft": Sft, "reward": Reward
 def run(args: argparse.Namespace, command: str) -> int:
     """One of the three commands, from its arguments to its run folder."""
     folder, settings, config, device = _plan(args, command)
-    at_least_1(args, "save_every")
     task = get_task(settings["task"])
     if args.resume:
         job = JOBS[command](str(folder.checkpoint), settings, task, resumed=True)
@@ -297,21 +307,23 @@ def run(args: argparse.Namespace, command: str) -> int:
         print(f"{command}: {len(rows)} rows, {len(held_out)} held out, start: {job.described}")
 
     shown = {"loss": ".3f", "held_out_loss": ".3f", "held_out_accuracy": ".3f"}
-    progress = Progress(config.steps, shown, done=student.step, every=args.save_every)
+    save_every = settings["save_every"]
+    progress = Progress(config.steps, shown, done=student.step, every=save_every)
     stop = StopOnCtrlC()
 
     def on_step(metrics: Metrics) -> bool:
-        saving = student.step % args.save_every == 0 or student.step == config.steps
+        saving = student.step % save_every == 0 or student.step == config.steps
         if saving:
             metrics |= job.watch(held_out[:500])
         folder.append(metrics)
         progress.update(student.step, metrics)
         if saving or stop.asked:
+            folder.flush()
             student.save(folder.checkpoint, settings)
         return not stop.asked
 
     try:
-        with stop:
+        with stop, pointing_to_the_checkpoint(folder):
             fit(
                 student,
                 config,
@@ -333,16 +345,20 @@ def run(args: argparse.Namespace, command: str) -> int:
 def _plan(args: argparse.Namespace, command: str) -> tuple[RunFolder, dict[str, Any], FitConfig, torch.device]:
     """Everything that can be settled, and found wrong, before anything is loaded or written."""
     fields = [field.name for field in dataclasses.fields(FitConfig)]
-    names = [*fields, "task", "start", "data", "rows", "held_out", "normalize", "device"]
+    names = [*fields, "task", "start", "data", "rows", "held_out", "normalize", "device", "save_every"]
     given = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
     settings: dict[str, Any] = {"command": command, "task": "reviews", "data": None, "device": "cpu"}
+    settings["save_every"] = 100
     settings |= dataclasses.asdict(FitConfig()) | DEFAULTS[command]
     if args.resume:
         if args.overwrite or not args.out:
             raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
         folder = RunFolder(args.out)
-        settings |= folder.settings()
-        for name, value in {"command": command, **given}.items():
+        kinds = {name: kind for name, kind in KINDS.items() if name in settings}
+        settings |= folder.settings(command, kinds | typing.get_type_hints(FitConfig))
+        folder.check_resumable()
+        warn_of_other_versions(folder, settings["versions"])
+        for name, value in given.items():
             if name != "device" and settings.get(name) != value:
                 raise ValueError(
                     f"the run in {folder.path} has {name} {settings.get(name)}, not {value}; a resumed run keeps its "
@@ -352,9 +368,8 @@ def _plan(args: argparse.Namespace, command: str) -> tuple[RunFolder, dict[str, 
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = RunFolder(args.out or f"runs/{command}-{given.get('task', 'reviews')}-{stamp}")
     settings |= given
-    settings["versions"] = {"rlhf_minimal": __version__, "torch": torch.__version__}
-    settings["versions"] |= {"transformers": transformers.__version__, "python": platform.python_version()}
-    for name in ("rows", "held_out"):
+    settings["versions"] = own_versions()
+    for name in ("rows", "held_out", "save_every"):
         if settings[name] < 1:
             raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {settings[name]}")
     task = get_task(settings["task"])

@@ -2,18 +2,60 @@
 
 import argparse
 import os
+import platform
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import PreTrainedModel
 
+from rlhf_minimal import __version__
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import load_policy
+from rlhf_minimal.training.run_folder import RunFolder
 
 ASSETS = Path(__file__).parent / "assets"
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, and what was noted with it, as one line that a terminal can show."""
+    text = "; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])])
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+
+
+@contextmanager
+def pointing_to_the_checkpoint(folder: RunFolder) -> Iterator[None]:
+    """Notes with every error that stops a run which checkpoint is left of it."""
+    try:
+        yield
+    except Exception as error:
+        step = folder.whole_step()
+        if step is not None:
+            error.add_note(f"the checkpoint of step {step} in {folder.checkpoint} is whole")
+        raise
+
+
+def own_versions() -> dict[str, str]:
+    """What the numbers of a run may depend on."""
+    found = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    return {**found, "python": platform.python_version()}
+
+
+def warn_of_other_versions(folder: RunFolder, before: dict[str, str]) -> None:
+    """One line if a run is resumed under other versions than it was begun with: its last bits may then differ."""
+    changed = [f"{name} {before.get(name)} -> {own}" for name, own in own_versions().items() if before.get(name) != own]
+    if changed:
+        print(
+            f"warning: {folder.path} was begun with other versions ({', '.join(changed)}); numbers may differ from "
+            "those of an uninterrupted run",
+            file=sys.stderr,
+        )
 
 
 class StopOnCtrlC:

@@ -29,7 +29,7 @@ ALLOWED = {
         *("models", "tasks", "training", "viz", "exercises", "cli_fit", "cli_shared", "."),
     },
     "cli_fit": {"pairwise", "models", "tasks", "training", "viz", "cli_shared", "."},
-    "cli_shared": {"models", "tasks", "training"},
+    "cli_shared": {"models", "tasks", "training", "."},
 }
 
 

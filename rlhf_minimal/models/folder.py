@@ -8,6 +8,7 @@ vocabulary.json                                    for a character vocabulary: i
 import json
 from pathlib import Path
 
+import torch
 from transformers import AutoTokenizer
 
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary, character_tokenizer
@@ -31,6 +32,13 @@ def find_checkpoint(folder: str | Path) -> Path:
 def spare(folder: Path) -> Path:
     """Where the old checkpoint waits while a new one takes its place."""
     return folder.with_name(folder.name + ".old")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out. Python and CUDA have a class for it; torch on the CPU says it in its text only."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
 
 
 def damaged(folder: Path, reason: object) -> str:
@@ -58,4 +66,5 @@ def load_vocabulary(folder: Path) -> Vocabulary | TokenizerVocabulary:
     """
     if (folder / "vocabulary.json").exists():
         return Vocabulary(json.loads((folder / "vocabulary.json").read_text())["alphabet"])
-    return TokenizerVocabulary(AutoTokenizer.from_pretrained(folder, local_files_only=True))
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return TokenizerVocabulary(tokenizer)

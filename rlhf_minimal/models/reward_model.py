@@ -6,11 +6,10 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from rlhf_minimal.models.folder import damaged, find_checkpoint, load_vocabulary, save_vocabulary
+from rlhf_minimal.models.folder import damaged, find_checkpoint, is_out_of_memory, load_vocabulary, save_vocabulary
 from rlhf_minimal.models.forward import positions
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
 
@@ -200,10 +199,17 @@ def load_reward_model(folder: str | Path) -> RewardModel:
     try:
         with torch.random.fork_rng(devices=[]):
             model, found = AutoModelForSequenceClassification.from_pretrained(
-                folder, local_files_only=True, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+                folder,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
             )
         vocabulary = load_vocabulary(folder)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, AttributeError, SafetensorError) as error:
+    except Exception as error:  # four libraries read these files, and a hostile one may make them raise anything
+        if is_out_of_memory(error):
+            raise
         raise ValueError(damaged(folder, error)) from error
     if found["missing_keys"] or found["mismatched_keys"] or model.config.num_labels != 1:
         raise ValueError(

@@ -4,11 +4,14 @@
     tokenizer.json ...  vocabulary.json                    its vocabulary (see `models.folder`)
     trainer.json  trainer.safetensors                      what `--resume` needs besides, absent in a shipped start
 
-No pickle anywhere: reading a checkpoint cannot run code.
+No pickle anywhere, and no code that a folder brings along: reading a checkpoint cannot run code.
 """
 
+import errno
 import json
+import math
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,30 +24,46 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.models.folder import damaged, find_checkpoint, load_vocabulary, save_vocabulary, spare
+from rlhf_minimal.models.folder import (
+    damaged,
+    find_checkpoint,
+    is_out_of_memory,
+    load_vocabulary,
+    save_vocabulary,
+    spare,
+)
+
+FORMAT = 1  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
 
 def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     """Fills a folder next door and swaps it in, so that a reader meets the old one or the new one, never half of one.
+
+    That holds wherever the process is killed: at every moment there is a whole folder under its own name or, between
+    the two renames, under the spare one, where `find_checkpoint` looks, too. And it holds when the power fails: what a
+    rename makes visible has reached the disk before.
 
     Args:
         folder: Where the result shall be; replaced if it exists.
         write: Writes the files into the folder it is given.
 
     Raises:
-        ValueError: If the place cannot be written.
+        ValueError: If the place cannot be written, or is full. What was there before is there still.
     """
     new, old = folder.with_name(folder.name + ".new"), spare(folder)
     try:
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(parents=True)
         write(new)
+        for path in [*new.iterdir(), new]:
+            flush(path)
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
             os.replace(folder, old)
         os.replace(new, folder)
-    except OSError as error:
-        raise ValueError(f"cannot write {folder}: {error.strerror or error}") from error
+        flush(folder.parent)
+    except (OSError, SafetensorError) as error:
+        raise ValueError(cannot_write(folder, error)) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
@@ -54,10 +73,32 @@ def write_file(path: Path, text: str) -> None:
     """The same promise for one text file."""
     new = path.with_name(path.name + ".new")
     try:
-        new.write_text(text)
+        new.write_text(text, encoding="utf-8")
+        flush(new)
         os.replace(new, path)
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from error
+        new.unlink(missing_ok=True)
+        raise ValueError(cannot_write(path, error)) from error
+
+
+def flush(path: Path) -> None:
+    """Waits until a file, or the list of files in a folder, has reached the disk."""
+    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
+        return  # Windows cannot open a folder, and needs not
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def cannot_write(path: Path, error: Exception) -> str:
+    """One line about a place that could not be written, and what to do if it is full."""
+    reason = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
+    # safetensors has an error of its own, which tells the system's number in its text only
+    number = getattr(error, "errno", None) or int((re.search(r"os error (\d+)", str(error)) or [0, 0])[1])
+    full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return f"cannot write {path}: {reason}{'; make room, then go on' if full else ''}"
 
 
 def save_policy(folder: Path, model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
@@ -78,13 +119,15 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | Token
     """
     folder = find_checkpoint(folder)
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if any("ForSequenceClassification" in name for name in config.architectures or ()):
             raise ValueError("it holds a reward model, and a policy is needed")
-        model = AutoModelForCausalLM.from_config(config)
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
         safetensors.torch.load_model(model, str(folder / "model.safetensors"))
         vocabulary = load_vocabulary(folder)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except Exception as error:  # four libraries read these files, and a hostile one may make them raise anything
+        if is_out_of_memory(error):
+            raise
         raise ValueError(damaged(folder, error)) from error
     if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
         raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
@@ -93,6 +136,7 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | Token
 
 def save_trainer(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
     """Writes what a resumed run needs besides the policy: named tensors and a few plain numbers."""
+    notes = {**notes, "format": FORMAT}
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     safetensors.torch.save_file(contiguous, str(folder / "trainer.safetensors"))
     (folder / "trainer.json").write_text(json.dumps(notes, indent=2) + "\n")
@@ -102,14 +146,63 @@ def load_trainer(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]
     """Reads back what `save_trainer` wrote.
 
     Raises:
-        ValueError: If it is missing or damaged.
+        ValueError: If it is missing or damaged, or was written by another version.
     """
     folder = find_checkpoint(folder)
     try:
         notes = json.loads((folder / "trainer.json").read_text())
-        return safetensors.torch.load_file(str(folder / "trainer.safetensors")), notes
-    except (OSError, ValueError, SafetensorError) as error:
+        if not isinstance(notes, dict):
+            raise ValueError("trainer.json holds no object")
+        tensors = safetensors.torch.load_file(str(folder / "trainer.safetensors"))
+    except (OSError, ValueError, SafetensorError, RecursionError) as error:
         raise ValueError(damaged(folder, error)) from error
+    check_format(notes, f"the checkpoint in {folder}")
+    return tensors, notes
+
+
+def check_format(notes: dict[str, Any], what: str) -> None:
+    """Refuses what another version of this library wrote, and says what can be done with it.
+
+    Args:
+        notes: Names with their values, `format` among them.
+        what: What was read, for the message.
+
+    Raises:
+        ValueError: If its format is not ours.
+
+    Example:
+        >>> check_format({"format": FORMAT}, "the run in runs/grpo")
+        >>> check_format({}, "the run in runs/grpo")
+        Traceback (most recent call last):
+        ValueError: the run in runs/grpo was written by an older version of rlhf_minimal and cannot be continued by \
+this one: start a new run from its policy with --start FOLDER, or install the version that config.json names
+    """
+    found = notes.get("format", 0)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise ValueError(f"{what} is damaged: its format is {found!r}, not a number")
+    if found < FORMAT:
+        raise ValueError(
+            f"{what} was written by an older version of rlhf_minimal and cannot be continued by this one: start a new "
+            "run from its policy with --start FOLDER, or install the version that config.json names"
+        )
+    if found > FORMAT:
+        raise ValueError(
+            f"{what} was written by a newer version of rlhf_minimal (format {found}, this one reads {FORMAT}): "
+            "update rlhf_minimal"
+        )
+
+
+def number(notes: dict[str, Any], name: str, kind: type, *, least: int | float = -math.inf) -> Any:
+    """One number of a checkpoint's notes.
+
+    Raises:
+        ValueError: If it is missing, of another kind, not finite, or below `least`.
+    """
+    value: Any = notes.get(name)
+    right = isinstance(value, kind if kind is int else int | float) and not isinstance(value, bool)
+    if not right or not math.isfinite(value) or value < least:
+        raise ValueError(f"trainer.json names no {name}" if value is None else f"{name} in trainer.json is {value!r}")
+    return kind(value)
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
@@ -125,4 +218,12 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
         if key.startswith(prefix + "."):
             number, name = key[len(prefix) + 1 :].split(".", 1)
             state.setdefault(int(number), {})[name] = value
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    if state and not 0 <= min(state) <= max(state) < len(parameters):
+        raise ValueError(f"{prefix} holds moments of {max(state) + 1} tensors, and there are {len(parameters)}")
+    for i, moments in state.items():
+        if set(moments) != {"step", "exp_avg", "exp_avg_sq"}:
+            raise ValueError(f"{prefix}.{i} holds {', '.join(sorted(moments))}, not the moments of AdamW")
+        if any(moments[name].shape != parameters[i].shape for name in ("exp_avg", "exp_avg_sq")):
+            raise ValueError(f"{prefix}.{i} is of another shape than its parameter")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

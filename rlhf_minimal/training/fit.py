@@ -104,14 +104,13 @@ class Student:
             ValueError: If it is missing, damaged, or of another model.
         """
         tensors, notes = checkpoints.load_trainer(folder)
-        if "step" not in notes:
-            raise ValueError(f"cannot read the checkpoint in {folder}: trainer.json names no step")
         try:
+            step = checkpoints.number(notes, "step", int, least=0)
             checkpoints.restore_optimizer(self.optimizer, tensors, "optimizer")
         except (RuntimeError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"the checkpoint in {folder} does not fit this model: {reason}") from error
-        self.step = int(notes["step"])
+        self.step = step
 
 
 def fit(

@@ -11,6 +11,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from rlhf_minimal.models import Critic, TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.config import Config
@@ -107,18 +108,21 @@ class Learner:
         """
         policy, vocabulary = checkpoints.load_policy(folder)
         tensors, notes = checkpoints.load_trainer(folder)
-        if not {"step", "mean_reward"} <= set(notes):
-            raise ValueError(f"cannot read the checkpoint in {folder}: trainer.json names no step")
         policy.to(device)  # type: ignore[arg-type]
         learner = cls.begin(policy, vocabulary, algorithm, config)
-        learner.step, learner.mean_reward = int(notes["step"]), float(notes["mean_reward"])
         modules: dict[str, nn.Module | None] = {"start": learner.start, "critic": learner.critic}
         if learner.reference is not learner.start:
             modules["reference"] = learner.reference
         try:
-            # Checkpoints of earlier versions know neither of the two.
-            learner.kl_factor = float(notes.get("kl_factor", 1.0))
-            learner.scores = RunningScores(**notes.get("scores", {}))
+            learner.step = checkpoints.number(notes, "step", int, least=0)
+            learner.mean_reward = checkpoints.number(notes, "mean_reward", float)
+            learner.kl_factor = checkpoints.number(notes, "kl_factor", float)
+            seen = notes["scores"]
+            learner.scores = RunningScores(
+                checkpoints.number(seen, "count", int, least=0),
+                checkpoints.number(seen, "mean", float),
+                checkpoints.number(seen, "squares", float, least=0),
+            )
             for name, module in modules.items():
                 if module is not None:
                     module.load_state_dict(
@@ -127,8 +131,10 @@ class Learner:
             checkpoints.restore_optimizer(learner.optimizer, tensors, "optimizer")
             if learner.critic_optimizer is not None:
                 checkpoints.restore_optimizer(learner.critic_optimizer, tensors, "critic_optimizer")
-        except (RuntimeError, ValueError, KeyError, TypeError) as error:
-            reason = str(error).splitlines()[0]
+        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
+            if is_out_of_memory(error):
+                raise
+            reason = f"trainer.json names no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
             raise ValueError(f"the checkpoint in {folder} does not fit this algorithm and config: {reason}") from error
         return learner
 

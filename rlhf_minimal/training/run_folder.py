@@ -3,12 +3,16 @@
 config.json  metrics.jsonl  checkpoint/        and, at the end, evaluation.json, report.txt, learning-curve.png
 """
 
+import difflib
 import json
 import shutil
+import types
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
-from rlhf_minimal.training.checkpoints import write_file
+from rlhf_minimal.models.folder import find_checkpoint, spare
+from rlhf_minimal.training.checkpoints import FORMAT, cannot_write, check_format, flush, write_file
 from rlhf_minimal.training.metrics import Metrics
 
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")
@@ -38,10 +42,15 @@ class RunFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file; --out names a folder")
-        holds_run = (self.path / "config.json").exists() and self.metrics.exists()
+        found = {path.name.removesuffix(".new") for path in self.path.iterdir()} if self.path.is_dir() else set()
+        holds_run = {"config.json", self.metrics.name} <= found
+        # What a process leaves that was killed while it made the folder: our files, the metrics first, and no others.
+        begun = self.metrics.name in found <= {*_FILES, *_ROWS, self.checkpoint.name, spare(self.checkpoint).name}
         if holds_run and not overwrite:
             raise ValueError(f"{self.path} already holds a run: --resume continues it, --overwrite replaces it")
-        if not holds_run and self.path.is_dir() and any(self.path.iterdir()):
+        if begun and not overwrite:
+            raise ValueError(f"{self.path} holds a run that was killed before it began: --overwrite starts it again")
+        if found and not (holds_run or begun):
             raise ValueError(f"{self.path} holds files that are no run of ours; name another folder with --out")
 
     def create(self, settings: dict[str, Any], *, overwrite: bool = False) -> None:
@@ -52,35 +61,67 @@ class RunFolder:
         """
         self.check_free(overwrite=overwrite)
         try:
-            if overwrite:
-                shutil.rmtree(self.checkpoint, ignore_errors=True)
-                for name in _FILES + _ROWS:
+            if overwrite:  # all but the metrics, by which the folder is known for ours
+                for folder in (self.checkpoint, spare(self.checkpoint)):
+                    shutil.rmtree(folder, ignore_errors=True)
+                for name in {*_ROWS, *_FILES} - {self.metrics.name}:
                     (self.path / name).unlink(missing_ok=True)
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ValueError(f"cannot write the run folder {self.path}: {error.strerror or error}") from error
-        self.write_settings(settings)
+            raise ValueError(cannot_write(self.path, error)) from error
         write_file(self.metrics, "")
+        self.write_settings(settings)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self, command: str | None = None, kinds: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What `config.json` says.
 
+        Args:
+            command: The command whose run this should be; None takes any.
+            kinds: The type of every setting that belongs there; None checks neither names nor types.
+
         Raises:
-            ValueError: If there is no run here, or the file is damaged.
+            ValueError: If there is no run here, another version or another command wrote it, the file is damaged, or a
+                setting is unknown, missing or of another type.
         """
+        file = self.path / "config.json"
         try:
-            settings = json.loads((self.path / "config.json").read_text())
+            settings = json.loads(file.read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"no run in {self.path}: it holds no config.json") from error
-        except ValueError as error:
-            raise ValueError(f"{self.path / 'config.json'} is damaged: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{file} is damaged: {error}") from error
         if not isinstance(settings, dict):
-            raise ValueError(f"{self.path / 'config.json'} is damaged: expected an object")
+            raise ValueError(f"{file} is damaged: expected an object")
+        check_format(settings, f"the run in {self.path}")
+        if command is not None and settings.get("command") != command:
+            raise ValueError(f"the run in {self.path} is one of the command {settings.get('command')}, not {command}")
+        if kinds is not None:
+            check_settings(settings, {**kinds, "command": str, "format": int, "versions": dict}, file)
         return settings
+
+    def check_resumable(self) -> None:
+        """Refuses a run that has no checkpoint.
+
+        Raises:
+            ValueError: If it was killed before it wrote its first one.
+        """
+        try:
+            find_checkpoint(self.checkpoint)
+        except ValueError as error:
+            raise ValueError(
+                f"no checkpoint in {self.path}: the run was killed before it wrote one; --overwrite starts it again"
+            ) from error
+
+    def whole_step(self) -> int | None:
+        """The step of the checkpoint that would be resumed from; None if there is none."""
+        try:
+            return int(json.loads((find_checkpoint(self.checkpoint) / "trainer.json").read_text())["step"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def write_settings(self, settings: dict[str, Any]) -> None:
         """Writes `config.json`."""
-        write_file(self.path / "config.json", json.dumps(settings, indent=2) + "\n")
+        write_file(self.path / "config.json", json.dumps({**settings, "format": FORMAT}, indent=2) + "\n")
 
     def append(self, metrics: Metrics) -> None:
         """One more line of `metrics.jsonl`."""
@@ -88,7 +129,14 @@ class RunFolder:
             with self.metrics.open("a") as file:
                 file.write(json.dumps(metrics) + "\n")
         except OSError as error:
-            raise ValueError(f"cannot write {self.metrics}: {error.strerror or error}") from error
+            raise ValueError(cannot_write(self.metrics, error)) from error
+
+    def flush(self) -> None:
+        """Waits until `metrics.jsonl` has reached the disk: before a checkpoint that says its steps are done."""
+        try:
+            flush(self.metrics)
+        except OSError as error:
+            raise ValueError(cannot_write(self.metrics, error)) from error
 
     def history(self, up_to: int | None = None) -> list[Metrics]:
         """The steps written so far; steps after `up_to` are left out.
@@ -97,12 +145,12 @@ class RunFolder:
             ValueError: If the file is missing, or damaged before its last line.
         """
         try:
-            lines = self.metrics.read_text().splitlines()
-            rows = [json.loads(line) for line in lines[:-1]]
+            lines = self.metrics.read_text(encoding="utf-8").splitlines()
+            rows = [_metrics(line) for line in lines[:-1]]
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot read {self.metrics}: {error}") from error
         try:
-            rows += [json.loads(line) for line in lines[-1:]]
+            rows += [_metrics(line) for line in lines[-1:]]
         except ValueError:
             pass  # a process killed while writing leaves half a last line; its step is simply done again
         return [row for row in rows if up_to is None or row["step"] <= up_to]
@@ -110,3 +158,55 @@ class RunFolder:
     def rewind(self, step: int) -> None:
         """Drops the lines of steps that the checkpoint does not know: a resumed run writes them again."""
         write_file(self.metrics, "".join(json.dumps(row) + "\n" for row in self.history(step)))
+
+
+def _metrics(line: str) -> Metrics:
+    try:
+        row = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("a line is nested too deeply") from error
+    if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        raise ValueError(f"expected an object with a step; got {line[:40]!r}")
+    return row
+
+
+def check_settings(settings: Mapping[str, Any], kinds: Mapping[str, Any], file: Path) -> None:
+    """Refuses settings that are unknown, missing, or of another type than they should be.
+
+    Args:
+        settings: As they were read.
+        kinds: Every name that belongs there, with its type; `Config`'s type hints serve.
+        file: Where they were read, for the message.
+
+    Raises:
+        ValueError: Naming the first one at fault.
+
+    Example:
+        >>> check_settings({"step": 3}, {"steps": int}, Path("config.json"))
+        Traceback (most recent call last):
+        ValueError: config.json: unknown setting 'step'; did you mean steps?
+        >>> check_settings({"steps": "3"}, {"steps": int}, Path("config.json"))
+        Traceback (most recent call last):
+        ValueError: config.json: steps is '3', and should be int
+    """
+    for name in settings:
+        if name not in kinds:
+            close = difflib.get_close_matches(name, kinds, n=1)
+            advice = f"did you mean {close[0]}?" if close else "take it out"
+            raise ValueError(f"{file}: unknown setting {name!r}; {advice}")
+    for name, kind in kinds.items():
+        if name not in settings:
+            raise ValueError(f"{file}: the setting {name} is missing; put it back, or start again with --overwrite")
+        if not _is_a(settings[name], kind):
+            shown = getattr(kind, "__name__", None) if isinstance(kind, type) else str(kind).replace("typing.", "")
+            raise ValueError(f"{file}: {name} is {settings[name]!r}, and should be {shown}")
+
+
+def _is_a(value: Any, kind: Any) -> bool:
+    if get_origin(kind) in (Union, types.UnionType):
+        return any(_is_a(value, option) for option in get_args(kind))
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if kind is float:
+        kind = int | float
+    return isinstance(value, kind) and not isinstance(value, bool)
