@@ -239,7 +239,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--out", help="checkpoint folder (default runs/start-TASK); on texts, run folder")
     sub.add_argument("--overwrite", action="store_true", help="replace what is in --out")
     cli_fit.add_arguments(sub.add_argument_group("on texts"), "pretrain")
-    for name in ("sft", "reward"):
+    for name in ("sft", "reward", "prefer"):
         cli_fit.add_arguments(command(name, partial(cli_fit.run, command=name), cli_fit.ABOUT[name]), name)
 
     for name, run, about in (
@@ -442,7 +442,7 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
 
 def _pretrain(args: argparse.Namespace) -> int:
     if args.resume:
-        return cli_fit.run(args, "pretrain")
+        return cli_fit.run(args, "pretrain")  # the run knows its task
     args.task = args.task or "addition"
     task = get_task(args.task)
     if task.corpus or args.data:

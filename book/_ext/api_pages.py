@@ -19,6 +19,7 @@ EXAMPLES = {
     "pretrain": "pretrain --task reviews --out runs/pretrain",
     "sft": "sft --start runs/pretrain --out runs/sft",
     "reward": "reward --start runs/sft --out runs/reward",
+    "prefer": "prefer dpo --start runs/sft --out runs/dpo",
     "sample": 'sample runs/grpo --prompt "128+345=" --temperature 0',
     "evaluate": "evaluate runs/grpo -n 500",
     "table": "table",

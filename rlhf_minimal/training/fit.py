@@ -49,6 +49,9 @@ class FitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("lr", "grad_clip", "warm_up", "weight_decay"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name} must be a finite number; got {getattr(self, name)}")
         for name in ("steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
@@ -107,6 +110,9 @@ class Student:
         try:
             step = checkpoints.number(notes, "step", int, least=0)
             checkpoints.restore_optimizer(self.optimizer, tensors, "optimizer")
+            for parameter, moments in self.optimizer.state.items():
+                if not isinstance(parameter, Tensor) or moments["exp_avg"].shape != parameter.shape:
+                    raise ValueError("its moments have other shapes than the weights")  # AdamW would notice in a step
         except (RuntimeError, ValueError, KeyError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f"the checkpoint in {folder} does not fit this model: {reason}") from error

@@ -41,6 +41,8 @@ class Example:
     prompt: list[int]
     chosen: list[int]
     rejected: list[int]
+    ref_chosen: list[float] | None = None  # the reference's log-probs, one a token, where it was read beforehand
+    ref_rejected: list[float] | None = None
 
 
 def train_pairwise(
@@ -117,7 +119,7 @@ def _iterate(
     def loss(step: int) -> Tensor:
         batch = rows_of_step(examples, before + step, config.batch_size, config.seed)
         pairs = make_pairs(algorithm, model, vocabulary, batch, reference)
-        seen.update(_describe(algorithm, pairs))
+        seen.update(describe(algorithm, pairs))
         return pairwise_loss(algorithm, pairs)
 
     def note(metrics: Metrics) -> bool | None:
@@ -159,11 +161,25 @@ def judge_pairs(
     if algorithm.reference and reference is None:
         raise ValueError("this algorithm measures against a reference: pass a copy of the policy before training")
     examples = encode(rows, vocabulary, own=False)
+    return judge_examples(algorithm, model, vocabulary, examples, reference, batch_size=batch_size)
+
+
+@torch.no_grad()
+def judge_examples(
+    algorithm: PairwiseAlgorithm,
+    model: Model,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    examples: Sequence[Example],
+    reference: PreTrainedModel | None = None,
+    *,
+    batch_size: int = 512,
+) -> Metrics:
+    """`judge_pairs` for rows that are token ids already, such as a policy's own samples."""
     total: Metrics = {}
     for start in range(0, len(examples), batch_size):
         part = examples[start : start + batch_size]
         pairs = make_pairs(algorithm, model, vocabulary, part, reference)
-        found = {"loss": pairwise_loss(algorithm, pairs).item(), **_describe(algorithm, pairs)}
+        found = {"loss": pairwise_loss(algorithm, pairs).item(), **describe(algorithm, pairs)}
         total = {name: total.get(name, 0.0) + value * len(part) / len(examples) for name, value in found.items()}
     return total
 
@@ -247,6 +263,33 @@ def reject_own(
     return found
 
 
+@torch.no_grad()
+def read_reference(
+    examples: Sequence[Example],
+    reference: PreTrainedModel,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    *,
+    batch_size: int = 512,
+) -> list[Example]:
+    """The same examples with the reference's log-probs, so that it is run once and not in every pass.
+
+    Args:
+        examples: Token ids of both answers.
+        reference: The frozen policy.
+        vocabulary: Its vocabulary.
+        batch_size: Pairs in one forward; always the same pairs together, so that a second reading repeats every bit.
+    """
+    found = []
+    for start in range(0, len(examples), batch_size):
+        part = examples[start : start + batch_size]
+        given, _ = _answers(part, vocabulary, reference.device)
+        logp = token_logprobs(policy_logits(reference, *given), given[2])
+        for example, chosen, rejected in zip(part, *(side.tolist() for side in logp.chunk(2)), strict=True):
+            known = {"ref_chosen": chosen[: len(example.chosen)], "ref_rejected": rejected[: len(example.rejected)]}
+            found.append(replace(example, **known))
+    return found
+
+
 def make_pairs(
     algorithm: PairwiseAlgorithm,
     model: Model,
@@ -261,33 +304,45 @@ def make_pairs(
         model: With gradient.
         vocabulary: Its vocabulary.
         examples: The batch.
-        reference: Without gradient; read if the row has one.
+        reference: Without gradient; run if the row has one and the examples do not hold its log-probs already.
     """
     if isinstance(model, RewardModel):
         rows = [example.row for example in examples]
         texts = [getattr(row, side) for side in ("chosen", "rejected") for row in rows]
         chosen, rejected = model.raw_scores([row.prompt for row in rows] * 2, texts).chunk(2)
         return Pairs(chosen_scores=chosen, rejected_scores=rejected)
-    answers = [example.chosen for example in examples] + [example.rejected for example in examples]
-    prompt_ids, prompt_mask = pad_left([example.prompt for example in examples], vocabulary.pad_id)
-    ids = pad_right(answers, vocabulary.pad_id)  # [2 B, T]
-    lengths = torch.tensor([len(answer) for answer in answers])
-    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).float()  # from lengths: the end token counts
-    given = [x.to(model.device) for x in (prompt_ids.repeat(2, 1), prompt_mask.repeat(2, 1), ids)]
+    given, mask = _answers(examples, vocabulary, model.device)
     tensors: dict[str, Any] = {}
 
     def take(name: str, x: Tensor) -> None:
         tensors[name.format("chosen")], tensors[name.format("rejected")] = x.chunk(2)
 
-    take("{}_mask", mask.to(model.device))
+    take("{}_mask", mask)
     take("{}_logp", token_logprobs(policy_logits(model, *given), given[2]))
-    if algorithm.reference and reference is not None:
+    read = [example.ref_chosen for example in examples] + [example.ref_rejected for example in examples]
+    known = [torch.tensor(logp) for logp in read if logp is not None]
+    if algorithm.reference and len(known) == len(read):
+        take("ref_{}_logp", torch.nn.utils.rnn.pad_sequence(known, batch_first=True).to(model.device))
+    elif algorithm.reference and reference is not None:
         with torch.no_grad():
             take("ref_{}_logp", token_logprobs(policy_logits(reference, *given), given[2]))
     return Pairs(**tensors)
 
 
-def _describe(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Metrics:
+def _answers(
+    examples: Sequence[Example], vocabulary: Vocabulary | TokenizerVocabulary, device: torch.device
+) -> tuple[list[Tensor], Tensor]:
+    """Prompts [2 B, S], their mask, answers [2 B, T]; and the answers' mask. The chosen ones come first."""
+    answers = [example.chosen for example in examples] + [example.rejected for example in examples]
+    prompt_ids, prompt_mask = pad_left([example.prompt for example in examples], vocabulary.pad_id)
+    ids = pad_right(answers, vocabulary.pad_id)  # [2 B, T]
+    lengths = torch.tensor([len(answer) for answer in answers])
+    mask = (torch.arange(ids.shape[1]) < lengths[:, None]).float()  # from lengths: the end token counts
+    return [x.to(device) for x in (prompt_ids.repeat(2, 1), prompt_mask.repeat(2, 1), ids)], mask.to(device)
+
+
+def describe(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Metrics:
+    """How a batch is ranked: `accuracy` (a tie is half), `gap`, and the mean scores `chosen` and `rejected`."""
     with torch.no_grad():
         chosen, rejected = pairwise_scores(algorithm, pairs)
     accuracy = (chosen > rejected).float() + 0.5 * (chosen == rejected).float()

@@ -5,6 +5,7 @@ judge agrees with the labels (`bayes_accuracy`), how often this model does, free
 (`expected_accuracy`), and whether it is as sure as it should be (`calibration`).
 """
 
+import math
 import random
 import zlib
 from collections.abc import Sequence
@@ -202,7 +203,7 @@ class Judgement:
         calibration: Is it as sure as it should be?
         expected_accuracy: Accuracy averaged over the labels' noise; None without gold scores, like the next two.
         bayes: What the best possible judge gets.
-        gold_correlation: Correlation of score and gold score over the answers.
+        gold_correlation: Correlation of score and gold score over the answers; None, too, where all are equal.
     """
 
     pairs: int
@@ -218,8 +219,10 @@ class Judgement:
         if self.bayes is not None:
             lines.append(
                 f"averaged over the labels' noise: accuracy {self.expected_accuracy:.4f}, and the best possible judge "
-                f"has {self.bayes:.4f}; correlation with the gold score {self.gold_correlation:.3f}"
+                f"has {self.bayes:.4f}"
             )
+        if self.gold_correlation is not None:
+            lines.append(f"correlation with the gold score: {self.gold_correlation:.3f}")
         lines += [f"calibration error: {self.calibration}", "  confidence    right   pairs"]
         lines += [f"  {b['confidence']:10.3f} {b['right']:8.3f} {b['pairs']:7d}" for b in self.calibration.table]
         return "\n".join(lines)
@@ -247,7 +250,9 @@ def judge_reward_model(reward_model: RewardModel, rows: Sequence[PairRow]) -> Ju
         apart = gold_chosen - gold_rejected
         both = torch.stack([torch.cat([chosen, rejected]).double(), torch.cat([gold_chosen, gold_rejected])])
         known = {"expected_accuracy": expected_accuracy(differences, apart), "bayes": bayes_accuracy(apart)}
-        known["gold_correlation"] = torch.corrcoef(both)[0, 1].item()
+        correlation = torch.corrcoef(both)[0, 1].item()
+        if math.isfinite(correlation):
+            known["gold_correlation"] = correlation
     return Judgement(
         len(rows),
         ((differences > 0).double() + 0.5 * (differences == 0)).mean().item(),

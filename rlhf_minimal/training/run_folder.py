@@ -29,6 +29,7 @@ class RunFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self.checkpoint = self.path / "checkpoint"
+        self.reference = self.path / "reference"  # of a run that learns against its start: that start
         self.metrics = self.path / "metrics.jsonl"
         self.picture = self.path / "learning-curve.png"
         self.evaluation = self.path / "evaluation.json"
@@ -45,7 +46,8 @@ class RunFolder:
         found = {path.name.removesuffix(".new") for path in self.path.iterdir()} if self.path.is_dir() else set()
         holds_run = {"config.json", self.metrics.name} <= found
         # What a process leaves that was killed while it made the folder: our files, the metrics first, and no others.
-        begun = self.metrics.name in found <= {*_FILES, *_ROWS, self.checkpoint.name, spare(self.checkpoint).name}
+        folders = {place.name for own in (self.checkpoint, self.reference) for place in (own, spare(own))}
+        begun = self.metrics.name in found <= {*_FILES, *_ROWS, *folders}
         if holds_run and not overwrite:
             raise ValueError(f"{self.path} already holds a run: --resume continues it, --overwrite replaces it")
         if begun and not overwrite:
@@ -62,8 +64,9 @@ class RunFolder:
         self.check_free(overwrite=overwrite)
         try:
             if overwrite:  # all but the metrics, by which the folder is known for ours
-                for folder in (self.checkpoint, spare(self.checkpoint)):
+                for folder in (self.checkpoint, self.reference):
                     shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(spare(folder), ignore_errors=True)
                 for name in {*_ROWS, *_FILES} - {self.metrics.name}:
                     (self.path / name).unlink(missing_ok=True)
             self.path.mkdir(parents=True, exist_ok=True)
