@@ -1,6 +1,7 @@
 """The loop for fixed rows: equal to one written by hand, and a resumed run is equal to one that was never stopped."""
 
 import copy
+import json
 import math
 from dataclasses import replace
 
@@ -139,8 +140,10 @@ def test_a_checkpoint_of_another_model_or_without_a_step_is_refused(tmp_path):
     larger = tiny_llama(len(VOCABULARY), width=32, layers=2, heads=2)
     with pytest.raises(ValueError, match="the checkpoint in .*small does not fit this model"):
         begin(larger).restore(tmp_path / "small")
-    (tmp_path / "small" / "trainer.json").write_text("{}")
-    with pytest.raises(ValueError, match="trainer.json names no step"):
+    notes = json.loads((tmp_path / "small" / "trainer.json").read_text())
+    del notes["step"]
+    (tmp_path / "small" / "trainer.json").write_text(json.dumps(notes))
+    with pytest.raises(ValueError, match="small .*step"):
         begin(policy).restore(tmp_path / "small")
 
 

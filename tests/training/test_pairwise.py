@@ -26,7 +26,7 @@ from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_lla
 from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
 from rlhf_minimal.training import imitate, judge_pairs, supervised_loss, train_pairwise
 from rlhf_minimal.training.fit import FitConfig
-from rlhf_minimal.training.pairwise import encode, make_pairs, reject_own
+from rlhf_minimal.training.pairwise import encode, judge_examples, make_pairs, read_reference, reject_own
 
 DIGITS, EVENS, ODDS = "0123456789", "02468", "13579"
 TASK = replace(get_task("even"), teacher=lambda problem, rng: rng.choice(DIGITS))
@@ -265,6 +265,28 @@ def test_a_judgement_does_not_depend_on_its_batches():
     )
     assert small == pytest.approx(large, abs=1e-4)
     assert set(small) == {"loss", "accuracy", "gap", "chosen", "rejected"}
+
+
+def test_a_reference_that_was_read_once_says_what_it_says_in_every_pass():
+    policy, reference = start(0), start(1)
+    examples = encode(ROWS, VOCABULARY, own=False)
+    for size in (1, 2, 512):
+        known = read_reference(examples, reference, VOCABULARY, batch_size=size)
+        assert [len(example.ref_chosen) for example in known] == [len(example.chosen) for example in examples]
+        batch = [2, 0, 1, 0]  # in another order and company than it was read
+        once, asked = (
+            make_pairs(PAIRWISE["dpo"], policy, VOCABULARY, [those[i] for i in batch], other)
+            for those, other in ((known, None), (examples, reference))
+        )
+        for side in ("chosen", "rejected"):
+            one, two, mask = (getattr(x, name.format(side)) for x, name in zip((once, asked, once), NAMES, strict=True))
+            torch.testing.assert_close(one * mask, two * mask, rtol=0, atol=1e-5)
+    found = judge_examples(PAIRWISE["dpo"], policy, VOCABULARY, known)
+    assert found == pytest.approx(judge_pairs(PAIRWISE["dpo"], policy, VOCABULARY, ROWS, reference), abs=1e-4)
+    assert read_reference(examples, reference, VOCABULARY) == known
+
+
+NAMES = ("ref_{}_logp", "ref_{}_logp", "{}_mask")
 
 
 def test_training_stops_when_it_is_told_to():
