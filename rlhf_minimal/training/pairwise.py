@@ -28,6 +28,7 @@ from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss, pairw
 from rlhf_minimal.tasks import CompletionRow, PairRow
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.preferences import pair_scores
 from rlhf_minimal.training.sampler import pad_left, pad_right, sample
 
 Model = PreTrainedModel | RewardModel
@@ -307,9 +308,7 @@ def make_pairs(
         reference: Without gradient; run if the row has one and the examples do not hold its log-probs already.
     """
     if isinstance(model, RewardModel):
-        rows = [example.row for example in examples]
-        texts = [getattr(row, side) for side in ("chosen", "rejected") for row in rows]
-        chosen, rejected = model.raw_scores([row.prompt for row in rows] * 2, texts).chunk(2)
+        chosen, rejected = pair_scores(model, [x.row for x in examples if isinstance(x.row, PairRow)])
         return Pairs(chosen_scores=chosen, rejected_scores=rejected)
     given, mask = _answers(examples, vocabulary, model.device)
     tensors: dict[str, Any] = {}

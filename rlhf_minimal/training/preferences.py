@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal.functional.pairwise import logistic_loss
+from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
 from rlhf_minimal.tasks import PairRow, Problem, Task
@@ -38,7 +38,7 @@ def preference_loss(
     Returns:
         A scalar to minimise, in nats per pair.
     """
-    chosen, rejected = _scores(reward_model, rows)
+    chosen, rejected = pair_scores(reward_model, rows)
     return pairwise_loss(algorithm, Pairs(chosen_scores=chosen, rejected_scores=rejected))
 
 
@@ -91,8 +91,8 @@ def sample_pairs(
 def label_pair(problem: Problem, one: str, other: str, task: Task, rng: random.Random) -> PairRow:
     """One comparison: the better answer wins with probability sigmoid(difference of the gold scores)."""
     gold = task.verify(one, problem), task.verify(other, problem)
-    wins = rng.random() < torch.sigmoid(torch.tensor(gold[0] - gold[1], dtype=torch.float64)).item()
-    if wins:
+    chance = bradley_terry(*torch.tensor(gold, dtype=torch.float64).unbind()).item()
+    if rng.random() < chance:
         return PairRow(problem.prompt, one, other, *gold)
     return PairRow(problem.prompt, other, one, gold[1], gold[0])
 
@@ -240,7 +240,7 @@ def judge_reward_model(reward_model: RewardModel, rows: Sequence[PairRow]) -> Ju
         reward_model: The model; normalisation does not matter, raw scores are read.
         rows: Held-out pairs; what needs gold scores is computed if every row has them.
     """
-    parts = [_scores(reward_model, rows[i : i + 500]) for i in range(0, len(rows), 500)]
+    parts = [pair_scores(reward_model, rows[i : i + 500]) for i in range(0, len(rows), 500)]
     chosen, rejected = (torch.cat(scores).cpu() for scores in zip(*parts, strict=True))
     differences = chosen - rejected
     known: dict[str, float] = {}
@@ -262,8 +262,8 @@ def judge_reward_model(reward_model: RewardModel, rows: Sequence[PairRow]) -> Ju
     )
 
 
-def _scores(reward_model: RewardModel, rows: Sequence[PairRow]) -> tuple[Tensor, Tensor]:
-    """[B] raw scores of the chosen and of the rejected answers."""
+def pair_scores(reward_model: RewardModel, rows: Sequence[PairRow]) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
+    """[B] raw scores of the chosen and of the rejected answers, with gradient: all 2 B in one forward."""
     answers = [row.chosen for row in rows] + [row.rejected for row in rows]
     chosen, rejected = reward_model.raw_scores([row.prompt for row in rows] * 2, answers).chunk(2)
     return chosen, rejected
