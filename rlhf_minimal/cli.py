@@ -199,7 +199,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--start", help="a checkpoint folder, 'untrained', or hf:NAME (default: the shipped one)")
     sub.add_argument("--reward", choices=["verifier", "random"], help="random is the control arm (default verifier)")
     sub.add_argument(
-        "--reward-model", metavar="FOLDER", help="train for a reward model's score, as `reward` writes one"
+        "--reward-model",
+        metavar="FOLDER",
+        help="train for a reward model's score: a folder as `reward` writes one, or 'shipped' (task reviews)",
     )
     sub.add_argument("--kl-coef", type=float, metavar="FLOAT", help="another coefficient in the row's KL cell")
     sub.add_argument(
@@ -307,7 +309,9 @@ def _train(args: argparse.Namespace) -> int:
     if settings["optimizer"] == "trpo":
         updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
 
-    progress = Progress(recipe.config.steps, SHOWN, done=learner.step)
+    graded = recipe.task.score_range is not None  # then nothing is simply right, and an accuracy says nothing
+    shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
+    progress = Progress(recipe.config.steps, shown, done=learner.step)
     stop = StopOnCtrlC()
 
     def on_step(metrics: Metrics) -> bool:
@@ -396,7 +400,12 @@ def _with_reward_model(
     """The recipe with the reward model's score as its reward, where one is given: it must read what the policy says."""
     if folder is None:
         return recipe
-    reward_model = load_reward_model(folder).to(device)
+    shipped = ASSETS / f"{recipe.task.name}-reward"
+    if folder == "shipped" and not shipped.is_dir():
+        raise ValueError(
+            f"no reward model is shipped for the task {recipe.task.name!r}: make one with the command reward"
+        )
+    reward_model = load_reward_model(shipped if folder == "shipped" else folder).to(device)
     check_same_vocabulary(vocabulary, reward_model.vocabulary)
     problems = recipe.task.problems("held_out", 8, seed="reward model")
     reward_model.score([p.prompt for p in problems], [""] * len(problems))  # one that says NaN is refused here and now
@@ -405,14 +414,16 @@ def _with_reward_model(
 
 def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before: Evaluation, after: Evaluation) -> None:
     """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
-    lines = [f"{'problem':<12}{'before':<16}{'after':<16}"]
+    rows = [("problem", "before", "after")]
     for i in range(min(8, len(before.samples.texts))):
-        cells = [f"{e.samples.texts[i]} {_mark(float(e.samples.correct[i]))}" for e in (before, after)]
-        lines.append(f"{before.samples.problems[i].prompt:<12}{cells[0]:<16}{cells[1]:<16}")
-    lines += ["", f"held-out accuracy, {before.sampled.n} problems, 95 % interval"]
+        cells = [f"{e.samples.texts[i]} {_mark(recipe.task, float(e.samples.correct[i]))}" for e in (before, after)]
+        rows.append((before.samples.problems[i].prompt, cells[0], cells[1]))
+    width = max(16, 2 + max(len(cell) for _, cell, _ in rows))
+    lines = [f"{problem:<12}{one:<{width}}{other}" for problem, one, other in rows]
+    lines += ["", f"held-out {_measure(recipe.task)}, {before.sampled.n} problems, 95 % interval"]
     lines.append(f"{'':<12}{'before':<24}{'after':<24}")
-    lines.append(f"{'sampled':<12}{before.sampled!s:<24}{after.sampled!s:<24}")
-    lines.append(f"{'greedy':<12}{before.greedy!s:<24}{after.greedy!s:<24}")
+    for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
+        lines.append(f"{name:<12}{one:<24}{other:<24}")
     text = "\n".join(line.rstrip() for line in lines) + "\n"
     write_file(folder.report, text)
     shares = {"before": before.as_json(), "after": after.as_json()}
@@ -425,9 +436,13 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
         ax = figure.add_subplot()
         steps = [row["step"] for row in history]
         color = plotting.color(settings["algorithm"]) if settings["reward"] == "verifier" else plotting.CONTROL
-        accuracy = [row["accuracy"] for row in history]
-        plotting.learning_curve(ax, steps, [accuracy], label=settings["algorithm"], color=color, smooth=5)
-        ax.set(xlabel="training step", ylabel="accuracy, sampled", ylim=(0, 1))
+        if recipe.task.score_range is None:
+            name, limits = "accuracy", (0.0, 1.0)
+        else:
+            name, limits = "gold" if recipe.reward else "reward", recipe.task.score_range
+        measured = [row[name] for row in history]
+        plotting.learning_curve(ax, steps, [measured], label=settings["algorithm"], color=color, smooth=5)
+        ax.set(xlabel="training step", ylabel=f"{_measure(recipe.task)}, sampled", ylim=limits)
         ax.set_title(f"{recipe.task.about}, seed {recipe.config.seed}, mean of 5 steps", fontsize=9)
         ax.legend()
     figure.savefig(folder.picture, dpi=120)
@@ -558,8 +573,9 @@ def _sample(args: argparse.Namespace) -> int:
     own = [Problem(prompt, answer="") for prompt in args.prompt or []]
     problems = own or task.problems("held_out", args.n, seed=f"sample/{args.seed}")
     found = roll_out(policy, vocabulary, problems, recipe, temperature=args.temperature, seed=str(args.seed))
+    width = max(12, 2 + max(map(len, found.texts)))
     for problem, text, correct in zip(problems, found.texts, found.correct.tolist(), strict=True):
-        print(f"{problem.prompt:<12}{text:<12}{'' if own else _mark(correct)}".rstrip())
+        print(f"{problem.prompt:<12}{text:<{width}}{'' if own else _mark(task, correct)}".rstrip())
     return 0
 
 
@@ -568,7 +584,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     policy, vocabulary, task = _load(args)
     result = evaluate(policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task), n=args.n, seed=str(args.seed))
     print(f"{task.about}: {args.n} held-out problems, 95 % interval")
-    print(f"sampled  {result.sampled}\ngreedy   {result.greedy}")
+    print("sampled  {}\ngreedy   {}".format(*result.in_words))
     return 0
 
 
@@ -608,5 +624,15 @@ def _load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | Token
     return policy, vocabulary, task
 
 
-def _mark(correct: float) -> str:
-    return "right" if correct == 1 else "wrong"
+def _mark(task: Task, score: float) -> str:
+    """What the task's verifier said of one answer."""
+    if task.score_range is not None:
+        return f"({score:g})"
+    return "right" if score == 1 else "wrong"
+
+
+def _measure(task: Task) -> str:
+    """What an evaluation of the task is the mean of."""
+    if task.score_range is None:
+        return "accuracy"
+    return "score ({:g} to {:g})".format(*task.score_range)

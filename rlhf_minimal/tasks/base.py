@@ -45,6 +45,8 @@ class Task:
         family: Prompts with the same family are never split between training and evaluation
             (12+34 and 34+12 are one question).
         corpus: generator -> one text of the task's language, for pretraining; None if there is no such text.
+        score_range: The worst and the best score, where `verify` grades answers; None where it calls them right (1)
+            or wrong (anything less).
 
     Example:
         >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
@@ -63,6 +65,7 @@ class Task:
     teacher: Callable[[Problem, random.Random], str] | None = None
     family: Callable[[str], str] = own_family
     corpus: Callable[[random.Random], str] | None = None
+    score_range: tuple[float, float] | None = None
 
     def problems(self, split: Split, n: int, *, seed: int | str) -> list[Problem]:
         """`n` problems of one split, drawn with replacement; the same seed gives the same problems.

@@ -27,8 +27,8 @@ from collections import Counter
 
 from rlhf_minimal.tasks.base import Problem, Task
 
-# A dish's first letter begins no other word here, and no guest: a reader of letters, and of 80 000 parameters, needs one
-# look to see whether a review names the guest's own dish.
+# A dish's first letter begins no other word here, and no guest: a reader of letters, and of 80 000 parameters, then
+# needs one look to see whether a review names the guest's own dish.
 GUESTS = ("ada", "amy", "ann", "ben", "bob", "dan", "guy", "ken", "max", "mia", "sam", "una")
 DISHES = ("tea", "pie", "jam", "egg", "nut", "fig", "rye", "lox")
 VALUES = {"yum": 2.0, "wow": 1.5, "hot": 1.0, "big": 0.5, "odd": -0.5, "old": -1.0, "dry": -1.5, "bad": -2.0}
@@ -105,4 +105,5 @@ REVIEWS = Task(
     verify=gold_score,
     teacher=_guest,
     corpus=_guest_book,
+    score_range=(WORST, BEST),
 )

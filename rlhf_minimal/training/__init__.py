@@ -2,7 +2,7 @@
 
 from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_folder
 from rlhf_minimal.training.config import Config, Recipe
-from rlhf_minimal.training.evaluation import Accuracy, Evaluation, evaluate
+from rlhf_minimal.training.evaluation import Accuracy, Evaluation, MeanScore, evaluate
 from rlhf_minimal.training.fit import FitConfig, Student
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, train, train_step
@@ -22,6 +22,7 @@ __all__ = [
     "Evaluation",
     "FitConfig",
     "Learner",
+    "MeanScore",
     "NothingToLearn",
     "Recipe",
     "Rollout",

@@ -1,5 +1,6 @@
 """How good is a policy? Held-out problems, both ways of answering, and an interval around each share."""
 
+import math
 from dataclasses import dataclass
 
 from transformers import PreTrainedModel
@@ -38,16 +39,66 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class MeanScore:
+    """The mean of graded answers, with its 95 % interval (normal).
+
+    Example:
+        >>> print(MeanScore(8.25, 1.0, 1000))
+        8.25 [8.19, 8.31]
+    """
+
+    mean: float
+    std: float
+    n: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval."""
+        half = 1.96 * self.std / math.sqrt(self.n)
+        return self.mean - half, self.mean + half
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.mean:.2f} [{low:.2f}, {high:.2f}]"
+
+
+@dataclass(frozen=True)
 class Evaluation:
-    """One answer drawn at temperature 1 and one greedy answer to each of `n` held-out problems."""
+    """One answer drawn at temperature 1 and one greedy answer to each of `n` held-out problems.
+
+    Attributes:
+        sampled: Share of the drawn answers that are right.
+        greedy: Share of the greedy ones.
+        samples: The drawn answers.
+        greedy_samples: The greedy ones.
+        scores: Mean score of drawn and greedy answers, of a task that grades; else None.
+    """
 
     sampled: Accuracy
     greedy: Accuracy
     samples: Rollout
     greedy_samples: Rollout
+    scores: tuple[MeanScore, MeanScore] | None = None
+
+    @property
+    def in_words(self) -> tuple[str, str]:
+        """Drawn and greedy, in the task's own terms: mean scores if it grades, else shares; with intervals."""
+        sampled, greedy = self.scores or (self.sampled, self.greedy)
+        return str(sampled), str(greedy)
 
     def as_json(self) -> dict[str, dict[str, float]]:
-        """The two shares, with their counts and intervals."""
+        """The two shares, or mean scores, with their counts and intervals."""
+        if self.scores is not None:
+            return {
+                name: {
+                    "mean": score.mean,
+                    "std": score.std,
+                    "n": score.n,
+                    "low": score.interval[0],
+                    "high": score.interval[1],
+                }
+                for name, score in zip(("sampled", "greedy"), self.scores, strict=True)
+            }
         return {
             name: {
                 "share": share.share,
@@ -69,7 +120,7 @@ def evaluate(
     seed: str = "0",
     batch_size: int = 1000,
 ) -> Evaluation:
-    """Accuracy on held-out problems, by the task's own verifier whatever the reward was.
+    """Accuracy or mean score on held-out problems, by the task's own verifier whatever the reward was.
 
     Args:
         policy: The model.
@@ -80,7 +131,7 @@ def evaluate(
         batch_size: Problems written at once.
 
     Returns:
-        Both accuracies, and the answers themselves.
+        Both accuracies, both mean scores if the task grades, and the answers themselves.
     """
     problems = recipe.task.problems("held_out", n, seed=f"evaluate/{seed}")
     found = []
@@ -98,4 +149,13 @@ def evaluate(
         ]
         found.append(join(parts))
     sampled, greedy = (Accuracy(int((part.correct == 1).sum()), n) for part in found)
-    return Evaluation(sampled, greedy, *found)
+    scores = None
+    if recipe.task.score_range is not None:
+        drawn, best = (_mean_score(part) for part in found)
+        scores = drawn, best
+    return Evaluation(sampled, greedy, found[0], found[1], scores)
+
+
+def _mean_score(part: Rollout) -> MeanScore:
+    n = len(part.correct)
+    return MeanScore(part.correct.mean().item(), part.correct.std().item() if n > 1 else 0.0, n)
