@@ -26,6 +26,7 @@ from rlhf_minimal import cli_fit, diff, table
 from rlhf_minimal.algorithms import ALGORITHMS, get_algorithm
 from rlhf_minimal.cli_shared import (
     ASSETS,
+    OneVerifierWarning,
     StopOnCtrlC,
     at_least_1,
     check_alphabet,
@@ -37,6 +38,7 @@ from rlhf_minimal.cli_shared import (
     pointing_to_the_checkpoint,
     untrained,
     warn_of_other_versions,
+    writing,
 )
 from rlhf_minimal.models import (
     TokenizerVocabulary,
@@ -117,6 +119,7 @@ CONFIG_HELP = {
     "target_kl": "nats per token from the sampler at which a step's updates end",
     "baseline": "for algorithms that take one: mean of past rewards, or the greedy answer's reward",
     "baseline_decay": "weight of the past per step, with --baseline ema",
+    "verifier_timeout": "seconds for the verifier of one completion, which gets 0 if they are not enough",
     "max_refills": "extra rounds of sampling to replace groups that the algorithm filters out",
     "seed": "decides everything random",
 }
@@ -149,7 +152,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         at_least_1(args, "threads")
         torch.set_num_threads(args.threads)
-        return int(args.command(args))
+        with OneVerifierWarning():
+            return int(args.command(args))
     except ValueError as error:
         return _fail(one_line(error))
     except BrokenPipeError:  # `| head` has read enough; what is still to be flushed goes nowhere
@@ -332,6 +336,8 @@ def _train(args: argparse.Namespace) -> int:
         progress.close()
     if early:
         print(f"stopped early at {early}")
+    if errors := sum(row.get("verifier_errors", 0) for row in folder.history()):
+        print(f"warning: the verifier failed on {errors} completions of this run, which got 0", file=sys.stderr)
     with pointing_to_the_checkpoint(folder):
         folder.flush()
         learner.save(folder.checkpoint, settings)
@@ -445,7 +451,8 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
         ax.set(xlabel="training step", ylabel=f"{_measure(recipe.task)}, sampled", ylim=limits)
         ax.set_title(f"{recipe.task.about}, seed {recipe.config.seed}, mean of 5 steps", fontsize=9)
         ax.legend()
-    figure.savefig(folder.picture, dpi=120)
+    with writing(folder.picture):
+        figure.savefig(folder.picture, dpi=120)
 
     print("\n" + text)
     print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")

@@ -34,13 +34,14 @@ from rlhf_minimal.cli_shared import (
     own_versions,
     pointing_to_the_checkpoint,
     warn_of_other_versions,
+    writing,
 )
 from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
-from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, Task, TextRow, get_task, read_rows, write_rows
+from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, Task, TextRow, get_task, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import load_policy, save_policy, supervised_loss, write_folder
-from rlhf_minimal.training.checkpoints import write_file
+from rlhf_minimal.training.checkpoints import flush, write_file
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.pairwise import (
@@ -219,7 +220,7 @@ class Job:
         prompts = [problem.prompt for problem in problems]
         found = {"group_size": 1, "max_new_tokens": self.task.max_new_tokens, "seed": "score"}
         answers = write_answers(policy.to(self.model.device), self.vocabulary, prompts, **found)  # type: ignore[arg-type]
-        scores = [self.task.verify(answer, problem) for answer, problem in zip(answers, problems, strict=True)]
+        scores = verify_all(self.task, problems, answers).values
         score = {"n": n, "mean": statistics.mean(scores), "std": statistics.stdev(scores), "max": max(scores)}
         return score, [f"  {prompt} {answer}" for prompt, answer in zip(prompts[:5], answers, strict=False)]
 
@@ -562,8 +563,10 @@ def _prepared(job: Job, rows: Rows, held_out: Rows) -> tuple[Rows, Rows]:
 
 def _keep_rows(folder: RunFolder, rows: Rows, held_out: Rows) -> None:
     try:
-        write_rows(folder.path / "rows.jsonl", rows)
-        write_rows(folder.path / "held-out.jsonl", held_out)
+        for name, some in (("rows", rows), ("held-out", held_out)):
+            with writing(folder.path / f"{name}.jsonl"):
+                write_rows(folder.path / f"{name}.jsonl", some)
+                flush(folder.path / f"{name}.jsonl")
     except OSError as error:
         raise ValueError(f"cannot write the rows into {folder.path}: {error.strerror or error}") from error
 
@@ -590,6 +593,7 @@ def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[s
         ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
         ax.set(xlabel="step", ylabel="loss", title=f"{command}, seed {config.seed}, mean of 5 steps")
         ax.legend()
-    figure.savefig(folder.picture, dpi=120)
+    with writing(folder.picture):
+        figure.savefig(folder.picture, dpi=120)
     print("\n" + text)
     print(f"\nrun folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")

@@ -5,9 +5,11 @@ import os
 import platform
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -16,8 +18,9 @@ from transformers import PreTrainedModel
 from rlhf_minimal import __version__
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.models.folder import find_checkpoint
-from rlhf_minimal.tasks import Task
+from rlhf_minimal.tasks import Task, VerifierWarning
 from rlhf_minimal.training import load_policy
+from rlhf_minimal.training.checkpoints import cannot_write
 from rlhf_minimal.training.run_folder import RunFolder
 
 ASSETS = Path(__file__).parent / "assets"
@@ -41,6 +44,15 @@ def pointing_to_the_checkpoint(folder: RunFolder) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Names the file in an error of the system, for writers that do not."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(cannot_write(path, error)) from error
+
+
 def own_versions() -> dict[str, str]:
     """What the numbers of a run may depend on."""
     found = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
@@ -56,6 +68,28 @@ def warn_of_other_versions(folder: RunFolder, before: dict[str, str]) -> None:
             "those of an uninterrupted run",
             file=sys.stderr,
         )
+
+
+class OneVerifierWarning(warnings.catch_warnings):
+    """The first failure of a verifier is one line on standard error; the metrics count the others."""
+
+    def __init__(self) -> None:
+        super().__init__(record=False)
+        self.told = False
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.simplefilter("always", VerifierWarning)
+        show = warnings.showwarning
+
+        def tell(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if not issubclass(category, VerifierWarning):
+                show(message, category, *rest, **named)
+            elif not self.told:
+                self.told = True
+                print(f"warning: {one_line(Exception(message))}", file=sys.stderr)
+
+        warnings.showwarning = tell
 
 
 class StopOnCtrlC:

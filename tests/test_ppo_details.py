@@ -15,6 +15,7 @@ PAGE = (Path(__file__).parent.parent / "book" / "ppo-details.md").read_text()
 # Settings that belong to every algorithm or to none in particular, and where they are explained.
 NOT_A_DETAIL = {
     "steps", "prompts", "group_size", "micro_batches", "lr", "max_new_tokens", "seed", "max_refills",  # how much
+    "verifier_timeout",  # what may go wrong
     "reference", "refresh_every", "ema_decay",  # the chapter on KL
     "baseline", "baseline_decay",  # algorithms without a critic
 }  # fmt: skip

@@ -7,7 +7,6 @@ One entry a completion. The columns carry whatever else the problem knows: here 
 works here unchanged, and the other way round.
 """
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -17,6 +16,8 @@ from torch import Tensor
 from rlhf_minimal.tasks.base import Problem, Task
 
 RewardFunction = Callable[..., Sequence[float]]
+
+LARGEST = 3.4e38  # a reward becomes a float32
 
 
 def verifier_reward(task: Task) -> RewardFunction:
@@ -83,10 +84,25 @@ def random_reward(seed: int = 0) -> RewardFunction:
 def call_reward(
     reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int
 ) -> list[float]:
-    """Calls a reward function and checks what comes back.
+    """Calls a reward function and checks what comes back: the strict form, for trying one out.
+
+    A run calls `score_all`, which forgives a function that raises or hangs: that costs the completion and not the run.
 
     Raises:
         ValueError: If it is not one finite number per completion; the message names the first row at fault, from 1.
+    """
+    return check_scores(ask(reward, problems, completions, step), problems, completions)
+
+
+class WrongCount(ValueError):
+    """A reward function has not returned one entry for each completion."""
+
+
+def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int) -> Sequence[Any]:
+    """Calls a reward function; only the number of its entries is checked.
+
+    Raises:
+        WrongCount: If it is not that of the completions.
     """
     scores = reward(
         prompts=[p.prompt for p in problems],
@@ -97,11 +113,35 @@ def call_reward(
     )
     if scores is None or len(scores) != len(completions):
         got = "None" if scores is None else f"{len(scores)} numbers"
-        raise ValueError(f"a reward function must return one number per completion ({len(completions)}); got {got}")
+        raise WrongCount(f"a reward function must return one number per completion ({len(completions)}); got {got}")
+    return scores
+
+
+def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]) -> list[float]:
+    """The scores as numbers.
+
+    Raises:
+        ValueError: If one is no finite number; the message names its row, from 1.
+    """
+    found = []
     for row, (score, problem, completion) in enumerate(zip(scores, problems, completions, strict=True), start=1):
-        if score is None or not math.isfinite(score):
+        try:
+            found.append(finite(score))
+        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
             raise ValueError(
                 f"a reward must be a finite number; got {score} in row {row}, for the prompt {problem.prompt!r} and "
                 f"the completion {completion!r}"
-            )
-    return [float(score) for score in scores]
+            ) from error
+    return found
+
+
+def finite(score: Any) -> float:
+    """A score as a number that a float32 can hold.
+
+    Raises:
+        ValueError, TypeError, OverflowError, RuntimeError: If it is none.
+    """
+    value = float(score)
+    if not abs(value) <= LARGEST:  # NaN, too
+        raise ValueError(f"a reward must be a finite number; got {value}")
+    return value

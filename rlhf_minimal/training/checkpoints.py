@@ -94,7 +94,7 @@ def flush(path: Path) -> None:
 
 def cannot_write(path: Path, error: Exception) -> str:
     """One line about a place that could not be written, and what to do if it is full."""
-    reason = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2]
+    reason = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2].partition(" (os")[0]
     # safetensors has an error of its own, which tells the system's number in its text only
     number = getattr(error, "errno", None) or int((re.search(r"os error (\d+)", str(error)) or [0, 0])[1])
     full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -1,10 +1,24 @@
 """What stays the same throughout a run: the numbers, and the recipe that puts them beside an algorithm and a task."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
 
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import RewardFunction, Task, verifier_reward
+
+
+def check_numbers(config: object) -> None:
+    """What every config asks of its numbers: they are finite, and the seed is one that a generator takes.
+
+    Raises:
+        ValueError: Naming the first that is not.
+    """
+    for name, value in vars(config).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number; got {value}")
+        if name == "seed" and not -(2**63) <= value < 2**63:
+            raise ValueError(f"seed must fit in 64 bits; got {value}")
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,8 @@ class Config:
         baseline: For algorithms that take a given baseline: the mean of past rewards (`"ema"`), or the reward of
             the greedy completion of the same prompt (`"greedy"`).
         baseline_decay: Weight of the past in that mean, per step.
+        verifier_timeout: Seconds that the verifier or the reward function may take for one completion, which gets 0
+            if they are not enough.
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
         seed: Decides everything random: problems, samples, the order of minibatches.
 
@@ -82,16 +98,20 @@ class Config:
     target_kl: float | None = None
     baseline: Literal["ema", "greedy"] = "ema"
     baseline_decay: float = 0.9
+    verifier_timeout: float = 10.0
     max_refills: int = 8
     seed: int = 0
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         for name in ("steps", "prompts", "group_size", "epochs", "minibatches", "micro_batches", "refresh_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
         for name in ("lr", "value_lr", "value_coef", "adam_eps", "grad_clip", "temperature", "kl_control_target"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0; got {getattr(self, name)}")
+        if not self.verifier_timeout > 0:
+            raise ValueError(f"verifier_timeout must be above 0; got {self.verifier_timeout}")
         for name in ("ema_decay", "baseline_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}")

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.training import checkpoints
+from rlhf_minimal.training.config import check_numbers
 from rlhf_minimal.training.metrics import Metrics
 
 Row = TypeVar("Row")
@@ -49,9 +50,7 @@ class FitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("lr", "grad_clip", "warm_up", "weight_decay"):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} must be a finite number; got {getattr(self, name)}")
+        check_numbers(self)
         for name in ("steps", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")

@@ -29,6 +29,8 @@ METRICS: dict[str, str] = {
     "entropy": "mean entropy in nats of the policy's next-token distribution, over the trained tokens",
     "length": "mean tokens per sampled completion, the end-of-answer token included",
     "truncated": "share of the sampled completions that ran into the token budget",
+    "verifier_errors": "sampled completions over which the verifier or the reward function raised or hung, and which "
+    "therefore got 0 (only in steps that had any)",
     "dead_groups": "share of the sampled groups in which all rewards are equal (groups of two or more)",
     "refills": "extra rounds of sampling, because the filter left groups over to be replaced",
     "groups": "groups that were trained on",
@@ -87,6 +89,8 @@ def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
         "truncated": torch.cat([part.truncated for part in sampled]).float().mean().item(),
         "refills": float(len(sampled) - 1),
     }
+    if errors := sum(int(part.failed.sum()) for part in sampled):
+        metrics["verifier_errors"] = errors
     if group_size > 1:
         groups = rewards.view(-1, group_size)  # [P, G]
         metrics["dead_groups"] = (groups.amax(-1) == groups.amin(-1)).float().mean().item()

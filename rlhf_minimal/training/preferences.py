@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
-from rlhf_minimal.tasks import PairRow, Problem, Task
+from rlhf_minimal.tasks import PairRow, Problem, Task, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training.sampler import pad_left, sample
 
@@ -55,7 +55,8 @@ def sample_pairs(
     """Pairs of a policy's own samples, labelled by the task's verifier with Bradley-Terry noise.
 
     Two answers to one prompt, drawn at temperature 1; the first is chosen with probability
-    sigmoid(gold of the first - gold of the second). Equal answers and empty ones are drawn again. The gold scores stay
+    sigmoid(gold of the first - gold of the second). Equal answers and empty ones are drawn again, and those that the
+    verifier fails on, too. The gold scores stay
     with the row, for measuring; the reward model never sees them.
 
     Args:
@@ -77,8 +78,9 @@ def sample_pairs(
         prompts, budget = [problem.prompt for problem in problems], task.max_new_tokens
         texts = write_answers(policy, vocabulary, prompts, group_size=2, max_new_tokens=budget, seed=name)
         rng = random.Random(name)
-        for problem, one, other in zip(problems, texts[::2], texts[1::2], strict=True):
-            if one != other and one.strip() and other.strip():
+        failed = verify_all(task, [problem for problem in problems for _ in range(2)], texts).faults
+        for i, (problem, one, other) in enumerate(zip(problems, texts[::2], texts[1::2], strict=True)):
+            if one != other and one.strip() and other.strip() and not failed.keys() & {2 * i, 2 * i + 1}:
                 pairs.append(label_pair(problem, one, other, task, rng))
         if len(pairs) >= n:
             return pairs[:n]

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks import Problem, call_reward
+from rlhf_minimal.tasks import Problem, score_all, verify_all
 from rlhf_minimal.training.config import Recipe
 from rlhf_minimal.training.sampler import pad_left, sample
 
@@ -31,6 +31,7 @@ class Rollout:
         rewards: [B] what the run trains for.
         correct: [B] what the task's verifier says, 1 for a right answer; differs from `rewards` only if another
             reward is trained for.
+        failed: [B] True where the verifier or the reward function raised or hung: it counts as 0.
     """
 
     problems: list[Problem]
@@ -43,6 +44,7 @@ class Rollout:
     truncated: Bool[Tensor, " B"]
     rewards: Float[Tensor, " B"]
     correct: Float[Tensor, " B"]
+    failed: Bool[Tensor, " B"]
 
 
 def roll_out(
@@ -87,8 +89,10 @@ def roll_out(
     )
     rows = [problem for problem in problems for _ in range(group_size)]
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
-    rewards = call_reward(recipe.reward_function, rows, texts, step)
-    correct = [float(recipe.task.verify(text, problem)) for text, problem in zip(texts, rows, strict=True)]
+    seconds = recipe.config.verifier_timeout
+    correct = verify_all(recipe.task, rows, texts, seconds=seconds)
+    rewards = correct if recipe.reward is None else score_all(recipe.reward, rows, texts, step, seconds=seconds)
+    faults = correct.faults | rewards.faults
     return Rollout(
         rows,
         texts,
@@ -98,8 +102,9 @@ def roll_out(
         samples.logp,
         samples.mask,
         samples.truncated,
-        torch.tensor(rewards, device=device),
-        torch.tensor(correct, device=device),
+        torch.tensor(rewards.values, device=device),
+        torch.tensor(correct.values, device=device),
+        torch.tensor([row in faults for row in range(len(rows))], device=device),
     )
 
 
@@ -148,7 +153,7 @@ def collect(
     return (join(kept) if kept else None), sampled
 
 
-_TENSORS = ("prompts", "prompt_mask", "completions", "logp", "mask", "truncated", "rewards", "correct")
+_TENSORS = ("prompts", "prompt_mask", "completions", "logp", "mask", "truncated", "rewards", "correct", "failed")
 
 
 def select(whole: Rollout, rows: Tensor) -> Rollout:

@@ -11,7 +11,7 @@ import torch
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.functional import advantages, corrections, filters
 from rlhf_minimal.models import Vocabulary, tiny_llama
-from rlhf_minimal.tasks import Problem, get_task, random_reward
+from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, random_reward
 from rlhf_minimal.training import METRICS, Config, Learner, NothingToLearn, Recipe, collect, roll_out, train, train_step
 from rlhf_minimal.training.loop import judge, update
 from rlhf_minimal.training.metrics import Watch, explained_variance, wilson
@@ -62,6 +62,8 @@ def test_every_metric_that_is_explained_is_reported_by_somebody():
     learner, recipe = begin("ppo", config, reward=random_reward(0))
     seen |= set().union(*train(learner, recipe))
     seen |= set(trpo_step(*begin("dr_grpo")))
+    with pytest.warns(VerifierWarning):
+        seen |= set().union(*train(*begin("rloo", reward=lambda completions, **columns: 1 / 0)))
     assert seen == set(METRICS)
 
 

@@ -583,7 +583,7 @@ def test_one_kind_of_critic_does_not_resume_the_other(tmp_path):
             Learner.resume(tmp_path / saved, PPO, dataclasses.replace(SMALL, critic=asked), "cpu")
 
 
-def test_a_checkpoint_from_before_these_switches_is_resumed(tmp_path):
+def test_a_checkpoint_from_before_these_switches_is_refused(tmp_path):
     import json
 
     learner, recipe = begin()
@@ -592,8 +592,12 @@ def test_a_checkpoint_from_before_these_switches_is_resumed(tmp_path):
     notes = tmp_path / "checkpoint" / "trainer.json"
     old = {key: value for key, value in json.loads(notes.read_text()).items() if key not in ("kl_factor", "scores")}
     notes.write_text(json.dumps(old))
-    resumed = Learner.resume(tmp_path / "checkpoint", PPO, SMALL, "cpu")
-    assert (resumed.step, resumed.kl_factor, resumed.scores.count) == (1, 1.0, 0)
+    with pytest.raises(ValueError, match="trainer.json names no kl_factor"):
+        Learner.resume(tmp_path / "checkpoint", PPO, SMALL, "cpu")
+    del old["format"]
+    notes.write_text(json.dumps(old))
+    with pytest.raises(ValueError, match="older version of rlhf_minimal .*--start FOLDER"):
+        Learner.resume(tmp_path / "checkpoint", PPO, SMALL, "cpu")
 
 
 def test_what_an_algorithm_does_not_have_cannot_be_asked_of_it():

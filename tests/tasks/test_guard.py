@@ -1,0 +1,228 @@
+"""A verifier that raises, hangs or returns nonsense costs its completion, and nothing else."""
+
+import dataclasses
+import math
+import re
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+
+from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, in_time, score_all, verify_all
+from rlhf_minimal.training import Config, Learner, Recipe, evaluate, sample_pairs, train
+
+PROBLEMS = [Problem("1:", "2"), Problem("3:", "4"), Problem("5:", "6")]
+ANSWERS = ["2", "bad", "6"]
+
+
+def recurse(n):
+    return recurse(n + 1)
+
+
+def spin():
+    while True:
+        pass
+
+
+def swallow():
+    try:
+        time.sleep(60)
+    except BaseException:  # ours among them
+        time.sleep(60)
+
+
+def match_for_ever():
+    return re.match(r"(a+)+b", "a" * 60)
+
+
+WRONG = {
+    "raises": lambda: 1 / 0,
+    "recurses": lambda: recurse(0),
+    "exits": sys.exit,
+    "none": lambda: None,
+    "text": lambda: "right",
+    "nan": lambda: math.nan,
+    "infinite": lambda: -math.inf,
+    "no float32": lambda: 1e39,
+    "no float": lambda: 10**400,
+    "too many digits": lambda: int("9" * 5000),
+    "two numbers": lambda: torch.ones(2),
+}
+HANGING = {"spins": spin, "sleeps": lambda: time.sleep(60), "matches": match_for_ever, "swallows": swallow}
+
+
+def task_with(wrong):
+    return dataclasses.replace(
+        get_task("even"), verify=lambda answer, problem: wrong() if answer == "bad" else float(answer == problem.answer)
+    )
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_verifier_that_fails_costs_its_completion_alone(name):
+    with pytest.warns(VerifierWarning, match="its completion gets 0: .*prompt '3:', completion 'bad'"):
+        scored = verify_all(task_with(WRONG[name]), PROBLEMS, ANSWERS)
+    assert scored.values == [1.0, 0.0, 1.0]
+    assert list(scored.faults) == [1]
+
+
+@pytest.mark.parametrize("name", HANGING)
+def test_a_verifier_that_hangs_is_cut_off(name):
+    began = time.monotonic()
+    with pytest.warns(VerifierWarning, match="TimeoutError: it took longer than 0.1 seconds"):
+        scored = verify_all(task_with(HANGING[name]), PROBLEMS, ANSWERS, seconds=0.1)
+    assert scored.values == [1.0, 0.0, 1.0]
+    assert time.monotonic() - began < 10
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def test_a_reward_function_for_all_is_asked_one_by_one_where_it_fails():
+    calls = []
+
+    def reward(completions, **columns):
+        calls.append(len(completions))
+        if "bad" in completions:
+            raise RuntimeError("no\nsuch answer")
+        return [float(len(c)) for c in completions]
+
+    with pytest.warns(VerifierWarning, match="RuntimeError: no such answer"):
+        scored = score_all(reward, PROBLEMS, ANSWERS, step=1)
+    assert scored.values == [1.0, 0.0, 1.0]
+    assert calls == [3, 1, 1, 1]
+    calls.clear()
+    assert score_all(reward, PROBLEMS, ["a", "bb", "ccc"], step=1).values == [1.0, 2.0, 3.0]
+    assert calls == [3]  # and once for all where it does not
+
+
+def test_one_by_one_a_hanging_reward_function_loses_one_completion():
+    def reward(completions, **columns):
+        if "bad" in completions:
+            time.sleep(60)
+        return [1.0] * len(completions)
+
+    with pytest.warns(VerifierWarning, match="0.05 seconds"):
+        assert score_all(reward, PROBLEMS, ANSWERS, step=1, seconds=0.05).values == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, "got None"),
+        ([1.0], "got 1 numbers"),
+        ([1.0, math.nan, 0.0], "got nan in row 2, for the prompt '3:' and the completion 'bad'"),
+        ([1.0, 0.0, None], "got None in row 3"),
+        ([1e39, 0.0, 0.0], "in row 1"),
+        ([1.0, "good", 0.0], "got good in row 2"),
+    ],
+)
+def test_scores_that_are_none_are_no_completions_fault(returned, message):
+    with pytest.raises(ValueError, match=message):
+        score_all(lambda **columns: returned, PROBLEMS, ANSWERS, step=1)
+
+
+def test_ctrl_c_comes_through():
+    def interrupted(**columns):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score_all(interrupted, PROBLEMS, ANSWERS, step=1)
+    with pytest.raises(KeyboardInterrupt):
+        verify_all(task_with(interrupted), PROBLEMS, ANSWERS)
+
+
+def test_somebody_elses_alarm_still_rings():
+    rung = []
+    handler = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        assert in_time(lambda: 3, 0.2) == 3
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 0.5
+        with pytest.raises(TimeoutError):
+            in_time(lambda: time.sleep(60), 0.1)
+        assert rung == []
+        time.sleep(0.6)
+        assert len(rung) == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+
+
+def test_off_the_main_thread_the_call_is_left_behind():
+    found = []
+
+    def work():
+        with warnings.catch_warnings(action="ignore"):
+            found.append(verify_all(task_with(lambda: time.sleep(5)), PROBLEMS, ANSWERS, seconds=0.1))
+            found.append(verify_all(task_with(lambda: 1 / 0), PROBLEMS, ANSWERS, seconds=1.0))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(4)
+    assert [scored.values for scored in found] == [[1.0, 0.0, 1.0]] * 2
+    assert [next(iter(scored.faults.values()))[:12] for scored in found] == ["TimeoutError", "ZeroDivision"]
+
+
+# --- in a run --------------------------------------------------------------------------------------------------------
+
+
+def begin(task, **options):
+    config = Config(steps=2, prompts=4, group_size=4, **options)
+    vocabulary = Vocabulary(task.alphabet)
+    policy = tiny_llama(len(vocabulary), width=16, layers=1, heads=2)
+    return Learner.begin(policy, vocabulary, ALGORITHMS["grpo"], config), Recipe(ALGORITHMS["grpo"], task, config)
+
+
+def test_the_run_goes_on_and_counts():
+    def picky(answer, problem):
+        if answer[:1] in tuple("13579"):
+            raise ValueError("odd")
+        return get_task("even").verify(answer, problem)
+
+    history = []
+    for verify in (get_task("even").verify, picky):
+        learner, recipe = begin(dataclasses.replace(get_task("even"), verify=verify))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            history.append(train(learner, recipe))
+    assert [type(one.message) for one in caught] == [VerifierWarning] * 2  # one a rollout
+    sound, broken = history
+    assert all(0 < row["verifier_errors"] <= 16 for row in broken)
+    assert not any("verifier_errors" in row for row in sound)
+    for one, other in zip(sound, broken, strict=True):  # 0 was what an odd digit gets anyway: all else is the same
+        assert {k: v for k, v in one.items() if k != "seconds"} == {
+            k: v for k, v in other.items() if k not in ("seconds", "verifier_errors")
+        }
+
+
+def test_a_hanging_verifier_does_not_stop_a_run_or_an_evaluation():
+    def hangs_at_a_0(answer, problem):
+        return time.sleep(60) if answer[:1] == "0" else get_task("even").verify(answer, problem)
+
+    learner, recipe = begin(dataclasses.replace(get_task("even"), verify=hangs_at_a_0), verifier_timeout=0.02)
+    began = time.monotonic()
+    with pytest.warns(VerifierWarning, match="0.02 seconds"):
+        history = train(learner, recipe)
+    with pytest.warns(VerifierWarning, match="0.02 seconds"):
+        evaluate(learner.policy, learner.vocabulary, recipe, n=20)
+    assert sum(row.get("verifier_errors", 0) for row in history) > 0
+    assert time.monotonic() - began < 20
+
+
+def test_pairs_are_made_of_answers_that_could_be_scored():
+    def picky(answer, problem):
+        if answer[:1] == "0":
+            raise ValueError("no zeros")
+        return float(len(answer))
+
+    task = dataclasses.replace(get_task("even"), verify=picky)
+    learner, _ = begin(task)
+    with pytest.warns(VerifierWarning, match="no zeros"):
+        pairs = sample_pairs(learner.policy, learner.vocabulary, task, 40)
+    assert len(pairs) == 40
+    assert not any(text.startswith("0") for pair in pairs for text in (pair.chosen, pair.rejected))
