@@ -562,13 +562,10 @@ def _prepared(job: Job, rows: Rows, held_out: Rows) -> tuple[Rows, Rows]:
 
 
 def _keep_rows(folder: RunFolder, rows: Rows, held_out: Rows) -> None:
-    try:
-        for name, some in (("rows", rows), ("held-out", held_out)):
-            with writing(folder.path / f"{name}.jsonl"):
-                write_rows(folder.path / f"{name}.jsonl", some)
-                flush(folder.path / f"{name}.jsonl")
-    except OSError as error:
-        raise ValueError(f"cannot write the rows into {folder.path}: {error.strerror or error}") from error
+    for name, some in (("rows.jsonl", rows), ("held-out.jsonl", held_out)):
+        with writing(folder.path / name):
+            write_rows(folder.path / name, some)
+            flush(folder.path / name)
 
 
 def _kept_rows(folder: RunFolder, job: Job) -> tuple[Rows, Rows]:
