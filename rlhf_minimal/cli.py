@@ -145,7 +145,11 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         0 if all went well, 1 after an error, 130 after Ctrl-C. Words that cannot be parsed exit with 2.
     """
-    args = parser().parse_args(argv)
+    grammar = parser()
+    args = grammar.parse_args(argv)
+    for name, value in vars(args).items():
+        if value == []:  # what argparse makes of `--flag=--`
+            grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     threads = torch.get_num_threads()

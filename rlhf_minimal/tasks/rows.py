@@ -150,7 +150,7 @@ def _numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
         for number, line in enumerate(lines, start=1):
             try:
                 yield f"{source}, row {number}", json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(
                     f"{source}, row {number}: this line is not JSON ({error}); write one object a line"
                 ) from error
