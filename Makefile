@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: book test train lab notebooks env mutants clean
+.PHONY: book test train lab notebooks bench env mutants clean
 
 book: env  ## build the book from the committed, executed notebooks
 	$(BIN)/jupyter-book build .
@@ -28,6 +28,9 @@ notebooks: env  ## execute every chapter again, in place, and normalise what is 
 
 mutants: env  ## break the library in every small way and see whether a test goes red (an hour; not part of test)
 	$(BIN)/python -m tests.mutation
+
+bench: env  ## how fast, against TRL, on this machine (half an hour; not part of test)
+	$(BIN)/python -m tests.benchmarks
 
 clean:  ## remove what was built; the environment and training runs stay
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis

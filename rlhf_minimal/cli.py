@@ -121,6 +121,11 @@ CONFIG_HELP = {
     "baseline_decay": "weight of the past per step, with --baseline ema",
     "verifier_timeout": "seconds for the verifier of one completion, which gets 0 if they are not enough",
     "max_refills": "extra rounds of sampling to replace groups that the algorithm filters out",
+    "watch_kl": "report the distance from the start, which costs a forward a step",
+    "shared_prefix": "an update reads each prompt once for all its completions",
+    "sort_lengths": "rows of like length are read together",
+    "skip_idle": "rows that nothing in the loss acts on go without a backward",
+    "logit_chunk": "most logits that exist at once in an update",
     "seed": "decides everything random",
 }
 

@@ -322,9 +322,19 @@ class Batch:
         check_count(n=n)
         if n > len(self.logp):
             raise ValueError(f"cannot split {len(self.logp)} rows into {n} micro-batches")
-        totals = _totals(self)
         rows = torch.arange(len(self.logp), device=self.logp.device)
-        return [self._rows(idx, totals) for idx in torch.tensor_split(rows, n)]
+        return [self.part(idx) for idx in torch.tensor_split(rows, n)]
+
+    def part(self, idx: Tensor) -> "Batch":
+        """The rows ``idx`` as a micro-batch, with the denominators of the whole: see `split`, which deals out all.
+
+        Args:
+            idx: [N] row numbers.
+
+        Raises:
+            ValueError: before `prepare`.
+        """
+        return self._rows(idx, _totals(self))
 
     def _rows(self, idx: Tensor, totals: Totals) -> "Batch":
         if self.advantages is None:

@@ -1,6 +1,16 @@
 """Policies: one that can be listed, tiny ones made on the spot, real ones by name; critics and reward models."""
 
-from rlhf_minimal.models.forward import critic_values, policy_logits, policy_logits_and_values, positions
+from rlhf_minimal.models.forward import (
+    Prefix,
+    continue_prompts,
+    critic_values,
+    has_linear_head,
+    policy_hidden,
+    policy_logits,
+    policy_logits_and_values,
+    positions,
+    read_prompts,
+)
 from rlhf_minimal.models.heads import Critic
 from rlhf_minimal.models.pretrained import load_pretrained
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
@@ -17,18 +27,23 @@ from rlhf_minimal.models.vocabulary import (
 __all__ = [
     "MINIMAL_TEMPLATE",
     "Critic",
+    "Prefix",
     "RewardModel",
     "TokenizerVocabulary",
     "Tree",
     "Vocabulary",
     "character_tokenizer",
     "check_same_vocabulary",
+    "continue_prompts",
     "critic_values",
+    "has_linear_head",
     "load_pretrained",
     "load_reward_model",
+    "policy_hidden",
     "policy_logits",
     "policy_logits_and_values",
     "positions",
+    "read_prompts",
     "sequence_scores",
     "tiny_llama",
 ]

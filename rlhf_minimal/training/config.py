@@ -64,6 +64,14 @@ class Config:
         verifier_timeout: Seconds that the verifier or the reward function may take for one completion, which gets 0
             if they are not enough.
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
+        watch_kl: `"off"` saves the forward of the start from which the metrics `kl` and `kl_sequence` come, where no
+            KL term needs it; nothing else depends on it.
+        shared_prefix: `"on"`: an update reads each prompt once for all its completions; `"off"`: once for each.
+        sort_lengths: `"on"`: rows of like length are read together, so that hardly any padding is computed.
+        skip_idle: `"on"`: rows that no part of the loss acts on go without a backward (`passes.idle_rows`).
+        logit_chunk: Most logits that exist at once in an update; where there would be more, they are computed a few
+            tokens at a time, and anew in the backward. None never does. This and the three switches above it change
+            time and memory, and results by no more than rounding.
         seed: Decides everything random: problems, samples, the order of minibatches.
 
     Raises:
@@ -100,6 +108,11 @@ class Config:
     baseline_decay: float = 0.9
     verifier_timeout: float = 10.0
     max_refills: int = 8
+    watch_kl: Literal["on", "off"] = "on"
+    shared_prefix: Literal["on", "off"] = "on"
+    sort_lengths: Literal["on", "off"] = "on"
+    skip_idle: Literal["on", "off"] = "on"
+    logit_chunk: int | None = 2**24
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -117,6 +130,8 @@ class Config:
                 raise ValueError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}")
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
+        if self.logit_chunk is not None and self.logit_chunk < 1:
+            raise ValueError(f"logit_chunk must be at least 1, or None for no chunks; got {self.logit_chunk}")
         if self.max_refills < 0:
             raise ValueError(f"max_refills must be at least 0; got {self.max_refills}")
         for name, kind in get_type_hints(type(self)).items():

@@ -21,17 +21,15 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.kl import k1, k3
-from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.functional.masked import masked_mean, sequence_sum
-from rlhf_minimal.models import critic_values, policy_logits, policy_logits_and_values
 from rlhf_minimal.objective import Batch, policy_loss, prepare, value_loss
 from rlhf_minimal.training.config import Config, Recipe
 from rlhf_minimal.training.kl_control import kl_coefficient, leashed, next_factor
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.metrics import Metrics, Watch, describe, explained_variance
+from rlhf_minimal.training.passes import Pass, perhaps_idle, read_logp, read_values
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
 from rlhf_minimal.training.scores import trained_scores
 
@@ -125,26 +123,28 @@ def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple
     """From a rollout to a prepared batch: everything that is fixed before the first update.
 
     Only what the algorithm `needs` is computed. The start's log-probs are the exception, since the metrics report
-    the distance from it; while the reference is frozen they are the reference's too, and cost nothing extra.
+    the distance from it (`Config.watch_kl`); while the reference is frozen they are the reference's too, and cost
+    nothing extra.
 
     Returns:
         The batch with its advantages, and how far the policy is from the start: `kl` and `kl_sequence` of `METRICS`.
     """
-    needs, temperature = recipe.algorithm.needs, recipe.config.temperature
-    start_logp = _logp(learner.start, groups, temperature)  # [B, T]
-    distance: Metrics = {
-        "kl": masked_mean(k3(groups.logp, start_logp), groups.mask).item(),
-        "kl_sequence": sequence_kl(groups.logp, start_logp, groups.mask),
-    }
+    needs, config = recipe.algorithm.needs, recipe.config
+    distance: Metrics = {}
+    start_logp = None
+    if config.watch_kl == "on" or ("ref_logp" in needs and learner.reference is learner.start):
+        start_logp = read_logp(learner.start, groups, config)  # [B, T]
+        distance["kl"] = masked_mean(k3(groups.logp, start_logp), groups.mask).item()
+        distance["kl_sequence"] = sequence_kl(groups.logp, start_logp, groups.mask)
 
     old_logp, sampler_logp, ref_logp, values, baseline = groups.logp, None, None, None, None
     if "sampler_logp" in needs:  # the trainer's own opinion of the sampler's tokens, to weigh one against the other
-        old_logp, sampler_logp = _logp(learner.policy, groups, temperature), groups.logp
+        old_logp, sampler_logp = read_logp(learner.policy, groups, config), groups.logp
     if "ref_logp" in needs:
         frozen = learner.reference is learner.start
-        ref_logp = start_logp if frozen else _logp(learner.reference, groups, temperature)
+        ref_logp = start_logp if frozen else read_logp(learner.reference, groups, config)
     if learner.critic is not None:
-        values = critic_values(learner.critic, groups.prompts, groups.prompt_mask, groups.completions)
+        values = read_values(learner.critic, groups, config)
     if "baseline" in needs:
         baseline = _baseline(learner, recipe, groups, step)
     batch = Batch(
@@ -200,32 +200,39 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     for _ in range(config.epochs):
         order = torch.randperm(len(batch.mask), generator=shuffle).to(batch.mask.device)
         for rows in order.tensor_split(config.minibatches):
+            rows = rows.sort().values if config.shared_prefix == "on" else rows  # neighbours share a prompt
             minibatch = batch.minibatch(rows)
             if not minibatch.mask.any():
                 continue  # the filter has masked every row of it: there is nothing to divide by
-            pieces = min(config.micro_batches, len(rows))
             loss = critic_loss = 0.0
-            for micro, micro_rows in zip(minibatch.split(pieces), rows.tensor_split(pieces), strict=True):
-                ids = (groups.prompts[micro_rows], groups.prompt_mask[micro_rows], groups.completions[micro_rows])
-                values = None
-                if learner.critic is not None and learner.critic.shared:
-                    logits, values = policy_logits_and_values(learner.policy, learner.critic, *ids)
-                else:
-                    logits = policy_logits(learner.policy, *ids)  # [b, T, V]
-                logp = token_logprobs(logits, ids[2], temperature=config.temperature)
-                with torch.set_grad_enabled(micro.entropy is not None):  # watched always, paid for only by a bonus
-                    entropy = token_entropy(logits, temperature=config.temperature)
-                micro = replace(micro, logp=logp, entropy=None if micro.entropy is None else entropy)
+            places = torch.arange(len(rows), device=rows.device)
+            for part in places.tensor_split(min(config.micro_batches, len(rows))):
+                micro = minibatch.part(part)
+                bonus = micro.entropy is not None  # entropy is watched always, paid for only by a bonus
+                shared = learner.critic if learner.critic is not None and learner.critic.shared else None
+                through = Pass(
+                    learner.policy,
+                    groups,
+                    rows[part],
+                    config,
+                    critic=shared,
+                    entropy_gradient=bonus,
+                    apart=perhaps_idle(algorithm, micro) if config.skip_idle == "on" else None,
+                )
+                logp, entropy, values = through.reading
+                micro = replace(micro, logp=logp, entropy=entropy if bonus else None)
                 piece = policy_loss(algorithm, micro)
                 loss += piece.item()
                 if values is not None:  # one trunk, one gradient
                     value_piece = _value_loss(values, micro, config)
-                    (piece + config.value_coef * value_piece).backward()
+                    through.backward(piece + config.value_coef * value_piece)
                     critic_loss += value_piece.item()
                 else:
-                    piece.backward()
+                    through.backward(piece)
                     if learner.critic is not None:
-                        value_piece = _value_loss(critic_values(learner.critic, *ids), micro, config)
+                        value_piece = _value_loss(
+                            read_values(learner.critic, groups, config, rows[part]), micro, config
+                        )
                         value_piece.backward()
                         critic_loss += value_piece.item()
                 watch.look(algorithm, micro, entropy.detach())
@@ -258,12 +265,6 @@ def move_reference(learner: Learner, config: Config) -> None:
             pairs = zip(learner.reference.parameters(), learner.policy.parameters(), strict=True)
             for reference, policy in pairs:
                 reference.lerp_(policy, 1 - config.ema_decay)
-
-
-def _logp(model: PreTrainedModel, groups: Rollout, temperature: float) -> Tensor:
-    """[B, T] log-probs of the completions under a model, at the temperature they were sampled with."""
-    logits = policy_logits(model, groups.prompts, groups.prompt_mask, groups.completions)
-    return token_logprobs(logits, groups.completions, temperature=temperature)
 
 
 def _baseline(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:

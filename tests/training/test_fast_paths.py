@@ -1,0 +1,465 @@
+"""Every fast path against the plain one: the same loss, the same gradient, the same metrics, in less time.
+
+The plain path is the loop with all its switches off: every row read from its first token to its last, padded to the
+longest, all logits at once, each row with its backward.
+"""
+
+import dataclasses
+import itertools
+from functools import partial
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
+
+from rlhf_minimal import ALGORITHMS, KL, Batch, policy_loss
+from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
+from rlhf_minimal.functional.logprobs import chunked_logprobs, token_entropy, token_logprobs
+from rlhf_minimal.models import (
+    Critic,
+    Vocabulary,
+    continue_prompts,
+    has_linear_head,
+    policy_logits,
+    read_prompts,
+    tiny_llama,
+)
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.training import Config, Learner, Recipe, collect, passes, train_step
+from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.passes import Pass, perhaps_idle, pieces_by_length, read_logp, read_values, widths
+from rlhf_minimal.training.sampler import pad_left
+
+EVEN = get_task("even")  # prompts of two to four tokens, so that most are padded on the left
+OFF = {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None}
+SMALL = Config(steps=1, prompts=5, group_size=4, lr=1e-3, max_new_tokens=9, grad_clip=1e9, **OFF)
+ONE_BY_ONE = [{"shared_prefix": "on"}, {"sort_lengths": "on"}, {"skip_idle": "on"}, {"logit_chunk": 40}]
+ALL = {"shared_prefix": "on", "sort_lengths": "on", "skip_idle": "on", "logit_chunk": 40}
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
+
+ENTROPY = dataclasses.replace(ALGORITHMS["dr_grpo"], entropy=0.3)
+CORRECTED = dataclasses.replace(ALGORITHMS["dr_grpo"], correct=corrections.truncated_importance)
+SHORT_ONLY = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=filters.not_truncated)
+ROWS = {**ALGORITHMS, "entropy bonus": ENTROPY, "corrected": CORRECTED, "masked rows": SHORT_ONLY}
+
+
+def some_dead(rewards_of):
+    """A reward under which the first group's answers are equal, and so are the last one's."""
+
+    def reward(prompts, completions, problem, step, **others):
+        found = [rewards_of(text) for text in completions]
+        return [1.0 if i < 4 or i >= 16 else x for i, x in enumerate(found)]
+
+    return reward
+
+
+def gpt2(vocab_size):
+    """Positions from a table, and no step in single precision: a Llama's norms and rotations round to it even here."""
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=vocab_size, n_embd=16, n_layer=2, n_head=2, n_positions=16, initializer_range=0.3)
+    return GPT2LMHeadModel(config).eval().double()
+
+
+def begin(algorithm, config, *, dtype=torch.float64, reward=None):
+    vocabulary = Vocabulary(EVEN.alphabet)
+    size = len(vocabulary)
+    policy = gpt2(size) if dtype == torch.float64 else tiny_llama(size, width=16, layers=2, heads=2, seed=3)
+    learner = Learner.begin(policy, vocabulary, algorithm, config)
+    if learner.critic is not None:
+        learner.critic.to(dtype)
+    return learner, Recipe(algorithm, EVEN, config, reward)
+
+
+def one_update(algorithm, dtype=torch.float64, *, moved=0.05, changes=None, **fast):
+    """Gradients (by one SGD step of size 1) and metrics of one update, the policy a little away from the sampler.
+
+    The rollout, and what is judged before the update, are those of the plain path whatever is switched on.
+    """
+    config = dataclasses.replace(SMALL, **(changes or {}))
+    learner, recipe = begin(algorithm, config, dtype=dtype, reward=some_dead(lambda text: 0.1 * len(text)))
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    batch, _ = judge(learner, recipe, groups, step=1)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in learner.policy.parameters():
+            p += moved * p.abs().mean() * torch.randn(p.shape, generator=generator).to(dtype)
+    learner.optimizer = torch.optim.SGD(learner.optimizer.param_groups[0]["params"], lr=1.0)
+    trained = [learner.policy] + ([learner.critic] if learner.critic is not None else [])
+    if learner.critic_optimizer is not None:
+        learner.critic_optimizer = torch.optim.SGD(learner.critic.parameters(), lr=1.0)
+    fast_recipe = dataclasses.replace(recipe, config=dataclasses.replace(config, **fast))
+    metrics = update(learner, fast_recipe, groups, batch, step=1)
+    after = torch.cat([p.detach().flatten() for model in trained for p in model.parameters()])
+    return after, metrics, groups
+
+
+def same(one, other, dtype):
+    tolerance = TOLERANCE[dtype]
+    torch.testing.assert_close(one[0], other[0], rtol=tolerance, atol=tolerance)
+    assert one[1] == pytest.approx(other[1], rel=50 * tolerance, abs=50 * tolerance)
+
+
+# --- the whole update ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_no_switch_changes_an_update_of_any_row(name):
+    plain = one_update(ROWS[name])
+    lengths = plain[2].mask.sum(-1)
+    assert len(lengths.unique()) > 3  # ragged completions
+    assert (plain[2].prompt_mask == 0).any()  # prompts padded on the left
+    for fast in (*ONE_BY_ONE, ALL):
+        same(one_update(ROWS[name], **fast), plain, torch.float64)
+
+
+@pytest.mark.parametrize("name", ["grpo", "dapo", "gspo", "ppo", "entropy bonus"])
+def test_in_single_precision_they_differ_by_rounding(name):
+    same(one_update(ROWS[name], torch.float32, **ALL), one_update(ROWS[name], torch.float32), torch.float32)
+
+
+@pytest.mark.parametrize("critic", ["shared", "separate"])
+@pytest.mark.parametrize("fast", [*ONE_BY_ONE, ALL], ids=str)
+def test_a_critic_learns_the_same(critic, fast):
+    changes = {"critic": critic, "value_head_init": "normal", "value_clip": 0.2}
+    same(
+        one_update(ALGORITHMS["ppo"], changes=changes, **fast),
+        one_update(ALGORITHMS["ppo"], changes=changes),
+        torch.float64,
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epochs": 2, "minibatches": 3, "micro_batches": 2},  # minibatches cut through groups
+        {"micro_batches": 20},
+        {"group_size": 1, "prompts": 20},  # nothing to share
+        {"temperature": 0.6},
+        {"epochs": 3, "minibatches": 2, "target_kl": 1e-3},
+    ],
+    ids=str,
+)
+def test_whatever_the_cutting(changes):
+    row = dataclasses.replace(ALGORITHMS["dr_grpo"], advantage=advantages.returns_to_go)
+    plain = one_update(row, changes=changes)
+    for fast in (*ONE_BY_ONE, ALL):
+        same(one_update(row, changes=changes, **fast), plain, torch.float64)
+
+
+def test_a_whole_step_draws_learns_and_reports_the_same():
+    for name in ("grpo", "dapo", "ppo"):
+        ends = []
+        for fast in (OFF, ALL):
+            learner, recipe = begin(ALGORITHMS[name], dataclasses.replace(SMALL, **fast))
+            metrics = [train_step(learner, recipe) for _ in range(3)]
+            ends.append(([p.detach().clone() for p in learner.policy.parameters()], metrics))
+        torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-6, atol=1e-8)  # AdamW divides by small numbers
+        for plain, fast in zip(ends[0][1], ends[1][1], strict=True):
+            assert plain | {"seconds": 0} == pytest.approx(fast | {"seconds": 0}, rel=1e-6, abs=1e-8)
+
+
+# --- shared prompts ------------------------------------------------------------------------------------------------
+
+
+def test_prompts_are_read_once_for_their_group():
+    shapes = []
+    learner, recipe = begin(ALGORITHMS["dr_grpo"], dataclasses.replace(SMALL, shared_prefix="on"))
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    batch, _ = judge(learner, recipe, groups, step=1)
+    learner.policy.register_forward_pre_hook(
+        lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    update(learner, recipe, groups, batch, step=1)
+    assert shapes == [(5, groups.prompts.shape[1]), (20, groups.completions.shape[1] - 1)]
+
+
+PROMPTS, PROMPT_MASK = pad_left([[3], [4, 5, 2, 6], [5, 5]], pad_id=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "tolerance"), [(partial(tiny_llama, width=16, heads=2), 2e-5), (gpt2, 1e-12)], ids=["rotary", "table"]
+)
+@pytest.mark.parametrize("T", [1, 2, 5])
+def test_going_on_from_a_prompt_is_reading_it_again(make, tolerance, T):
+    model, rows = make(8), torch.tensor([0, 1, 1, 1, 2, 0])
+    completions = torch.randint(8, (6, T), generator=torch.Generator().manual_seed(1))
+    weight = torch.randn(6, T, 8, generator=torch.Generator().manual_seed(2), dtype=model.dtype)
+
+    plain = policy_logits(model, PROMPTS[rows], PROMPT_MASK[rows], completions)
+    (plain * weight).sum().backward()
+    expected = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+
+    prefix = read_prompts(model, PROMPTS, PROMPT_MASK)
+    loss = 0.0
+    for piece in (torch.tensor([5, 0, 2]), torch.tensor([1, 3, 4])):
+        logits, hidden = continue_prompts(model, prefix, rows[piece], completions[piece])
+        assert hidden is None
+        torch.testing.assert_close(logits, plain[piece], rtol=tolerance, atol=tolerance)
+        loss = loss + (logits * weight[piece]).sum()
+    loss.backward()
+    torch.testing.assert_close([p.grad for p in model.parameters()], expected, rtol=10 * tolerance, atol=10 * tolerance)
+
+
+def test_a_model_that_forgets_is_read_in_whole_rows():
+    """With a sliding window the cache does not hold all of the prompt: the fast path must stand aside."""
+    config = MistralConfig(
+        vocab_size=12, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, sliding_window=3,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = MistralForCausalLM(config).eval()
+    assert read_prompts(model, PROMPTS, PROMPT_MASK) is None
+    learner, recipe = begin(ALGORITHMS["dr_grpo"], dataclasses.replace(SMALL, **ALL))
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    plain = token_logprobs(
+        policy_logits(model, groups.prompts, groups.prompt_mask, groups.completions), groups.completions
+    )
+    found = read_logp(model, groups, recipe.config)
+    torch.testing.assert_close(found * groups.mask, plain.detach() * groups.mask, rtol=1e-5, atol=1e-5)
+
+
+def test_reading_without_gradient_is_the_plain_forward():
+    learner, recipe = begin(ALGORITHMS["ppo"], SMALL)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    for shared in (False, True):
+        critic = Critic(learner.policy, shared=shared, init="normal").double()
+        plain = read_values(critic, groups, SMALL).detach()
+        assert plain.abs().min() > 0
+        for fast in (*ONE_BY_ONE, ALL):
+            found = read_values(critic, groups, dataclasses.replace(SMALL, **fast))
+            torch.testing.assert_close(found * groups.mask, plain * groups.mask, rtol=1e-12, atol=1e-12)
+    plain = read_logp(learner.policy, groups, SMALL)
+    for fast in (*ONE_BY_ONE, ALL):
+        found = read_logp(learner.policy, groups, dataclasses.replace(SMALL, **fast))
+        torch.testing.assert_close(found * groups.mask, plain * groups.mask, rtol=1e-12, atol=1e-12)
+
+
+# --- rows by length ------------------------------------------------------------------------------------------------
+
+
+def cost(pieces, sizes, overhead):
+    return sum(len(rows) * int(sizes[rows].max()) + overhead for rows in pieces)
+
+
+@pytest.mark.parametrize("overhead", [1, 3, 10, 1000])
+def test_the_cuts_are_the_cheapest_there_are(overhead):
+    generator = torch.Generator().manual_seed(overhead)
+    for _ in range(20):
+        sizes = torch.randint(0, 9, (9,), generator=generator)
+        found = pieces_by_length(sizes, overhead=overhead)
+        assert sorted(torch.cat(found).tolist()) == (sizes > 0).nonzero().flatten().tolist()
+        rows = sizes.sort(stable=True).indices[int((sizes == 0).sum()) :]
+        all_cuts = itertools.chain.from_iterable(
+            itertools.combinations(range(1, len(rows)), n) for n in range(len(rows))
+        )
+        cheapest = min(cost(rows.tensor_split(cuts), sizes, overhead) for cuts in all_cuts)
+        assert cost(found, sizes, overhead) == cheapest
+
+
+def test_long_rows_are_told_apart_roughly_and_nothing_is_lost():
+    sizes = torch.arange(2000) % 700
+    found = pieces_by_length(sizes, overhead=100)
+    assert sorted(torch.cat(found).tolist()) == (sizes > 0).nonzero().flatten().tolist()
+    assert cost(found, sizes, 100) < 1.1 * int(sizes.sum())
+    assert len(found) <= 32
+    assert pieces_by_length(torch.zeros(3, dtype=torch.long)) == []
+
+
+def test_a_piece_is_as_wide_as_its_longest_row(monkeypatch):
+    monkeypatch.setattr(passes, "pieces_by_length", partial(pieces_by_length, overhead=4))
+    learner, recipe = begin(ALGORITHMS["dr_grpo"], dataclasses.replace(SMALL, sort_lengths="on"))
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    shapes = []
+    learner.policy.register_forward_pre_hook(
+        lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    found = Pass(learner.policy, groups, torch.arange(20), recipe.config)
+    assert found.reading.logp.shape == groups.mask.shape
+    pieces = pieces_by_length(widths(groups.mask), overhead=4)
+    assert len(pieces) > 1
+    S, lengths = groups.prompts.shape[1], widths(groups.mask)
+    assert shapes == [(len(piece), S + int(lengths[piece].max())) for piece in pieces]
+
+
+def test_holes_in_a_mask_are_read_across():
+    mask = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 0, 0, 0], [1, 1, 0, 0, 0]])
+    assert widths(mask).tolist() == [4, 0, 2]
+
+
+# --- rows that nothing acts on -------------------------------------------------------------------------------------
+
+TWO_DEAD = torch.tensor([1.0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])  # G = 2: groups 0, 1, 3, 4, 5 are dead, 2 is not
+
+
+def prepared(algorithm, **more):
+    logp = torch.full((12, 3), -1.0)
+    plain = {"ref_logp": logp - 0.3, "sampler_logp": logp, "entropy": -logp, "values": logp}
+    batch = Batch(logp, logp, torch.ones(12, 3), TWO_DEAD, 2, budget=3, **plain | more)
+    centred = TWO_DEAD.view(-1, 2) - TWO_DEAD.view(-1, 2).mean(-1, keepdim=True)
+    return dataclasses.replace(batch, advantages=centred.flatten())
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_are_set_apart_where_and_only_where_nothing_acts_on_them(name):
+    """By the definition: a row is idle if its own log-probs and entropies get no gradient, however they lie."""
+    algorithm, batch = ROWS[name], prepared(ROWS[name])
+    apart = perhaps_idle(algorithm, batch)
+    acts = torch.zeros(12, dtype=torch.bool)
+    for seed in range(20):
+        moved = torch.randn(12, 3, generator=torch.Generator().manual_seed(seed))
+        logp, entropy = (batch.logp + moved).requires_grad_(), torch.rand(12, 3).requires_grad_()
+        loss = policy_loss(algorithm, dataclasses.replace(batch, logp=logp, entropy=entropy))
+        slopes = torch.autograd.grad(loss, (logp, entropy), allow_unused=True, materialize_grads=True)
+        acts |= sum(slope.abs() for slope in slopes).sum(-1) > 0
+    assert torch.equal(apart, ~acts)
+
+
+def test_one_token_with_an_advantage_keeps_its_row_awake_and_what_is_masked_does_not():
+    batch = prepared(ALGORITHMS["dr_grpo"])
+    uneven = torch.zeros(12, 3)
+    uneven[0, 2] = uneven[1, 2] = 1.0
+    mask = torch.ones(12, 3)
+    mask[1, 2] = 0
+    batch = dataclasses.replace(batch, advantages=uneven, mask=mask)
+    assert perhaps_idle(ALGORITHMS["dr_grpo"], batch).tolist() == [False] + [True] * 11
+
+
+def own_gate(ratio, advantage):
+    """Pulls every ratio towards 1, whatever its advantage: no cell says so, only the gradient does."""
+    return ratio * advantage - 0.1 * (ratio - 1) ** 2
+
+
+DR = ALGORITHMS["dr_grpo"]
+CELLS = {
+    "plain": (DR, 12),
+    "KL in reward": (dataclasses.replace(DR, kl=(KL(0.04, "k3", place="reward"),)), 12),  # in the advantage already
+    "KL of 0": (dataclasses.replace(DR, kl=(KL(0.0, "k3"),)), 12),
+    "KL": (dataclasses.replace(DR, kl=(KL(0.04, "k3"),)), 20),
+    "KL of responses": (dataclasses.replace(DR, kl=(KL(0.04, "k2", against="old", level="sequence"),)), 20),
+    "entropy": (ENTROPY, 20),
+    "own gate": (dataclasses.replace(DR, gate=own_gate), 20),
+    "products": (dataclasses.replace(DR, ratio=ratios.sequence_product), 12),
+    "token mean": (dataclasses.replace(DR, aggregate=aggregation.token_mean), 12),
+    "dual clip": (dataclasses.replace(DR, gate=partial(gates.dual_clip, low=0.2, high=0.2)), 12),
+    "corrected": (CORRECTED, 12),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_backward_reaches_those_rows_that_something_acts_on(name):
+    """Counted where the gradient of the hidden states passes: 8 of 20 rows have no advantage."""
+    algorithm, expected = CELLS[name]
+    same(one_update(algorithm, skip_idle="on"), one_update(algorithm), torch.float64)
+    config = dataclasses.replace(SMALL, skip_idle="on")
+    learner, recipe = begin(algorithm, config, reward=some_dead(lambda text: 0.1 * len(text)))
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    batch, _ = judge(learner, recipe, groups, step=1)
+    with torch.no_grad():  # away from the sampler, where some KLs have no slope
+        for p in learner.policy.parameters():
+            p += 0.05 * p.abs().mean() * torch.randn(p.shape, generator=torch.Generator().manual_seed(0)).double()
+    rows = {"forward": 0, "backward": 0}
+
+    def count(module, given, output):
+        rows["forward"] += len(output)
+        output.register_hook(lambda slope: rows.__setitem__("backward", rows["backward"] + len(slope)))
+
+    learner.policy.transformer.ln_f.register_forward_hook(count)
+    metrics = update(learner, recipe, groups, batch, step=1)
+    assert rows == {"forward": 20, "backward": expected}  # all are looked at
+    assert metrics["entropy"] > 0
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_a_step_of_nothing_but_dead_groups_still_moves_with_its_momentum(reward):
+    """AdamW goes on with what it has gathered when a gradient is 0, and stands still when there is none."""
+    ends = []
+    for fast in (OFF, ALL):
+        learner, recipe = begin(ALGORITHMS["dr_grpo"], dataclasses.replace(SMALL, **fast))
+        train_step(learner, recipe)
+        before = [p.detach().clone() for p in learner.policy.parameters()]
+        dead = dataclasses.replace(recipe, reward=lambda prompts, **others: [reward] * len(prompts))
+        metrics = train_step(learner, dead)
+        assert metrics["grad_norm"] == 0
+        ends.append([p.detach().clone() for p in learner.policy.parameters()])
+        assert any(not torch.equal(a, b) for a, b in zip(before, ends[-1], strict=True))
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-6, atol=1e-8)
+
+
+# --- a head a few tokens at a time ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("chunk", [1, 4, 100])
+def test_a_chunked_head_is_the_whole_head(bias, chunk):
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight, b = (torch.randn(*size, generator=generator).double() for size in ((2, 3, 5), (7, 5), (7,)))
+    ids = torch.randint(7, (2, 3), generator=generator)
+    pushes = [torch.randn(2, 3, generator=generator).double() for _ in range(2)]
+    leaves = [x.requires_grad_() for x in ((hidden, weight, b) if bias else (hidden, weight))]
+
+    def gradients(logp, entropy, which):
+        loss = sum((push * x).sum() for push, x, used in zip(pushes, (logp, entropy), which, strict=True) if used)
+        return torch.autograd.grad(loss, leaves, retain_graph=True)
+
+    logits = torch.nn.functional.linear(hidden, weight, b if bias else None)
+    whole = [f(logits, *more, temperature=0.7) for f, more in ((token_logprobs, (ids,)), (token_entropy, ()))]
+    found = chunked_logprobs(hidden, weight, ids, bias=b if bias else None, temperature=0.7, chunk=chunk)
+    torch.testing.assert_close(list(found), whole, rtol=1e-12, atol=1e-12)
+    for which in ((True, False), (False, True), (True, True)):
+        torch.testing.assert_close(gradients(*found, which), gradients(*whole, which), rtol=1e-12, atol=1e-12)
+
+
+def test_a_chunked_head_by_finite_differences():
+    generator = torch.Generator().manual_seed(1)
+    hidden, weight, bias = (torch.randn(*size, generator=generator).double() for size in ((1, 3, 4), (5, 4), (5,)))
+    ids = torch.tensor([[0, 4, 2]])
+
+    def head(hidden, weight, bias):
+        return chunked_logprobs(hidden, weight, ids, bias=bias, temperature=1.3, chunk=2)
+
+    assert torch.autograd.gradcheck(head, [x.requires_grad_() for x in (hidden, weight, bias)])
+
+
+def test_half_precision_is_raised_before_the_softmax():
+    hidden, weight = torch.randn(1, 4, 8).bfloat16(), torch.randn(9, 8).bfloat16()
+    ids = torch.tensor([[1, 2, 3, 8]])
+    logp, entropy = chunked_logprobs(hidden.requires_grad_(), weight, ids, chunk=3)
+    assert logp.dtype == entropy.dtype == torch.float32
+    torch.testing.assert_close(logp, token_logprobs(torch.nn.functional.linear(hidden, weight), ids))
+    logp.sum().backward()
+    assert hidden.grad.dtype == torch.bfloat16
+
+
+def test_a_head_that_is_more_than_a_matrix_is_left_alone():
+    model = tiny_llama(8, width=16, heads=2)
+    prefix = read_prompts(model, PROMPTS, PROMPT_MASK, hidden=True)
+    assert has_linear_head(model, prefix.logits, prefix.hidden)
+    assert not has_linear_head(model, torch.tanh(prefix.logits), prefix.hidden)
+
+    class Squashed(type(model)):
+        def forward(self, *args, **kwargs):
+            output = super().forward(*args, **kwargs)
+            output.logits = 3 * torch.tanh(output.logits / 3)
+            return output
+
+    for shared in ("on", "off"):
+        learner, recipe = begin(ALGORITHMS["dr_grpo"], dataclasses.replace(SMALL, logit_chunk=40, shared_prefix=shared))
+        learner.policy = tiny_llama(12, width=16, heads=2)
+        learner.policy.__class__ = Squashed
+        groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+        found = read_logp(learner.policy, groups, recipe.config)
+        torch.testing.assert_close(found.float() * groups.mask, groups.logp, rtol=1e-4, atol=1e-5)
+
+
+# --- what is watched -----------------------------------------------------------------------------------------------
+
+
+def test_the_distance_from_the_start_costs_nothing_where_it_is_not_asked_for():
+    for name, expected in (("dr_grpo", 0), ("grpo", 1)):  # the KL needs it anyway
+        learner, recipe = begin(ALGORITHMS[name], dataclasses.replace(SMALL, watch_kl="off"))
+        calls = []
+        learner.start.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        metrics = train_step(learner, recipe)
+        assert len(calls) == expected
+        assert ("kl" in metrics) == ("kl_sequence" in metrics) == bool(expected)
