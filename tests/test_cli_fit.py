@@ -148,6 +148,13 @@ def test_training_rows_and_held_out_ones_share_no_prompt(tmp_path, words, name):
         assert [{REVIEWS.is_held_out(prompt) for prompt in prompts} for prompts in seen] == [{False}, {True}]
 
 
+def test_without_a_start_the_shipped_policy_of_the_task_is_taken(tmp_path):
+    for words in (["reward"], ["prefer", "dpo"]):
+        assert main([*words, *OWN, *FAST, "--out", words[0]]) == 0
+        settings = json.loads((tmp_path / words[0] / "config.json").read_text())
+        assert (settings["task"], settings["started_from"]) == ("reviews", "shipped (reviews)")
+
+
 def test_the_course_from_texts_to_ppo(tmp_path, capsys, starts):
     """As the book has it: each command begins with what the one before has left."""
     assert main(["reward", "--start", str(starts / "sft"), *OWN, *FAST, "--out", "reward"]) == 0
@@ -372,9 +379,9 @@ def test_one_line_and_nothing_written(tmp_path, capsys, words, name, change, mes
         (["pretrain", "--task", "addition", "--rows", "5"], "--rows is for texts, and addition has none"),
         (["pretrain", "--task", "even"], "the task 'even' has no teacher"),
         (["reward", "--start", "untrained"], "an untrained policy writes nothing worth comparing"),
-        (["reward"], "an untrained policy writes nothing worth comparing: name a fine-tuned one with --start"),
+        (["reward", "--task", "reverse"], "writes nothing worth comparing: name a fine-tuned one with --start"),
         (["prefer", "dpo", "--start", "untrained"], "an untrained policy writes nothing worth comparing"),
-        (["prefer", "spin"], "an untrained policy writes nothing worth comparing"),
+        (["prefer", "spin", "--task", "reverse"], "an untrained policy writes nothing worth comparing"),
         (["reward", "--normalize", "always"], "invalid choice: 'always'"),
         (["prefer"], "required: algorithm"),
         (["prefer", "bradley_terry"], "invalid choice: 'bradley_terry'"),
