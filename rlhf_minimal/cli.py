@@ -40,6 +40,7 @@ from rlhf_minimal.cli_shared import (
     warn_of_other_versions,
     writing,
 )
+from rlhf_minimal.export import export_trl, export_verl
 from rlhf_minimal.models import (
     TokenizerVocabulary,
     Vocabulary,
@@ -47,6 +48,7 @@ from rlhf_minimal.models import (
     load_reward_model,
 )
 from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, model_reward, random_reward
 from rlhf_minimal.training import (
     Config,
@@ -289,6 +291,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="bfloat16, with moments and a master copy in float32 (default: all float32)",
     )
+    sub = command("export", _export, "write a run down for a production library")
+    sub.add_argument("run", metavar="RUN", help="run folder of train")
+    sub.add_argument("--to", choices=["trl", "verl"], required=True, help="TRL 1.16 or verl 0.9")
+    sub.add_argument("--out", help="folder to write (default: the run's, with -trl or -verl at the end)")
+    sub.add_argument("--overwrite", action="store_true", help="replace an export that is there")
     sub = command("diff", _diff, "print the cells in which two algorithms differ")
     sub.add_argument("first", metavar="A")
     sub.add_argument("second", metavar="B")
@@ -393,10 +400,7 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
     if "group" in algorithm.needs and config.group_size < 2:
         raise ValueError(f"{args.algorithm} compares completions of one prompt: --group-size must be at least 2")
-    if settings["kl_coef"] is not None:
-        if len(algorithm.kl) != 1:
-            raise ValueError(f"--kl-coef changes a row's KL cell, but {args.algorithm} has {len(algorithm.kl)} of them")
-        algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=settings["kl_coef"]),))
+    algorithm = _with_kl(algorithm, args.algorithm, settings["kl_coef"])
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
     if settings["reward_model"] is not None and reward is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
@@ -407,6 +411,15 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     elif "max_kl" in given:
         raise ValueError("--max-kl is the bound of a trust region: give --optimizer trpo as well")
     return folder, settings, recipe, device
+
+
+def _with_kl(algorithm: Algorithm, name: str, coef: float | None) -> Algorithm:
+    """The row with another coefficient in its KL cell, if one is given."""
+    if coef is None:
+        return algorithm
+    if len(algorithm.kl) != 1:
+        raise ValueError(f"--kl-coef changes a row's KL cell, but {name} has {len(algorithm.kl)} of them")
+    return dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=coef),))
 
 
 def _with_reward_model(
@@ -534,6 +547,31 @@ def _pretrain(args: argparse.Namespace) -> int:
 
     write_folder(out, write)
     print(f"wrote {out}")
+    return 0
+
+
+# --- export --------------------------------------------------------------------------------------------------------
+
+
+def _export(args: argparse.Namespace) -> int:
+    folder, out = RunFolder(args.run), Path(args.out or f"{args.run}-{args.to}")
+    settings = folder.settings("train", KINDS | typing.get_type_hints(Config))
+    if out.exists() and not args.overwrite:
+        raise ValueError(f"{out} exists already: --overwrite replaces it")
+    if out.exists() and not (out / "model").is_dir():
+        raise ValueError(f"{out} is no export of ours, so it is not replaced; name another folder with --out")
+    check_writable(out)
+    if settings["optimizer"] != "adamw":
+        raise ValueError(f"only runs with AdamW are exported, and {folder.path} has {settings['optimizer']}")
+    if settings["reward"] != "verifier" or settings["reward_model"] is not None:
+        raise ValueError("only runs that train for the task's own verifier are exported")
+    task = get_task(settings["task"])
+    row = _with_kl(get_algorithm(settings["algorithm"]), settings["algorithm"], settings["kl_coef"])
+    recipe = Recipe(row, task, Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)}))
+    name = "shipped" if settings["start"].startswith("shipped") else settings["start"]
+    policy, vocabulary, _ = load_start(name, task, recipe.config.seed)
+    {"trl": export_trl, "verl": export_verl}[args.to](recipe, policy, vocabulary, out)
+    print(f"wrote {out}: {'python train.py' if args.to == 'trl' else 'bash train.sh'} there trains it")
     return 0
 
 

@@ -26,8 +26,9 @@ ALLOWED = {
     "__main__": {"cli"},
     "cli": {
         *("functional", "objective", "algorithms", "pairwise", "anatomy"),
-        *("models", "tasks", "training", "viz", "exercises", "cli_fit", "cli_shared", "."),
+        *("models", "tasks", "training", "viz", "exercises", "cli_fit", "cli_shared", "export", "."),
     },
+    "export": {"functional", "objective", "models", "training"},
     "cli_fit": {"pairwise", "models", "tasks", "training", "viz", "cli_shared", "."},
     "cli_shared": {"models", "tasks", "training", "."},
 }

@@ -24,6 +24,7 @@ EXAMPLES = {
     "evaluate": "evaluate runs/grpo -n 500",
     "table": "table",
     "memory": "memory ppo --reward-model --sequences 64",
+    "export": "export runs/grpo --to trl",
     "diff": "diff dapo grpo",
 }
 WIDTH = 88

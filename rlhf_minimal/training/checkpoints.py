@@ -103,6 +103,7 @@ def cannot_write(path: Path, error: Exception) -> str:
 
 def save_policy(folder: Path, model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
     """Writes a policy's three files into an existing folder (see `write_folder`)."""
+    model.config.architectures = [type(model).__name__]  # other tools ask the folder which class to load
     model.config.save_pretrained(folder)
     safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
     save_vocabulary(folder, vocabulary)

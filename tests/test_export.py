@@ -1,0 +1,234 @@
+"""`export`: settings read off the cells are those that the fidelity page prints, and TRL runs the script."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+
+from rlhf_minimal import ALGORITHMS, KL
+from rlhf_minimal.cli import ASSETS, main
+from rlhf_minimal.export import NEVER, check_exportable, trl_arguments, trl_settings, verl_settings
+from rlhf_minimal.functional import advantages, aggregation, gates, ratios
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.training import Config, Recipe, load_policy
+from tests.test_fidelity import ENTRIES, TRL, load
+
+TASK = get_task("addition")
+
+
+@pytest.mark.parametrize(("name", "entry"), TRL, ids=[name for name, _ in TRL])
+def test_trls_settings_are_the_ones_on_the_fidelity_page(name, entry, tmp_path):
+    """What is on the page was held to TRL's loss; what the export adds to it has TRL's default there."""
+    pytest.importorskip("trl")
+    from trl import GRPOConfig
+    from trl.experimental.gmpo import GMPOConfig
+
+    found = trl_settings(ALGORITHMS[name])
+    assert found.trainer.replace("Trainer", "Config") == entry["class"]
+    kind = {"GRPOConfig": GRPOConfig, "GMPOConfig": GMPOConfig}[entry["class"]]
+    base = {"output_dir": str(tmp_path), "bf16": False, "use_cpu": True, "report_to": []}
+    printed, ours = kind(**base, **entry["set"]), kind(**base, **found.settings)
+    for setting in {*entry["set"], *found.settings, "beta", "loss_type", "epsilon", "importance_sampling_level"}:
+        expected = getattr(printed, setting)
+        if setting == "epsilon_high" and expected is None:
+            expected = printed.epsilon
+        if setting == "use_bias_correction_kl" and not ours.beta:
+            continue
+        if setting == "scale_rewards":
+            assert str(getattr(ours, setting)) == str(expected)
+            continue
+        assert (
+            getattr(ours, setting) == pytest.approx(expected, rel=1e-9)
+            if isinstance(expected, float)
+            else (getattr(ours, setting) == expected)
+        )
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if isinstance(entry["verl"].get("set"), str)])
+def test_verls_settings_are_the_ones_on_the_fidelity_page(name):
+    found = verl_settings(ALGORITHMS[name], budget=9).settings
+    values = {"<very large>": NEVER, "<budget>": 9, "True": True, "False": False}
+    for text in ENTRIES[name]["verl"]["set"].split("; "):
+        key, value = text.split("=")
+        key = key if key.startswith("algorithm.") else f"actor_rollout_ref.{key}"
+        expected = values.get(value, value)
+        if isinstance(expected, str):
+            try:
+                expected = float(expected)
+            except ValueError:
+                pass
+        assert found[key] == expected, key
+
+
+def test_every_setting_that_was_held_to_trl_live_is_found_from_its_cells():
+    """The other direction: cells that tests/test_trl.py ran, variants among them, come out as what it ran them with."""
+    trl = load("test_trl")
+    defaults = {
+        "importance_sampling_level": "token",
+        "epsilon_low": 0.2,
+        "epsilon_high": 0.2,
+        "beta": 0.0,
+        "delta": None,
+    }
+    tried = 0
+    for name, (algorithm, ran) in trl.GRPO_SETTINGS.items():
+        if algorithm.correct is not None or algorithm.entropy or ran["loss_type"] in ("bnpo", "luspo"):
+            continue  # not exported; TRL's bnpo is its dapo where there is one optimiser step a batch
+        found = trl_settings(algorithm).settings
+        for setting, default in defaults.items():
+            ours = found.get(setting.replace("epsilon_low", "epsilon"), default)
+            assert ours == ran.get(setting, default), (name, setting)
+        assert found["loss_type"] == ran["loss_type"], name
+        if found["beta"]:
+            assert found["use_bias_correction_kl"] == ran["use_bias_correction_kl"]
+        tried += 1
+    assert tried > 12
+
+
+grpo = ALGORITHMS["grpo"]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [
+        (ALGORITHMS["ppo"], "advantage, gae"),
+        (ALGORITHMS["reinforce"], "advantage, returns_to_go"),
+        (ALGORITHMS["reinforce_pp"], "normalize, whiten"),
+        (replace(grpo, ratio=ratios.on_policy, gate=gates.none), "ratio, on_policy"),
+        (replace(grpo, gate=gates.none), "gate, none"),
+        (replace(grpo, gate=partial(gates.clip_weight, cap=5.0)), "gate, clip_weight"),
+        (replace(grpo, aggregate=aggregation.sequence_sum), "aggregate, sequence_sum"),
+        (replace(ALGORITHMS["rloo"], aggregate=aggregation.sequence_mean), "ratio, on_policy"),
+        (replace(grpo, kl=(KL(0.1, "k2"),)), "kl: "),
+        (replace(grpo, kl=(KL(0.1, "k3"), KL(0.1, "k2"))), "kl: "),
+        (replace(ALGORITHMS["rloo"], kl=(KL(0.1, "k3"),)), "kl: "),
+        (replace(grpo, entropy=0.01), "entropy bonus"),
+        (replace(grpo, advantage=advantages.leave_one_out_normalized), "advantage, leave_one_out_normalized"),
+    ],
+)
+def test_what_trl_lacks_is_refused_with_the_cell(algorithm, says):
+    with pytest.raises(ValueError, match="TRL cannot express|export knows") as error:
+        trl_settings(algorithm)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["reinforce", "rloo", "kimi_k2"])
+def test_what_verl_lacks_is_refused(name):
+    with pytest.raises(ValueError, match="verl cannot express this row's"):
+        verl_settings(ALGORITHMS[name], 9)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(reference="ema"),
+        Config(score_scaling="batch"),
+        Config(score_clip=1.0),
+        Config(missing_eos_penalty=1.0),
+        Config(target_kl=0.1),
+    ],
+)
+def test_what_only_our_loop_does_is_refused(config):
+    with pytest.raises(ValueError, match="cannot be exported"):
+        check_exportable(Recipe(grpo, TASK, config))
+
+
+def test_the_numbers_of_a_step_become_trls():
+    config = Config(steps=7, prompts=8, group_size=4, epochs=3, minibatches=2, micro_batches=4, lr=1e-5, seed=3)
+    found = trl_arguments(Recipe(grpo, TASK, config))
+    assert found["per_device_train_batch_size"] * found["steps_per_generation"] == 32  # a generation is a step of ours
+    assert found["per_device_train_batch_size"] * found["gradient_accumulation_steps"] == 16  # an optimiser step
+    assert (found["num_iterations"], found["max_steps"]) == (3, 7 * 3 * 2)
+    assert (found["learning_rate"], found["seed"], found["max_completion_length"]) == (1e-5, 3, TASK.max_new_tokens)
+    with pytest.raises(ValueError, match="3 minibatches"):
+        trl_arguments(Recipe(grpo, TASK, Config(prompts=8, group_size=4, minibatches=3)))
+
+
+def run_of(folder, *words):
+    tiny = ["--steps", "2", "--prompts", "4", "--group-size", "4", "--held-out", "10"]
+    assert main(["train", *words, *tiny, "--out", str(folder)]) == 0
+
+
+@pytest.mark.parametrize(("row", "tasks"), [("grpo", "addition"), ("rloo", "addition"), ("gmpo", "even")])
+def test_trl_trains_from_the_exported_folder(row, tasks, tmp_path, monkeypatch):
+    """The script as it is written, two steps of it: the start that our run had, changed and saved."""
+    pytest.importorskip("trl")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    run_of(tmp_path / "run", row, "--task", tasks)
+    assert main(["export", str(tmp_path / "run"), "--to", "trl"]) == 0
+    out = tmp_path / "run-trl"
+    start, _ = load_policy(out / "model")
+    spec = importlib.util.spec_from_file_location("exported", out / "train.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.STEPS == 2
+    trainer = script.main(use_cpu=True, disable_tqdm=True)
+    assert trainer.state.global_step == 2
+    assert all("reward" in entry for entry in trainer.state.log_history if "completions/mean_length" in entry)
+    trained = trainer.model.state_dict()
+    moved = max((trained[name] - value).abs().max().item() for name, value in start.state_dict().items())
+    assert 0 < moved < 0.1
+    problem = TASK.problems("train", 1, seed=0)[0]
+    if tasks == "addition":
+        rewards = script.reward([problem.prompt] * 2, [problem.answer, "x"], [problem.answer] * 2, trainer_state=None)
+        assert rewards == [1.0, 0.0]
+
+
+def test_the_start_is_the_runs_own(tmp_path):
+    run_of(tmp_path / "run", "grpo")
+    assert main(["export", str(tmp_path / "run"), "--to", "trl", "--out", str(tmp_path / "out")]) == 0
+    exported, shipped = (load_policy(f)[0].state_dict() for f in (tmp_path / "out" / "model", ASSETS / "addition"))
+    assert all(torch.equal(exported[name], shipped[name]) for name in shipped)
+
+
+def test_verls_folder(tmp_path):
+    """Its shell script parses, its data and its reward are the task's; verl itself is not installed here."""
+    run_of(tmp_path / "run", "dapo")
+    assert main(["export", str(tmp_path / "run"), "--to", "verl"]) == 0
+    out = tmp_path / "run-verl"
+    assert subprocess.run(["bash", "-n", str(out / "train.sh")], check=False).returncode == 0
+    text = (out / "train.sh").read_text()
+    for words in ("algorithm.filter_groups.enable=True", "clip_ratio_high=0.28", "rollout.n=4", "train_batch_size=4"):
+        assert words in text
+    pytest.importorskip("datasets")
+    subprocess.run([sys.executable, str(out / "data.py")], check=True, cwd=tmp_path)
+    from datasets import Dataset
+
+    rows = Dataset.from_parquet(str(out / "train.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert len(rows) == 8
+    spec = importlib.util.spec_from_file_location("exported_reward", out / "reward.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    row = rows[0]
+    right = row["reward_model"]["ground_truth"]
+    assert row["prompt"] == [{"role": "user", "content": row["extra_info"]["prompt"]}]
+    assert script.compute_score(row["data_source"], right, right, row["extra_info"]) == 1.0
+    assert script.compute_score(row["data_source"], right + "1", right, row["extra_info"]) == 0.0
+
+
+def test_bad_exports_are_one_line(tmp_path, capsys):
+    def fails(*words):
+        assert main(["export", *words]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        return line
+
+    assert "no run in" in fails(str(tmp_path / "nothing"), "--to", "trl")
+    run_of(tmp_path / "run", "ppo")
+    capsys.readouterr()
+    assert "advantage, gae" in fails(str(tmp_path / "run"), "--to", "trl")
+    assert not (tmp_path / "run-trl").exists()
+    (tmp_path / "mine").mkdir()
+    assert "exists already" in fails(str(tmp_path / "run"), "--to", "verl", "--out", str(tmp_path / "mine"))
+    assert "no export of ours" in fails(
+        str(tmp_path / "run"), "--to", "verl", "--out", str(tmp_path / "mine"), "--overwrite"
+    )
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**settings, "reward": "random"}))
+    assert "own verifier" in fails(str(tmp_path / "run"), "--to", "verl")
