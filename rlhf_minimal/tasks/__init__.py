@@ -3,7 +3,7 @@
 from rlhf_minimal.tasks.arithmetic import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
-from rlhf_minimal.tasks.guard import Scored, VerifierWarning, in_time, score_all, verify_all
+from rlhf_minimal.tasks.guard import Scored, VerifierWarning, score_all, verify_all
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, model_reward, random_reward, verifier_reward
 from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, read_rows, write_rows
@@ -38,7 +38,6 @@ __all__ = [
     "VerifierWarning",
     "call_reward",
     "get_task",
-    "in_time",
     "model_reward",
     "random_reward",
     "read_rows",

@@ -60,6 +60,9 @@ def verify_all(
     Returns:
         B finite numbers, 0 where the verifier raised, took longer, or returned no finite number.
 
+    Raises:
+        ValueError: If there are not as many problems as completions.
+
     Example:
         >>> from dataclasses import replace
         >>> from rlhf_minimal.tasks import get_task
@@ -68,14 +71,33 @@ def verify_all(
         ...     verify_all(picky, [Problem("1:", "")] * 2, ["22", ""])
         Scored(values=[0.5, 0.0], faults={1: 'ZeroDivisionError: division by zero'})
     """
+    if len(problems) != len(completions):
+        raise ValueError(f"one completion per problem: got {len(problems)} problems, {len(completions)} completions")
     scored = Scored([])
-    for row, (completion, problem) in enumerate(zip(completions, problems, strict=True)):
+
+    def verify(row: int) -> None:
+        value = 0.0
         try:
-            value = in_time(lambda c=completion, p=problem: finite(task.verify(c, p)), seconds)  # type: ignore[misc]
+            value = finite(task.verify(completions[row], problems[row]))
         except (Exception, SystemExit) as error:
             scored.faults[row] = f"{type(error).__name__}: {error}"
-            value = 0.0
         scored.values.append(value)
+
+    def verify_the_rest() -> None:
+        for row in range(len(scored.values), len(completions)):
+            verify(row)
+
+    try:
+        in_time(verify_the_rest, seconds)  # one timer for all is cheap, and nearly always all that is needed
+    except TimeoutError:
+        for row in range(len(scored.values), len(completions)):
+            scored.faults.pop(row, None)
+            try:
+                in_time(lambda row=row: verify(row), seconds)  # type: ignore[misc]
+            except TimeoutError as error:
+                del scored.values[row:]
+                scored.values.append(0.0)
+                scored.faults[row] = f"TimeoutError: {error}"
     return _told(scored, problems, completions)
 
 
