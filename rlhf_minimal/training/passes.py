@@ -116,10 +116,8 @@ def perhaps_idle(algorithm: Algorithm, batch: Batch) -> Bool[Tensor, " B"]:
 class Reading(NamedTuple):
     """What a policy says about some completions, [n, T] each; 0 where padding was left out.
 
-    Attributes:
-        logp: Log-probs at the temperature of the sampler.
-        entropy: Of the policy's next-token distributions; carries a gradient only if it was asked for.
-        values: The critic's, where it shares the policy's body.
+    Log-probs at the temperature of the sampler; the entropy of the policy's next-token distributions, with a gradient
+    only if it was asked for; and the critic's values, where it shares the policy's body.
     """
 
     logp: Float[Tensor, "n T"]

@@ -100,7 +100,7 @@ def label_pair(problem: Problem, one: str, other: str, task: Task, rng: random.R
 
 
 def bayes_accuracy(gold_differences: Float[Tensor, " N"]) -> float:
-    """How often the best possible judge agrees with Bradley-Terry labels: the mean of sigmoid(|gold difference|).
+    """How often the best possible judge agrees with Bradley-Terry labels: the mean of sigmoid(abs(gold difference)).
 
     Nobody can do better, since the label itself is a coin with that bias.
 
@@ -133,7 +133,7 @@ class Calibration:
 
     Attributes:
         table: One line a bin of confidence: its edges, mean confidence, share of right calls, pairs.
-        error: Expected calibration error: mean over pairs of |share right - mean confidence| of their bin.
+        error: Expected calibration error: mean over pairs of abs(share right - mean confidence) of their bin.
         spread: Standard deviation of that over bootstrap samples of the pairs.
         floor: What a perfectly calibrated judge with these confidences would get on average. It is not 0, since a
             bin's share is counted from finitely many pairs.
@@ -153,8 +153,8 @@ def calibration(
 ) -> Calibration:
     """Is a reward model right as often as it says?
 
-    Its confidence in a pair is sigmoid(|difference|), between one half and one; it is right if it prefers the chosen
-    answer. Confidence is cut into equal bins (Guo et al., arXiv 1706.04599, equation 3).
+    Its confidence in a pair is sigmoid(abs(difference)), between one half and one; it is right if it prefers the
+    chosen answer. Confidence is cut into equal bins (Guo et al., arXiv 1706.04599, equation 3).
 
     Args:
         differences: [N] score of the chosen answer minus that of the rejected one; unnormalised, since scaling
