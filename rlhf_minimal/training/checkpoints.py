@@ -97,7 +97,7 @@ def cannot_write(path: Path, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2].partition(" (os")[0]
     # safetensors has an error of its own, which tells the system's number in its text only
     number = getattr(error, "errno", None) or int((re.search(r"os error (\d+)", str(error)) or [0, 0])[1])
-    full = number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    full = number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)  # Windows has no quota
     return f"cannot write {path}: {reason}{'; make room, then go on' if full else ''}"
 
 
