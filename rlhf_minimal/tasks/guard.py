@@ -15,14 +15,12 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.rewards import RewardFunction, WrongCount, ask, check_scores, finite
 
 SECONDS = 10.0  # that a verifier may take for one completion
-
-Result = TypeVar("Result")
 
 
 class VerifierWarning(UserWarning):
@@ -161,7 +159,7 @@ def _told(scored: Scored, problems: Sequence[Problem], completions: Sequence[str
     return scored
 
 
-def in_time(call: Callable[[], Result], seconds: float) -> Result:
+def in_time(call: Callable[[], Any], seconds: float) -> Any:
     """What a call returns, if it returns in time.
 
     Args:
@@ -186,7 +184,7 @@ def in_time(call: Callable[[], Result], seconds: float) -> Result:
         raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
 
 
-def _interrupted(call: Callable[[], Result], seconds: float) -> Result:
+def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
     armed = True
 
     def ring(*signal_and_frame: object) -> None:
@@ -210,8 +208,8 @@ def _interrupted(call: Callable[[], Result], seconds: float) -> Result:
             signal.setitimer(signal.ITIMER_REAL, max(others[0] - (time.monotonic() - began), 1e-3), others[1])
 
 
-def _left_behind(call: Callable[[], Result], seconds: float) -> Result:
-    found: list[Result] = []
+def _left_behind(call: Callable[[], Any], seconds: float) -> Any:
+    found: list[Any] = []
     raised: list[BaseException] = []
 
     def work() -> None:
