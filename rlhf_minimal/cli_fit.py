@@ -76,7 +76,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "sft": {"start": "untrained", "rows": 10_000, "held_out": 1000, "steps": 700, "batch_size": 64},
     "reward": {"start": "shipped", "rows": 32_000, "held_out": 2000, "steps": 1200, "batch_size": 64, "lr": 2e-3}
     | {"normalize": "samples"},
-    "prefer": {"start": "shipped", "rows": 10_000, "held_out": 1000, "steps": 300, "batch_size": 64, "lr": 5e-4},
+    "prefer": {"start": "shipped", "rows": 10_000, "held_out": 1000, "steps": 300, "batch_size": 64, "lr": 2e-4},
 }
 # The settings that are no field of `FitConfig`, and what may stand there.
 KINDS: dict[str, Any] = {
