@@ -20,6 +20,7 @@ from rlhf_minimal.models import Vocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import Problem, Task, get_task
 from rlhf_minimal.training import Config, Learner, Recipe, Rollout, collect, load_policy, train_step
 from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.passes import read_logp
 
 OFF: dict[str, Any] = {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None}
 GRPO = replace(ALGORITHMS["grpo"], kl=())  # TRL's default: no reference
@@ -215,12 +216,19 @@ def assert_equal_gradients(case: Case) -> float:
     texts = [case.vocabulary.decode(ids) for ids in completions.tolist()]
     rewards = torch.tensor([float(case.task.verify(t, p)) for t, p in zip(texts, rows, strict=True)])
     truncated = ~((completions == 0) & (mask == 1)).any(-1)
-    zeros = torch.zeros_like(mask)
     groups = Rollout(
-        rows, texts, batch["prompt_ids"], batch["prompt_mask"], completions, zeros, mask, truncated, rewards, rewards
+        problems=rows,
+        texts=texts,
+        prompts=batch["prompt_ids"],
+        prompt_mask=batch["prompt_mask"],
+        completions=completions,
+        logp=torch.zeros_like(mask),
+        mask=mask,
+        truncated=truncated,
+        rewards=rewards,
+        correct=rewards,
+        failed=torch.zeros(len(rows), dtype=torch.bool),
     )
-    from rlhf_minimal.training.passes import read_logp
-
     groups = replace(groups, logp=read_logp(learner.policy, groups, case.config))
     prepared, _ = judge(learner, recipe, groups, 1)
     before = copy.deepcopy(learner.policy)

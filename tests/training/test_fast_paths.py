@@ -70,13 +70,17 @@ def begin(algorithm, config, *, dtype=torch.float64, reward=None):
     return learner, Recipe(algorithm, EVEN, config, reward)
 
 
-def one_update(algorithm, dtype=torch.float64, *, moved=0.05, changes=None, **fast):
+def by_length(text):
+    return 0.1 * len(text)
+
+
+def one_update(algorithm, dtype=torch.float64, *, moved=0.05, changes=None, reward=by_length, **fast):
     """Gradients (by one SGD step of size 1) and metrics of one update, the policy a little away from the sampler.
 
     The rollout, and what is judged before the update, are those of the plain path whatever is switched on.
     """
     config = dataclasses.replace(SMALL, **(changes or {}))
-    learner, recipe = begin(algorithm, config, dtype=dtype, reward=some_dead(lambda text: 0.1 * len(text)))
+    learner, recipe = begin(algorithm, config, dtype=dtype, reward=some_dead(reward))
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
     batch, _ = judge(learner, recipe, groups, step=1)
     generator = torch.Generator().manual_seed(0)
@@ -352,7 +356,7 @@ def test_a_backward_reaches_those_rows_that_something_acts_on(name):
     algorithm, expected = CELLS[name]
     same(one_update(algorithm, skip_idle="on"), one_update(algorithm), torch.float64)
     config = dataclasses.replace(SMALL, skip_idle="on")
-    learner, recipe = begin(algorithm, config, reward=some_dead(lambda text: 0.1 * len(text)))
+    learner, recipe = begin(algorithm, config, reward=some_dead(by_length))
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
     batch, _ = judge(learner, recipe, groups, step=1)
     with torch.no_grad():  # away from the sampler, where some KLs have no slope
@@ -368,6 +372,14 @@ def test_a_backward_reaches_those_rows_that_something_acts_on(name):
     metrics = update(learner, recipe, groups, batch, step=1)
     assert rows == {"forward": 20, "backward": expected}  # all are looked at
     assert metrics["entropy"] > 0
+
+
+def test_an_entropy_bonus_reaches_rows_whose_log_probs_get_nothing(monkeypatch):
+    """All groups are dead, so no piece has a slope in its log-probs, and every piece has one in its entropies."""
+    monkeypatch.setattr(passes, "pieces_by_length", partial(pieces_by_length, overhead=4))
+    plain = one_update(ENTROPY, reward=lambda text: 1.0)
+    assert plain[1]["grad_norm"] > 0
+    same(one_update(ENTROPY, reward=lambda text: 1.0, **ALL), plain, torch.float64)
 
 
 @pytest.mark.parametrize("reward", [0.0, 1.0])
