@@ -19,7 +19,6 @@ NOT_A_DETAIL = {
     "reference", "refresh_every", "ema_decay",  # the chapter on KL
     "baseline", "baseline_decay",  # algorithms without a critic
     "shared_prefix", "sort_lengths", "skip_idle", "logit_chunk", "watch_kl",  # time and memory: the results are equal
-    "verifier_timeout",  # reliability
 }  # fmt: skip
 
 
