@@ -38,6 +38,7 @@ PARTS = {
     "variants": "Other gates and ratios",
     "reasoning": "Reasoning",
     "choice": "Choosing",
+    "speed": "Time and memory",
     "interview": "Interview questions",
 }
 SHOWN = {
