@@ -144,10 +144,17 @@ def chunked_logprobs(
         (tensor([[0.2500]]), tensor([[1.3863]]))
     """
     check_floating("hidden", hidden)
+    check_floating("weight", weight)
     check_integers("ids", ids)
     check_positive(temperature=temperature)
     check_count(chunk=chunk)
-    if hidden.dim() != 3 or hidden.shape[:2] != ids.shape or hidden.shape[-1] != weight.shape[-1]:
+    if bias is not None:
+        check_floating("bias", bias)
+        if weight.dim() != 2 or bias.shape != weight.shape[:1]:
+            raise ValueError(
+                f"bias {tuple(bias.shape)} and weight {tuple(weight.shape)} do not fit: expected [V] and [V, H]"
+            )
+    if hidden.dim() != 3 or weight.dim() != 2 or hidden.shape[:2] != ids.shape or hidden.shape[-1] != weight.shape[-1]:
         raise ValueError(
             f"hidden {tuple(hidden.shape)}, weight {tuple(weight.shape)} and ids {tuple(ids.shape)} do not fit: "
             "expected [B, T, H], [V, H] and [B, T]"

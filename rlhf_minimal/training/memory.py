@@ -12,6 +12,10 @@ Weights, gradients and moments are exact for every causal language model of tran
 meta device, where a model of any size has shapes and no bytes. Activations and cache come from formulas for Llama-like
 models (`activation_bytes`, `cache_bytes`).
 
+Activations are counted for whole rows, each with its prompt and its padding. The loop's own means
+(`Config.shared_prefix`, `sort_lengths`, `logit_chunk`) keep less, by how much depends on the lengths: the ledger is
+then an upper bound.
+
 Not counted: what is there for a moment only (logits of a frozen model, the optimiser's temporaries), the allocator's
 slack, and the start, which this library keeps for its KL metric even where an algorithm has no reference.
 

@@ -20,7 +20,7 @@ import rlhf_minimal.functional
 from rlhf_minimal.functional import aggregation, gates, kl
 from rlhf_minimal.functional.aggregation import Totals
 
-B, T, V, L, G = 4, 4, 5, 6, 2
+B, T, V, H, L, G = 4, 4, 5, 3, 6, 2
 NAN, INF = float("nan"), float("inf")
 MODULES = [
     importlib.import_module(f"rlhf_minimal.functional.{info.name}")
@@ -56,6 +56,9 @@ def tensors(seed=0):
         "lengths": torch.tensor([4, 2, 2, 1]),
         "limits": torch.tensor([4, 2, 2, 1]),
         "logits": normal(B, T, V),
+        "hidden": normal(B, T, H),
+        "weight": normal(V, H),
+        "bias": normal(V),
         "ids": torch.randint(0, V, (B, T), generator=g),
     }
 
@@ -97,6 +100,7 @@ BAD_OPTIONS = {
     "level": ["row", None],
     "coef": NOT_NEGATIVE,
     "budget": [*COUNT, None],
+    "chunk": [*COUNT, None],
     "length": [*COUNT, None, T, T + 1],
     "group_size": [*COUNT, None, 3, 5],
     "totals": [Totals(0, 0), Totals(4, 0), Totals(0, 9)],
@@ -180,7 +184,8 @@ def test_the_functions_are_found():
 def test_the_good_arguments_are_good(name):
     """Or every error below could be an error of this file."""
     out = call(name)
-    assert torch.isfinite(out.float()).all()
+    for x in out if isinstance(out, tuple) else (out,):
+        assert torch.isfinite(x.float()).all()
 
 
 def wrong_shapes(name, argument):

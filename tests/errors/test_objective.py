@@ -78,7 +78,7 @@ def test_every_public_name_is_tried_here():
     second = {"PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss"}  # see test_pairwise.py
     assert set(rlhf_minimal.__all__) - {"ALGORITHMS"} - second == tried - {"get_algorithm"}
     methods = {name for name in vars(Batch) if not name.startswith("_")} - {f.name for f in dataclasses.fields(Batch)}
-    assert methods == {"lengths", "minibatch", "split"}
+    assert methods == {"lengths", "minibatch", "part", "split"}
     tensors = {f.name for f in dataclasses.fields(Batch)} - {"group_size", "budget", "totals"}
     assert tensors == {*PER_TOKEN, *PER_ROW, "mask", "step_ends", "truncated"}
 
@@ -181,7 +181,7 @@ def test_budget_and_totals():
 
 def test_minibatch_and_split():
     prepared = prepare(ALGORITHMS["grpo"], batch())
-    for part in (lambda b: b.minibatch(torch.arange(2)), lambda b: b.split(2)):
+    for part in (lambda b: b.minibatch(torch.arange(2)), lambda b: b.part(torch.arange(2)), lambda b: b.split(2)):
         refused(r"prepare\(algorithm, batch\) first: advantages need whole groups", part, batch())
     for n in (0, -1, 2.0, "2", None):
         refused("n is .*, expected a whole number of at least 1", prepared.split, n)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+collect_ignore = ["scenes.py", "server.py"]  # programs of their own, which are run and not imported
 
 
 @dataclass
