@@ -215,12 +215,18 @@ def time_to_learn(seeds: int, *, target: float = 0.9, every: int = 10, most: int
 # --- (e) memory ----------------------------------------------------------------------------------------------------
 
 
+def peak() -> float:
+    """Megabytes that this process has held at most; Linux counts what its parent held into `ru_maxrss`."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
+
+
 def memory_of(side: str, name: str, batch: int) -> Measured:
     """In a process of its own: megabytes before the first step, and at the peak of three."""
     case = CASES[name]
-
-    def peak() -> float:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
     if side == "trl":
         trainer = trl_trainer(case, 3, batch=batch)

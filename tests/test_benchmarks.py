@@ -1,0 +1,46 @@
+"""The benchmarks are no part of the suite. That they compare like with like and are told as they came out is tested."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.__main__ import MEASUREMENTS, ratio
+from tests.benchmarks.arms import CASES, assert_equal_gradients
+
+pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import benchmarks as page  # noqa: E402
+
+RECORD = json.loads(page.RECORD.read_text(encoding="utf-8"))
+TEXT = (ROOT / "book" / "benchmarks.md").read_text(encoding="utf-8")
+
+
+def test_both_sides_are_given_the_same_loss():
+    case = CASES["addition"]
+    small = replace(case, config=replace(case.config, prompts=4, group_size=4))
+    assert assert_equal_gradients(small) < 1e-4
+
+
+def test_a_ratio_is_that_of_the_turns():
+    found = ratio([2.0, 4.0, 9.0], [1.0, 1.0, 1.0])
+    assert (found["ratio"], found["range"], found["n"]) == (4.0, [2.0, 9.0], 3)
+
+
+def test_every_measurement_is_on_record_and_every_table_on_the_page():
+    assert set(MEASUREMENTS) == set(page.TABLES) <= set(RECORD)
+    asked = re.findall(r"^```\{benchmarks\} (\w+)$", TEXT, re.MULTILINE)
+    assert sorted(asked) == sorted(["goals", "machine", *page.TABLES])
+    for name in asked:
+        rows = page.markdown(name).splitlines()
+        assert len(rows) > 2
+        assert len({row.count("|") for row in rows}) == 1
+    for name in ("step", "sampling"):
+        assert set(RECORD[name]) >= set(CASES)
+    assert all(case["gradient_difference"] < 1e-4 for name, case in RECORD["step"].items() if name in CASES)
