@@ -9,17 +9,14 @@ import dataclasses
 import json
 import os
 import sys
-import time
 import typing
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import matplotlib
 import torch
 import transformers
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from rlhf_minimal import cli_fit, diff, table
@@ -34,13 +31,12 @@ from rlhf_minimal.cli_shared import (
     find_device,
     load_start,
     one_line,
-    own_versions,
     pointing_to_the_checkpoint,
+    report,
+    settle,
     untrained,
-    warn_of_other_versions,
-    writing,
 )
-from rlhf_minimal.export import export_trl, export_verl
+from rlhf_minimal.export import ONLY_VERIFIER, export_trl, export_verl
 from rlhf_minimal.models import (
     TokenizerVocabulary,
     Vocabulary,
@@ -48,7 +44,6 @@ from rlhf_minimal.models import (
     load_reward_model,
 )
 from rlhf_minimal.models.folder import is_out_of_memory
-from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, model_reward, random_reward
 from rlhf_minimal.training import (
     Config,
@@ -68,7 +63,6 @@ from rlhf_minimal.training import (
     trust_region_update,
     write_folder,
 )
-from rlhf_minimal.training.checkpoints import write_file
 from rlhf_minimal.training.memory import Dtypes, in_units, most_at_once
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.progress import Progress
@@ -78,7 +72,7 @@ from rlhf_minimal.viz import plotting
 
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
-# The settings of `train` that are no field of `Config`, and what may stand there.
+# The settings of `train`, and what may stand there.
 KINDS: dict[str, Any] = {
     **dict.fromkeys(("algorithm", "task", "start", "device"), str),
     "reward": typing.Literal["verifier", "random"],
@@ -88,6 +82,7 @@ KINDS: dict[str, Any] = {
     "max_kl": float,
     "save_every": int,
     "held_out": int,
+    **typing.get_type_hints(Config),
 }
 FREE = ("save_every", "held_out")  # settings that the training does not feel
 
@@ -161,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
     transformers.utils.logging.disable_progress_bar()
     threads = torch.get_num_threads()
     try:
-        at_least_1(args, "threads")
+        at_least_1(vars(args), "threads")
         torch.set_num_threads(args.threads)
         with OneVerifierWarning():
             return int(args.command(args))
@@ -368,43 +363,19 @@ def _train(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, torch.device]:
     """Everything that can be settled, and found wrong, before anything is loaded or written."""
-    algorithm = get_algorithm(args.algorithm)
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if getattr(args, f.name) is not None}
-    others = ("task", "start", "reward", "reward_model", "kl_coef", "optimizer", "max_kl", "device", *FREE)
+    others = ("algorithm", "task", "start", "reward", "reward_model", "kl_coef", "optimizer", "max_kl", "device", *FREE)
     given |= {name: getattr(args, name) for name in others if getattr(args, name) is not None}
-    settings: dict[str, Any] = {"command": "train", "algorithm": args.algorithm}
-    settings |= {"task": "addition", "reward": "verifier", "save_every": 25, "held_out": 1000}
-    settings |= {"reward_model": None, "kl_coef": None, "optimizer": "adamw", "max_kl": TrustRegion().max_kl}
-    settings |= {"start": "shipped", "device": "cpu"} | dataclasses.asdict(Config())
-    if args.resume:
-        if args.overwrite or not args.out:
-            raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
-        folder = RunFolder(args.out)
-        settings |= folder.settings("train", KINDS | typing.get_type_hints(Config))
-        folder.check_resumable()
-        warn_of_other_versions(folder, settings["versions"])
-        for name, value in {"algorithm": args.algorithm, **given}.items():
-            if name not in ("steps", "device", *FREE) and settings[name] != value:
-                raise ValueError(
-                    f"the run in {folder.path} has {name} {settings[name]}, not {value}; "
-                    "a resumed run keeps its settings, only --steps, --device, --save-every and --held-out may change"
-                )
-    else:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        folder = RunFolder(args.out or f"runs/{args.algorithm}-{given.get('task', 'addition')}-{stamp}")
-    settings |= given
-    settings["versions"] = own_versions()
+    defaults: dict[str, Any] = {"command": "train", "algorithm": args.algorithm}
+    defaults |= {"task": "addition", "reward": "verifier", "save_every": 25, "held_out": 1000}
+    defaults |= {"reward_model": None, "kl_coef": None, "optimizer": "adamw", "max_kl": TrustRegion().max_kl}
+    defaults |= {"start": "shipped", "device": "cpu"} | dataclasses.asdict(Config())
+    get_algorithm(args.algorithm)  # a name that does not exist is said first
+    may_change = ("steps", "device", *FREE)
+    folder, settings = settle(args, defaults, given, kinds=KINDS, may_change=may_change, name=args.algorithm)
 
-    at_least_1(argparse.Namespace(**settings), *FREE)
-    task, device = get_task(settings["task"]), find_device(settings["device"])
-    config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
-    if "group" in algorithm.needs and config.group_size < 2:
-        raise ValueError(f"{args.algorithm} compares completions of one prompt: --group-size must be at least 2")
-    algorithm = _with_kl(algorithm, args.algorithm, settings["kl_coef"])
-    reward = random_reward(config.seed) if settings["reward"] == "random" else None
-    if settings["reward_model"] is not None and reward is not None:
-        raise ValueError("--reward random and --reward-model are two rewards: give one of them")
-    recipe = Recipe(algorithm, task, config, reward)
+    at_least_1(settings, *FREE)
+    recipe, device = _recipe(settings), find_device(settings["device"])
     if settings["optimizer"] == "trpo":
         TrustRegion(max_kl=settings["max_kl"])
         check_trust_region(recipe)
@@ -413,13 +384,21 @@ def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, 
     return folder, settings, recipe, device
 
 
-def _with_kl(algorithm: Algorithm, name: str, coef: float | None) -> Algorithm:
-    """The row with another coefficient in its KL cell, if one is given."""
-    if coef is None:
-        return algorithm
-    if len(algorithm.kl) != 1:
-        raise ValueError(f"--kl-coef changes a row's KL cell, but {name} has {len(algorithm.kl)} of them")
-    return dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=coef),))
+def _recipe(settings: dict[str, Any]) -> Recipe:
+    """What a run trains, by its settings; a reward model is checked against the start before it is the reward."""
+    name, coef = settings["algorithm"], settings["kl_coef"]
+    algorithm, task = get_algorithm(name), get_task(settings["task"])
+    config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
+    if "group" in algorithm.needs and config.group_size < 2:
+        raise ValueError(f"{name} compares completions of one prompt: --group-size must be at least 2")
+    if coef is not None:
+        if len(algorithm.kl) != 1:
+            raise ValueError(f"--kl-coef changes a row's KL cell, but {name} has {len(algorithm.kl)} of them")
+        algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=coef),))
+    reward = random_reward(config.seed) if settings["reward"] == "random" else None
+    if settings["reward_model"] is not None and reward is not None:
+        raise ValueError("--reward random and --reward-model are two rewards: give one of them")
+    return Recipe(algorithm, task, config, reward)
 
 
 def _with_reward_model(
@@ -452,16 +431,8 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
     lines.append(f"{'':<12}{'before':<24}{'after':<24}")
     for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
         lines.append(f"{name:<12}{one:<24}{other:<24}")
-    text = "\n".join(line.rstrip() for line in lines) + "\n"
-    write_file(folder.report, text)
-    shares = {"before": before.as_json(), "after": after.as_json()}
-    write_file(folder.evaluation, json.dumps(shares, indent=2) + "\n")
 
-    history = folder.history()
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    with matplotlib.rc_context(plotting.STYLE):
-        ax = figure.add_subplot()
+    def draw(ax: Axes, history: list[Metrics]) -> None:
         steps = [row["step"] for row in history]
         color = plotting.color(settings["algorithm"]) if settings["reward"] == "verifier" else plotting.CONTROL
         if recipe.task.score_range is None:
@@ -472,12 +443,9 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
         plotting.learning_curve(ax, steps, [measured], label=settings["algorithm"], color=color, smooth=5)
         ax.set(xlabel="training step", ylabel=f"{_measure(recipe.task)}, sampled", ylim=limits)
         ax.set_title(f"{recipe.task.about}, seed {recipe.config.seed}, mean of 5 steps", fontsize=9)
-        ax.legend()
-    with writing(folder.picture):
-        figure.savefig(folder.picture, dpi=120)
 
-    print("\n" + text)
-    print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
+    text = "\n".join(line.rstrip() for line in lines)
+    report(folder, text, {"before": before.as_json(), "after": after.as_json()}, draw)
     print(f"try it:     python -m rlhf_minimal sample {folder.path}")
 
 
@@ -499,7 +467,7 @@ def _pretrain(args: argparse.Namespace) -> int:
     defaults = {"steps": 1300, "batch_size": 128, "lr": 3e-3, "seed": 0, "device": "cpu"}
     vars(args).update({name: value for name, value in defaults.items() if getattr(args, name) is None})
     device = find_device(args.device)
-    at_least_1(args, "steps", "batch_size")
+    at_least_1(vars(args), "steps", "batch_size")
     out = Path(args.out or f"runs/start-{task.name}")
     if out.exists() and not args.overwrite:
         raise ValueError(f"{out} exists already: --overwrite replaces it")
@@ -555,7 +523,7 @@ def _pretrain(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     folder, out = RunFolder(args.run), Path(args.out or f"{args.run}-{args.to}")
-    settings = folder.settings("train", KINDS | typing.get_type_hints(Config))
+    settings = folder.settings("train", KINDS)
     if out.exists() and not args.overwrite:
         raise ValueError(f"{out} exists already: --overwrite replaces it")
     if out.exists() and not (out / "model").is_dir():
@@ -563,13 +531,11 @@ def _export(args: argparse.Namespace) -> int:
     check_writable(out)
     if settings["optimizer"] != "adamw":
         raise ValueError(f"only runs with AdamW are exported, and {folder.path} has {settings['optimizer']}")
-    if settings["reward"] != "verifier" or settings["reward_model"] is not None:
-        raise ValueError("only runs that train for the task's own verifier are exported")
-    task = get_task(settings["task"])
-    row = _with_kl(get_algorithm(settings["algorithm"]), settings["algorithm"], settings["kl_coef"])
-    recipe = Recipe(row, task, Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)}))
+    if settings["reward_model"] is not None:
+        raise ValueError(ONLY_VERIFIER)
+    recipe = _recipe(settings)
     name = "shipped" if settings["start"].startswith("shipped") else settings["start"]
-    policy, vocabulary, _ = load_start(name, task, recipe.config.seed)
+    policy, vocabulary, _ = load_start(name, recipe.task, recipe.config.seed)
     {"trl": export_trl, "verl": export_verl}[args.to](recipe, policy, vocabulary, out)
     print(f"wrote {out}: {'python train.py' if args.to == 'trl' else 'bash train.sh'} there trains it")
     return 0
@@ -634,7 +600,7 @@ def _sample(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    at_least_1(args, "n")
+    at_least_1(vars(args), "n")
     policy, vocabulary, task = _load(args)
     result = evaluate(policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task), n=args.n, seed=str(args.seed))
     print(f"{task.about}: {args.n} held-out problems, 95 % interval")

@@ -8,32 +8,29 @@ are kept in the run folder: a resumed run reads them there, whatever has become 
 
 import argparse
 import dataclasses
-import json
 import math
 import random
 import statistics
-import time
 import typing
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.cli_shared import (
     StopOnCtrlC,
+    at_least_1,
     check_writable,
     find_device,
     load_start,
-    own_versions,
     pointing_to_the_checkpoint,
-    warn_of_other_versions,
+    report,
+    settle,
     writing,
 )
 from rlhf_minimal.models import RewardModel, load_reward_model
@@ -41,7 +38,7 @@ from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
 from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, Task, TextRow, get_task, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import load_policy, save_policy, supervised_loss, write_folder
-from rlhf_minimal.training.checkpoints import flush, write_file
+from rlhf_minimal.training.checkpoints import flush
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.pairwise import (
@@ -501,34 +498,13 @@ def _plan(args: argparse.Namespace, command: str) -> tuple[RunFolder, dict[str, 
     names = [*fields, "task", "algorithm", "beta", "start", "data", "rows", "held_out", "save_every"]
     names += ["normalize", "device"]
     given = {name: getattr(args, name) for name in names if getattr(args, name, None) is not None}
-    settings: dict[str, Any] = {"command": command, "task": "reviews", "data": None, "device": "cpu"}
-    settings["started_from"] = None
-    settings["save_every"] = 100
-    settings |= dataclasses.asdict(FitConfig()) | DEFAULTS[command]
+    defaults: dict[str, Any] = {"command": command, "task": "reviews", "data": None, "device": "cpu"}
+    defaults |= {"started_from": None, "save_every": 100} | dataclasses.asdict(FitConfig()) | DEFAULTS[command]
     if command == "prefer":
-        settings |= {"algorithm": args.algorithm, "beta": None}
-    if args.resume:
-        if args.overwrite or not args.out:
-            raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
-        folder = RunFolder(args.out)
-        kinds = {name: kind for name, kind in KINDS.items() if name in settings}
-        settings |= folder.settings(command, kinds | typing.get_type_hints(FitConfig))
-        folder.check_resumable()
-        warn_of_other_versions(folder, settings["versions"])
-        for name, value in given.items():
-            if name != "device" and settings.get(name) != value:
-                raise ValueError(
-                    f"the run in {folder.path} has {name} {settings.get(name)}, not {value}; a resumed run keeps its "
-                    "settings, only --device may change"
-                )
-    else:
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        folder = RunFolder(args.out or f"runs/{command}-{given.get('task', 'reviews')}-{stamp}")
-    settings |= given
-    settings["versions"] = own_versions()
-    for name in ("rows", "held_out", "save_every"):
-        if settings[name] < 1:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least 1; got {settings[name]}")
+        defaults |= {"algorithm": args.algorithm, "beta": None}
+    kinds = {name: kind for name, kind in KINDS.items() if name in defaults} | typing.get_type_hints(FitConfig)
+    folder, settings = settle(args, defaults, given, kinds=kinds, may_change=("device",), name=command)
+    at_least_1(settings, "rows", "held_out", "save_every")
     if settings["data"] is not None and "rows" in given:
         raise ValueError("--rows is how many the task shall make; of the file in --data every row is read")
     beta = settings.get("beta")
@@ -577,20 +553,12 @@ def _kept_rows(folder: RunFolder, job: Job) -> tuple[Rows, Rows]:
 
 def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[str, Any], text: str) -> None:
     """The end of a run: what was measured, and the curve of the loss."""
-    write_file(folder.report, text + "\n")
-    write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
-    history = folder.history()
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    with matplotlib.rc_context(plotting.STYLE):
-        ax = figure.add_subplot()
+
+    def draw(ax: Axes, history: list[Metrics]) -> None:
         steps, losses = ([row[name] for row in history] for name in ("step", "loss"))
         plotting.learning_curve(ax, steps, [losses], label="training rows", color=plotting.CONTROL, smooth=5)
         seen = [(row["step"], row["held_out_loss"]) for row in history if "held_out_loss" in row]
         ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
         ax.set(xlabel="step", ylabel="loss", title=f"{command}, seed {config.seed}, mean of 5 steps")
-        ax.legend()
-    with writing(folder.picture):
-        figure.savefig(folder.picture, dpi=120)
-    print("\n" + text)
-    print(f"\nrun folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
+
+    report(folder, text, measured, draw)

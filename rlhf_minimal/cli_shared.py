@@ -1,18 +1,24 @@
-"""What the commands share: starts, devices, and how a run is stopped."""
+"""What the commands share: starts, devices, and how a run is settled, stopped and reported."""
 
 import argparse
+import json
 import os
 import platform
 import signal
 import sys
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import torch
 import transformers
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
 from rlhf_minimal import __version__
@@ -20,8 +26,10 @@ from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained
 from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import Task, VerifierWarning
 from rlhf_minimal.training import load_policy
-from rlhf_minimal.training.checkpoints import cannot_write
+from rlhf_minimal.training.checkpoints import cannot_write, write_file
+from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.viz import plotting
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -51,6 +59,75 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ValueError(cannot_write(path, error)) from error
+
+
+def settle(
+    args: argparse.Namespace,
+    defaults: Mapping[str, Any],
+    given: Mapping[str, Any],
+    *,
+    kinds: Mapping[str, Any],
+    may_change: tuple[str, ...],
+    name: str,
+) -> tuple[RunFolder, dict[str, Any]]:
+    """The folder of a run and its settings: what was given, else what a resumed run keeps, else the defaults.
+
+    Args:
+        args: The flags `out`, `resume` and `overwrite`.
+        defaults: Every setting of the command, and its name under `command`.
+        given: The settings that stand in the command line.
+        kinds: The type of every setting, to check those of a resumed run.
+        may_change: What a resumed run may be given anew.
+        name: What a new run is called, before its task and the time.
+
+    Raises:
+        ValueError: If there is no such run to resume, or if it was begun with another setting than the one given.
+    """
+    kept: dict[str, Any] = {}
+    if args.resume:
+        if args.overwrite or not args.out:
+            raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
+        folder = RunFolder(args.out)
+        kept = folder.settings(defaults["command"], kinds)
+        folder.check_resumable()
+        warn_of_other_versions(folder, kept["versions"])
+        for setting, value in given.items():
+            if setting not in may_change and kept[setting] != value:
+                *some, last = [f"--{free.replace('_', '-')}" for free in may_change]
+                flags = f"{', '.join(some)} and {last}" if some else last
+                raise ValueError(
+                    f"the run in {folder.path} has {setting} {kept[setting]}, not {value}; a resumed run keeps its "
+                    f"settings, only {flags} may change"
+                )
+    else:
+        task = given.get("task", defaults["task"])
+        folder = RunFolder(args.out or f"runs/{name}-{task}-{time.strftime('%Y%m%d-%H%M%S')}")
+    return folder, {**defaults, **kept, **given, "versions": own_versions()}
+
+
+def report(
+    folder: RunFolder, text: str, measured: Mapping[str, Any], draw: Callable[[Axes, list[Metrics]], None]
+) -> None:
+    """The end of a run, written into its folder and printed.
+
+    Args:
+        folder: The run's.
+        text: The report, without a last line end.
+        measured: What is kept as `evaluation.json`.
+        draw: Puts the run's steps into the learning curve.
+    """
+    write_file(folder.report, text + "\n")
+    write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    with matplotlib.rc_context(plotting.STYLE):
+        ax = figure.add_subplot()
+        draw(ax, folder.history())
+        ax.legend()
+    with writing(folder.picture):
+        figure.savefig(folder.picture, dpi=120)
+    print(f"\n{text}\n")
+    print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
 
 
 def own_versions() -> dict[str, str]:
@@ -156,9 +233,9 @@ def check_writable(folder: Path) -> None:
         raise ValueError(f"cannot write {folder}: {parent} is {'not writable' if parent.is_dir() else 'no folder'}")
 
 
-def at_least_1(args: argparse.Namespace, *names: str) -> None:
+def at_least_1(given: Mapping[str, Any], *names: str) -> None:
     """Refuses flags below 1."""
     for name in names:
-        if getattr(args, name) < 1:
+        if given[name] < 1:
             flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
-            raise ValueError(f"{flag} must be at least 1; got {getattr(args, name)}")
+            raise ValueError(f"{flag} must be at least 1; got {given[name]}")

@@ -22,6 +22,7 @@ from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.training import Config, Recipe, save_policy, write_folder
 
 NEVER = 1e9  # a bound that no ratio reaches
+ONLY_VERIFIER = "only runs that train for the task's own verifier are exported"
 
 
 @dataclass(frozen=True)
@@ -206,8 +207,10 @@ def check_exportable(recipe: Recipe) -> None:
     """Refuses what is in no row but in the loop, and which the other library's loop has not.
 
     Raises:
-        ValueError: Names the setting.
+        ValueError: Names the setting, or says that the reward is another one than the task's verifier.
     """
+    if recipe.reward is not None:
+        raise ValueError(ONLY_VERIFIER)
     plain = Config()
     for name, why in {
         "reference": "its KL refers to a reference that moves",
@@ -279,9 +282,8 @@ def export_trl(
         out: The folder; replaced if it exists.
 
     Raises:
-        ValueError: As `trl_arguments`, or if the reward is another one.
+        ValueError: As `trl_arguments`.
     """
-    _check_reward(recipe)
     words = trl_settings(recipe.algorithm)
     arguments, kind = trl_arguments(recipe), words.trainer.replace("Trainer", "Config")
     home = "trl.experimental.gmpo" if words.trainer == "GMPOTrainer" else "trl"
@@ -357,9 +359,8 @@ def export_verl(
         out: The folder; replaced if it exists.
 
     Raises:
-        ValueError: As `verl_settings` and `check_exportable`, or if the reward is another one.
+        ValueError: As `verl_settings` and `check_exportable`.
     """
-    _check_reward(recipe)
     check_exportable(recipe)
     config, words = recipe.config, verl_settings(recipe.algorithm, recipe.budget)
     if config.prompts % config.minibatches:
@@ -445,11 +446,6 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **ot
             (new / name).write_text(text, encoding="utf-8")
 
     write_folder(out, write)
-
-
-def _check_reward(recipe: Recipe) -> None:
-    if recipe.reward is not None:
-        raise ValueError("only runs that train for the task's own verifier are exported: theirs is a reward of its own")
 
 
 def _title(recipe: Recipe) -> str:

@@ -30,7 +30,7 @@ ALLOWED = {
     },
     "export": {"functional", "objective", "models", "training"},
     "cli_fit": {"pairwise", "models", "tasks", "training", "viz", "cli_shared", "."},
-    "cli_shared": {"models", "tasks", "training", "."},
+    "cli_shared": {"models", "tasks", "training", "viz", "."},
 }
 
 
