@@ -12,6 +12,7 @@ from rlhf_minimal import ALGORITHMS, cli
 from rlhf_minimal.cli import main
 from rlhf_minimal.training import METRICS, Config, load_policy
 from rlhf_minimal.training.progress import Progress
+from tests.commands import fails, rows
 
 TINY = ["--prompts", "4", "--group-size", "4", "--held-out", "20"]
 
@@ -19,25 +20,6 @@ TINY = ["--prompts", "4", "--group-size", "4", "--held-out", "20"]
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a run without --out must land under the current folder, and only there
-
-
-def fails(capsys, *argv):
-    """Runs a command that must fail; returns its one line."""
-    try:
-        code = main(list(argv))
-    except SystemExit as stopped:
-        code = stopped.code
-    captured = capsys.readouterr()
-    assert code not in (0, None)
-    lines = captured.err.splitlines()
-    assert len(lines) == 1, captured.err
-    assert lines[0].startswith("error: ")
-    return lines[0]
-
-
-def rows(folder):
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in found]
 
 
 # --- a run ---------------------------------------------------------------------------------------------------------

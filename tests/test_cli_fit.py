@@ -14,6 +14,8 @@ from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny
 from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task, read_rows, write_rows
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 from rlhf_minimal.training.progress import Progress
+from tests.commands import fails
+from tests.commands import rows as metrics
 
 REVIEWS = get_task("reviews")
 VOCABULARY = Vocabulary(REVIEWS.alphabet)
@@ -62,25 +64,6 @@ def words(starts):
 def data_file(path, name, rows=None):
     write_rows(path, rows or DATA[KINDS.get(name, PairRow)])
     return ["--data", str(path)]
-
-
-def fails(capsys, *argv):
-    """Runs a command that must fail; returns its one line."""
-    try:
-        code = main(list(argv))
-    except SystemExit as stopped:
-        code = stopped.code
-    captured = capsys.readouterr()
-    assert code not in (0, None)
-    lines = captured.err.splitlines()
-    assert len(lines) == 1, captured.err
-    assert lines[0].startswith("error: ")
-    return lines[0]
-
-
-def metrics(run):
-    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in found]
 
 
 def contents(run):

@@ -13,6 +13,7 @@ from rlhf_minimal.models import RewardModel, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import load_policy, write_folder
 from rlhf_minimal.training.progress import Progress
+from tests.commands import fails, rows
 
 TINY = ["--task", "even", "--prompts", "4", "--group-size", "4", "--held-out", "20"]
 PPO = ["train", "ppo", *TINY, "--steps", "4", "--reward-model", "judge"]
@@ -26,17 +27,6 @@ def judge(tmp_path, monkeypatch):
     model = RewardModel.from_policy(tiny_llama(len(vocabulary), width=16, layers=1, heads=2), vocabulary)
     write_folder(tmp_path / "judge", model.save)
     return model
-
-
-def fails(capsys, *argv):
-    assert main(list(argv)) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
-
-
-def rows(folder):
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in found]
 
 
 def test_proxy_and_gold_stand_side_by_side(tmp_path, capsys):

@@ -16,6 +16,7 @@ from rlhf_minimal.export import NEVER, check_exportable, trl_arguments, trl_sett
 from rlhf_minimal.functional import advantages, aggregation, gates, ratios
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Recipe, load_policy
+from tests.commands import fails
 from tests.test_fidelity import ENTRIES, TRL, load
 
 TASK = get_task("addition")
@@ -214,21 +215,18 @@ def test_verls_folder(tmp_path):
 
 
 def test_bad_exports_are_one_line(tmp_path, capsys):
-    def fails(*words):
-        assert main(["export", *words]) == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        return line
-
-    assert "no run in" in fails(str(tmp_path / "nothing"), "--to", "trl")
+    export = partial(fails, capsys, "export")
+    assert "no run in" in export(str(tmp_path / "nothing"), "--to", "trl")
     run_of(tmp_path / "run", "ppo")
     capsys.readouterr()
-    assert "advantage, gae" in fails(str(tmp_path / "run"), "--to", "trl")
+    assert "advantage, gae" in export(str(tmp_path / "run"), "--to", "trl")
     assert not (tmp_path / "run-trl").exists()
     (tmp_path / "mine").mkdir()
-    assert "exists already" in fails(str(tmp_path / "run"), "--to", "verl", "--out", str(tmp_path / "mine"))
-    assert "no export of ours" in fails(
+    assert "exists already" in export(str(tmp_path / "run"), "--to", "verl", "--out", str(tmp_path / "mine"))
+    assert "no export of ours" in export(
         str(tmp_path / "run"), "--to", "verl", "--out", str(tmp_path / "mine"), "--overwrite"
     )
     settings = json.loads((tmp_path / "run" / "config.json").read_text())
-    (tmp_path / "run" / "config.json").write_text(json.dumps({**settings, "reward": "random"}))
-    assert "own verifier" in fails(str(tmp_path / "run"), "--to", "verl")
+    for other in ({"reward": "random"}, {"reward_model": "judge"}):
+        (tmp_path / "run" / "config.json").write_text(json.dumps({**settings, **other}))
+        assert "own verifier are exported" in export(str(tmp_path / "run"), "--to", "verl")

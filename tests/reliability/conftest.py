@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import rows
+
 HERE = Path(__file__).parent
 collect_ignore = ["scenes.py", "server.py"]  # programs of their own, which are run and not imported
 
@@ -51,11 +53,6 @@ def command():
     assert server.wait(timeout=20) == 0
 
 
-def _rows(folder):
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in found]
-
-
 def state_of(folder):
     """A checkpoint: parameters, moments, critic, reference, running numbers; no clock and no path."""
     found = {}
@@ -78,7 +75,7 @@ def same_run():
     """Two run folders hold the same numbers."""
 
     def check(one, other):
-        assert _rows(one) == _rows(other)
+        assert rows(one) == rows(other)
         assert state_of(one / "checkpoint") == state_of(other / "checkpoint")
         assert (one / "evaluation.json").read_text() == (other / "evaluation.json").read_text()
         assert (one / "report.txt").read_text() == (other / "report.txt").read_text()

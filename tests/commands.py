@@ -1,0 +1,25 @@
+"""What the tests of the command line share: commands that must fail, and the numbers that a run has written."""
+
+import json
+
+from rlhf_minimal.cli import main
+
+
+def fails(capsys, *argv):
+    """Runs a command that must fail, and say why in one line; returns that line."""
+    try:
+        code = main(list(argv))
+    except SystemExit as stopped:
+        code = stopped.code
+    captured = capsys.readouterr()
+    assert code not in (0, None)
+    lines = captured.err.splitlines()
+    assert len(lines) == 1, captured.err
+    assert lines[0].startswith("error: "), lines[0]
+    return lines[0]
+
+
+def rows(run):
+    """The metrics of every step, without the clock's."""
+    found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in found]
