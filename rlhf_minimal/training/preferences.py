@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
-from rlhf_minimal.tasks import PairRow, Problem, Task, verify_all
+from rlhf_minimal.tasks import PairRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training.sampler import pad_left, sample
 
@@ -78,10 +78,10 @@ def sample_pairs(
         prompts, budget = [problem.prompt for problem in problems], task.max_new_tokens
         texts = write_answers(policy, vocabulary, prompts, group_size=2, max_new_tokens=budget, seed=name)
         rng = random.Random(name)
-        failed = verify_all(task, [problem for problem in problems for _ in range(2)], texts).faults
-        for i, (problem, one, other) in enumerate(zip(problems, texts[::2], texts[1::2], strict=True)):
-            if one != other and one.strip() and other.strip() and not failed.keys() & {2 * i, 2 * i + 1}:
-                pairs.append(label_pair(problem, one, other, task, rng))
+        scored = verify_all(task, [problem for problem in problems for _ in range(2)], texts)
+        for i, (prompt, one, other) in enumerate(zip(prompts, texts[::2], texts[1::2], strict=True)):
+            if one != other and one.strip() and other.strip() and not scored.faults.keys() & {2 * i, 2 * i + 1}:
+                pairs.append(label_pair(prompt, (one, other), (scored.values[2 * i], scored.values[2 * i + 1]), rng))
         if len(pairs) >= n:
             return pairs[:n]
     raise ValueError(
@@ -90,13 +90,12 @@ def sample_pairs(
     )
 
 
-def label_pair(problem: Problem, one: str, other: str, task: Task, rng: random.Random) -> PairRow:
-    """One comparison: the better answer wins with probability sigmoid(difference of the gold scores)."""
-    gold = task.verify(one, problem), task.verify(other, problem)
+def label_pair(prompt: str, answers: tuple[str, str], gold: tuple[float, float], rng: random.Random) -> PairRow:
+    """One comparison: the first answer wins with probability sigmoid(its gold score - the other's)."""
     chance = bradley_terry(*torch.tensor(gold, dtype=torch.float64).unbind()).item()
     if rng.random() < chance:
-        return PairRow(problem.prompt, one, other, *gold)
-    return PairRow(problem.prompt, other, one, gold[1], gold[0])
+        return PairRow(prompt, *answers, *gold)
+    return PairRow(prompt, *answers[::-1], *gold[::-1])
 
 
 def bayes_accuracy(gold_differences: Float[Tensor, " N"]) -> float:

@@ -63,9 +63,8 @@ class Coin(random.Random):
 @pytest.mark.parametrize("difference", [x / 2 for x in range(-20, 21)])
 def test_the_first_answer_wins_with_the_probability_of_bradley_and_terry(difference):
     """The draw at which the label flips is the probability itself."""
-    task = replace(NUMBERS, verify=lambda completion, problem: 1.5 + difference * (completion == "one"))
-    problem, p = Problem("12?", ""), sigmoid(difference)
-    just_below, just_above = (label_pair(problem, "one", "two", task, Coin(p + x)) for x in (-1e-12, 1e-12))
+    answers, gold, p = ("one", "two"), (1.5 + difference, 1.5), sigmoid(difference)
+    just_below, just_above = (label_pair("12?", answers, gold, Coin(p + x)) for x in (-1e-12, 1e-12))
     assert just_below == PairRow("12?", "one", "two", 1.5 + difference, 1.5)
     assert just_above == PairRow("12?", "two", "one", 1.5, 1.5 + difference)
 
@@ -242,6 +241,24 @@ def test_pairs_are_never_equal_or_empty_and_each_side_asks_its_own_problems():
             assert (row.score_chosen, row.score_rejected) == (worth(row.chosen), worth(row.rejected))
     asked = [{row.prompt for row in found} for found in rows.values()]
     assert not asked[0] & asked[1]
+
+
+@pytest.mark.filterwarnings("ignore::rlhf_minimal.tasks.VerifierWarning")
+def test_every_answer_is_verified_once_and_one_that_the_verifier_fails_on_is_in_no_pair():
+    calls = 0
+
+    def verify(completion, problem):
+        nonlocal calls
+        calls += 1
+        if "2" in completion:
+            raise RuntimeError("no twos")
+        return float(worth(completion))
+
+    rows = sample_pairs(policy(), VOCABULARY, replace(NUMBERS, verify=verify), 5, batch_size=200)
+    assert calls == 400  # two answers to each prompt of one round
+    for row in rows:
+        assert "2" not in row.chosen + row.rejected
+        assert (row.score_chosen, row.score_rejected) == (worth(row.chosen), worth(row.rejected))
 
 
 def test_labels_of_samples_carry_the_noise_that_was_promised():
