@@ -68,7 +68,7 @@ class Config:
             KL term needs it; nothing else depends on it.
         shared_prefix: `"on"`: an update reads each prompt once for all its completions; `"off"`: once for each.
         sort_lengths: `"on"`: rows of like length are read together, so that hardly any padding is computed.
-        skip_idle: `"on"`: rows that no part of the loss acts on go without a backward (`passes.idle_rows`).
+        skip_idle: `"on"`: rows that no part of the loss acts on go without a backward (`Pass.backward`).
         logit_chunk: Most logits that exist at once in an update; where there would be more, they are computed a few
             tokens at a time, and anew in the backward. None never does. This and the three switches above it change
             time and memory, and results by no more than rounding.
