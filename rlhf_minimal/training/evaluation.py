@@ -37,6 +37,11 @@ class Accuracy:
         low, high = self.interval
         return f"{self.share:.1%} [{low:.1%}, {high:.1%}]"
 
+    def as_json(self) -> dict[str, float]:
+        """Share, counts and interval as plain values."""
+        low, high = self.interval
+        return {"share": self.share, "right": self.right, "n": self.n, "low": low, "high": high}
+
 
 @dataclass(frozen=True)
 class MeanScore:
@@ -60,6 +65,11 @@ class MeanScore:
     def __str__(self) -> str:
         low, high = self.interval
         return f"{self.mean:.2f} [{low:.2f}, {high:.2f}]"
+
+    def as_json(self) -> dict[str, float]:
+        """Mean, spread, count and interval as plain values."""
+        low, high = self.interval
+        return {"mean": self.mean, "std": self.std, "n": self.n, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
@@ -88,27 +98,8 @@ class Evaluation:
 
     def as_json(self) -> dict[str, dict[str, float]]:
         """The two shares, or mean scores, with their counts and intervals."""
-        if self.scores is not None:
-            return {
-                name: {
-                    "mean": score.mean,
-                    "std": score.std,
-                    "n": score.n,
-                    "low": score.interval[0],
-                    "high": score.interval[1],
-                }
-                for name, score in zip(("sampled", "greedy"), self.scores, strict=True)
-            }
-        return {
-            name: {
-                "share": share.share,
-                "right": share.right,
-                "n": share.n,
-                "low": share.interval[0],
-                "high": share.interval[1],
-            }
-            for name, share in (("sampled", self.sampled), ("greedy", self.greedy))
-        }
+        sampled, greedy = self.scores or (self.sampled, self.greedy)
+        return {"sampled": sampled.as_json(), "greedy": greedy.as_json()}
 
 
 def evaluate(
