@@ -1,6 +1,7 @@
 """The recorded runs of the classic pipeline: pretrain, fine-tune, learn a reward, PPO, with the true score in sight.
 
-    python notebooks/results/ppo_rlhf.py             runs what is not yet recorded (18 runs, an hour of one core)
+    python notebooks/results/ppo_rlhf.py             runs what is not yet recorded (18 runs, a quarter of an hour
+                                                     of one core)
     python notebooks/results/ppo_rlhf.py beta-0.05   only the arms named
 
 Writes notebooks/results/ppo-rlhf.json, a line a run. An arm is the row `ppo` with another KL coefficient, in units of
@@ -8,7 +9,8 @@ the reward model's score (standard deviation 1 on its training answers) per nat.
 and whose reward model has a blind spot made on purpose (see `rlhf_minimal.tasks.reviews`).
 
 Every seed has a pipeline of its own: `pretrain`, `sft` and `reward` with the commands' defaults and that seed. Those of
-seed 0 are the models that the library ships; the others are made under runs/ when they are missing, six minutes each.
+seed 0 are the models that the library ships; the others are made under runs/ when they are missing, four minutes of one
+core each.
 
 Tried beforehand, on seed 0: PPO on the true score (.1, 30 steps), and the arms beta-0 and beta-0.05 with the
 settings below, which were not changed afterwards. Seeds 0 to 2 and the other arms were fixed then; all are recorded.

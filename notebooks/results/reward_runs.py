@@ -1,6 +1,6 @@
 """The recorded course to a reward model, as a user types it: pretrain, sft, reward, with the commands' own defaults.
 
-    python notebooks/results/reward_runs.py            runs what is not yet recorded (six runs, ten minutes of one core)
+    python notebooks/results/reward_runs.py            runs what is not yet recorded (six runs, 11 minutes of one core)
     python notebooks/results/reward_runs.py small      only the arm named
 
 Writes notebooks/results/reward-runs.json, a line a run. Task: reviews, whose gold score is known exactly.
