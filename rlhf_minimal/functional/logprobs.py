@@ -178,6 +178,8 @@ class _ChunkedHead(torch.autograd.Function):
         logp, entropy = (torch.cat(parts) for parts in zip(*found, strict=True))
         ctx.save_for_backward(hidden, weight, bias, ids, entropy)
         ctx.options = options
+        kind = hidden.device.type  # the backward shall compute the very logits of the forward
+        ctx.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
         ctx.set_materialize_grads(False)
         return logp, entropy
 
@@ -192,7 +194,8 @@ class _ChunkedHead(torch.autograd.Function):
         for start in range(0, len(ids), chunk):
             part = slice(start, start + chunk)
             rows = hidden[part]
-            logp = _log_softmax(linear(rows, weight, bias), temperature)
+            with torch.autocast(*ctx.autocast):
+                logp = _log_softmax(linear(rows, weight, bias), temperature)
             p = logp.exp()
             slope = torch.zeros_like(p)  # [chunk, V] of the loss in the logits over the temperature
             if of_logp is not None:
@@ -200,9 +203,9 @@ class _ChunkedHead(torch.autograd.Function):
                 slope.scatter_add_(-1, ids[part, None], of_logp[part, None])
             if of_entropy is not None:
                 slope -= p * (logp.nan_to_num(neginf=0.0) + entropy[part, None]) * of_entropy[part, None]
-            slope = (slope / temperature).to(hidden.dtype)
+            slope = (slope / temperature).to(weight.dtype)
             in_hidden[part] = slope @ weight
-            in_weight.addmm_(slope.T, rows)
+            in_weight.addmm_(slope.T, rows.to(weight.dtype))
             if in_bias is not None:
                 in_bias += slope.sum(0)
         return in_hidden, in_weight, in_bias, None, None, None

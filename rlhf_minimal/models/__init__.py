@@ -12,7 +12,9 @@ from rlhf_minimal.models.forward import (
     read_prompts,
 )
 from rlhf_minimal.models.heads import Critic
+from rlhf_minimal.models.lora import adapter, add_lora, load_adapter, merged, twin
 from rlhf_minimal.models.pretrained import load_pretrained
+from rlhf_minimal.models.recompute import recomputing
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
 from rlhf_minimal.models.tabular import Tree
 from rlhf_minimal.models.tiny import tiny_llama
@@ -32,6 +34,12 @@ __all__ = [
     "TokenizerVocabulary",
     "Tree",
     "Vocabulary",
+    "adapter",
+    "add_lora",
+    "load_adapter",
+    "merged",
+    "twin",
+    "recomputing",
     "character_tokenizer",
     "check_same_vocabulary",
     "continue_prompts",

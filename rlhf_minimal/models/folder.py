@@ -2,7 +2,8 @@
 
 config.json  model.safetensors                     the model; transformers' `from_pretrained` reads it
 tokenizer.json  tokenizer_config.json              its tokenizer; `AutoTokenizer.from_pretrained` reads it
-vocabulary.json                                    for a character vocabulary: its alphabet, which is all there is
+vocabulary.json                                    for a character vocabulary: its alphabet, which is all there is; else
+                                                   whether prompts are written with the chat template
 """
 
 import json
@@ -55,6 +56,7 @@ def save_vocabulary(folder: Path, vocabulary: Vocabulary | TokenizerVocabulary) 
         (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n")
         character_tokenizer(vocabulary.alphabet).save_pretrained(folder, save_jinja_files=False)
     else:
+        (folder / "vocabulary.json").write_text(json.dumps({"chat": vocabulary.chat}) + "\n")
         vocabulary.tokenizer.save_pretrained(folder)
 
 
@@ -64,7 +66,13 @@ def load_vocabulary(folder: Path) -> Vocabulary | TokenizerVocabulary:
     Raises:
         OSError, ValueError, KeyError, TypeError: If its files are missing or damaged.
     """
+    chat = None
     if (folder / "vocabulary.json").exists():
-        return Vocabulary(json.loads((folder / "vocabulary.json").read_text())["alphabet"])
+        own = json.loads((folder / "vocabulary.json").read_text())
+        if "chat" not in own:
+            return Vocabulary(own["alphabet"])
+        chat = own["chat"]
+        if not isinstance(chat, bool):
+            raise ValueError(f"vocabulary.json says chat {chat!r}, and should say true or false")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    return TokenizerVocabulary(tokenizer)
+    return TokenizerVocabulary(tokenizer, chat=chat)

@@ -80,4 +80,5 @@ class Critic(nn.Module):
 
     def values(self, hidden: Float[Tensor, "B L H"]) -> Float[Tensor, "B L"]:
         """The head alone, on the body's last hidden states."""
-        return self.head(hidden.to(self.head.weight.dtype)).squeeze(-1)
+        with torch.autocast(hidden.device.type, enabled=False):  # of a value in bfloat16, two digits would be left
+            return self.head(hidden.to(self.head.weight.dtype)).squeeze(-1)

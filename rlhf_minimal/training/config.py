@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
 
+import torch
+
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import RewardFunction, Task, verifier_reward
 
@@ -72,6 +74,17 @@ class Config:
         logit_chunk: Most logits that exist at once in an update; where there would be more, they are computed a few
             tokens at a time, and anew in the backward. None never does. This and the three switches above it change
             time and memory, and results by no more than rounding.
+        precision: Of the forward and backward passes. `"bfloat16"` computes matrix products in it (autocast), while
+            weights, gradients and moments stay float32: an update of 1e-6 is lost in a bfloat16 weight of 1.
+        gradient_checkpointing: `"on"` keeps no more of the forward than what enters each layer, and computes the rest
+            again in the backward: about a third more time, memory of one layer in place of all. Whole rows are read
+            then, without `shared_prefix`.
+        lora_rank: Train low-rank corrections of this rank to every linear layer (LoRA, through peft), not the weights
+            themselves: moments of a hundredth of the size, and no copy of the start. None trains the weights.
+        lora_alpha: A correction is multiplied by this over the rank.
+        decoding: How completions are written: `"dynamic"`, with a cache that grows and rows that leave when they have
+            ended, or `"compiled"`: fixed shapes and a compiled step, on CUDA a graph that is replayed. The first
+            rollout of a shape then takes up to a minute; worth it for large models and long answers.
         seed: Decides everything random: problems, samples, the order of minibatches.
 
     Raises:
@@ -113,6 +126,11 @@ class Config:
     sort_lengths: Literal["on", "off"] = "on"
     skip_idle: Literal["on", "off"] = "on"
     logit_chunk: int | None = 2**24
+    precision: Literal["float32", "bfloat16"] = "float32"
+    gradient_checkpointing: Literal["off", "on"] = "off"
+    lora_rank: int | None = None
+    lora_alpha: float = 32.0
+    decoding: Literal["dynamic", "compiled"] = "dynamic"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -120,7 +138,16 @@ class Config:
         for name in ("steps", "prompts", "group_size", "epochs", "minibatches", "micro_batches", "refresh_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in ("lr", "value_lr", "value_coef", "adam_eps", "grad_clip", "temperature", "kl_control_target"):
+        for name in (
+            "lr",
+            "value_lr",
+            "value_coef",
+            "adam_eps",
+            "grad_clip",
+            "temperature",
+            "kl_control_target",
+            "lora_alpha",
+        ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0; got {getattr(self, name)}")
         if not self.verifier_timeout > 0:
@@ -132,6 +159,8 @@ class Config:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
         if self.logit_chunk is not None and self.logit_chunk < 1:
             raise ValueError(f"logit_chunk must be at least 1, or None for no chunks; got {self.logit_chunk}")
+        if self.lora_rank is not None and self.lora_rank < 1:
+            raise ValueError(f"lora_rank must be at least 1, or None for no LoRA; got {self.lora_rank}")
         if self.max_refills < 0:
             raise ValueError(f"max_refills must be at least 0; got {self.max_refills}")
         for name, kind in get_type_hints(type(self)).items():
@@ -155,6 +184,10 @@ class Config:
                 f"kl_control_horizon must be above a fifth of a step's {rows} completions, or one step could turn the "
                 f"coefficient's sign; got {self.kl_control_horizon}"
             )
+
+    def autocast(self, device: torch.device) -> torch.autocast:
+        """The context in which a model's forward computes at `precision`."""
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16")
 
     @property
     def changes_scores(self) -> bool:

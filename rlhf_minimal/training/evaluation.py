@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.training.config import Recipe
 from rlhf_minimal.training.metrics import wilson
+from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.rollout import Rollout, join, roll_out
 
 
@@ -110,6 +111,7 @@ def evaluate(
     n: int = 1000,
     seed: str = "0",
     batch_size: int = 1000,
+    processes: Processes = ALONE,
 ) -> Evaluation:
     """Accuracy or mean score on held-out problems, by the task's own verifier whatever the reward was.
 
@@ -120,6 +122,7 @@ def evaluate(
         n: Number of problems; with 1000 the interval is at most 6 points wide.
         seed: Names the draw of problems and samples; equal seeds compare two policies on equal problems.
         batch_size: Problems written at once.
+        processes: Each writes its share of them.
 
     Returns:
         Both accuracies, both mean scores if the task grades, and the answers themselves.
@@ -135,6 +138,7 @@ def evaluate(
                 recipe,
                 temperature=temperature,
                 seed=f"evaluate/{seed}/{i}",
+                processes=processes if n - i >= processes.count else ALONE,
             )
             for i in range(0, n, batch_size)
         ]

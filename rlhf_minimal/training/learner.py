@@ -7,14 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from rlhf_minimal.models import Critic, TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models import (
+    Critic,
+    TokenizerVocabulary,
+    Vocabulary,
+    adapter,
+    add_lora,
+    load_adapter,
+    merged,
+    twin,
+)
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.config import Config
+from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.scores import RunningScores
 
 
@@ -34,6 +44,7 @@ class Learner:
         kl_factor: What an adaptive KL controller multiplies the row's coefficients by; 1 while they are fixed.
         scores: Mean and spread of all rewards so far, for `score_scaling="running"`.
         step: Steps taken.
+        processes: Those that share the run; this one alone unless several were launched.
     """
 
     policy: PreTrainedModel
@@ -47,6 +58,7 @@ class Learner:
     kl_factor: float = 1.0
     scores: RunningScores = field(default_factory=RunningScores)
     step: int = 0
+    processes: Processes = ALONE
 
     @classmethod
     def begin(
@@ -62,16 +74,22 @@ class Learner:
             ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`).
         """
         config.check_fits(algorithm)
-        start = copy.deepcopy(policy).requires_grad_(False)
-        reference = start if config.reference == "frozen" else copy.deepcopy(start)
-        critic, critic_optimizer, trained = None, None, list(policy.parameters())
+        critic, critic_optimizer = None, None
         if "values" in algorithm.needs:
             shared = config.critic == "shared"
             critic = Critic(policy, shared=shared, init=config.value_head_init, seed=config.seed).to(policy.device)
-            if shared:
-                trained += critic.parameters()
-            else:
+            if not shared:
                 critic_optimizer = _adamw(critic.parameters(), config.value_lr, config)
+        if config.lora_rank is None:
+            start = copy.deepcopy(policy).requires_grad_(False)
+            reference = start if config.reference == "frozen" else copy.deepcopy(start)
+        else:
+            start = twin(policy.requires_grad_(False))  # the very weights of the policy, which no step changes
+            add_lora(policy, rank=config.lora_rank, alpha=config.lora_alpha, seed=config.seed)
+            reference = start if config.reference == "frozen" else twin(policy).requires_grad_(False)
+        trained = [weight for weight in policy.parameters() if weight.requires_grad]
+        if critic is not None and critic.shared:
+            trained += critic.parameters()
         optimizer = _adamw(trained, config.lr, config)
         return cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer)
 
@@ -93,8 +111,12 @@ class Learner:
         if self.critic_optimizer is not None:
             tensors |= checkpoints.optimizer_tensors(self.critic_optimizer, "critic_optimizer")
 
+        corrections = adapter(self.policy)
+        tensors |= {f"adapter.{k}": v for k, v in corrections.items()}
+
         def write(new: Path) -> None:
-            checkpoints.save_policy(new, self.policy, self.vocabulary)
+            policy = merged(self.policy, self.start) if corrections else self.policy
+            checkpoints.save_policy(new, policy, self.vocabulary)
             checkpoints.save_trainer(new, tensors, {**notes, **own})
 
         checkpoints.write_folder(folder, write)
@@ -124,10 +146,10 @@ class Learner:
                 checkpoints.number(seen, "squares", float, least=0),
             )
             for name, module in modules.items():
-                if module is not None:
-                    module.load_state_dict(
-                        {k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")}
-                    )
+                if module is not None:  # with a LoRA the start's weights are the policy's own, and both are restored
+                    module.load_state_dict(_named(tensors, name))
+            if config.lora_rank is not None:
+                load_adapter(learner.policy, _named(tensors, "adapter"))
             checkpoints.restore_optimizer(learner.optimizer, tensors, "optimizer")
             if learner.critic_optimizer is not None:
                 checkpoints.restore_optimizer(learner.critic_optimizer, tensors, "critic_optimizer")
@@ -137,6 +159,10 @@ class Learner:
             reason = f"trainer.json names no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
             raise ValueError(f"the checkpoint in {folder} does not fit this algorithm and config: {reason}") from error
         return learner
+
+
+def _named(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
 
 
 def _adamw(parameters: Iterable[nn.Parameter], lr: float, config: Config) -> torch.optim.AdamW:

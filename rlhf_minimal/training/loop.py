@@ -87,7 +87,7 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
     """
     began = time.perf_counter()
     step = learner.step + 1
-    groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step)
+    groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step, learner.processes)
     if groups is None:
         raise NothingToLearn(
             f"step {step}: in {len(sampled)} rounds of {recipe.config.prompts} problems the algorithm kept no group "
@@ -133,18 +133,19 @@ def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple
     distance: Metrics = {}
     start_logp = None
     if config.watch_kl == "on" or ("ref_logp" in needs and learner.reference is learner.start):
-        start_logp = read_logp(learner.start, groups, config)  # [B, T]
+        start_logp = read_logp(learner.start, groups, config, learner.processes)  # [B, T]
         distance["kl"] = masked_mean(k3(groups.logp, start_logp), groups.mask).item()
         distance["kl_sequence"] = sequence_kl(groups.logp, start_logp, groups.mask)
 
     old_logp, sampler_logp, ref_logp, values, baseline = groups.logp, None, None, None, None
     if "sampler_logp" in needs:  # the trainer's own opinion of the sampler's tokens, to weigh one against the other
-        old_logp, sampler_logp = read_logp(learner.policy, groups, config), groups.logp
+        old_logp, sampler_logp = read_logp(learner.policy, groups, config, learner.processes), groups.logp
     if "ref_logp" in needs:
         frozen = learner.reference is learner.start
-        ref_logp = start_logp if frozen else read_logp(learner.reference, groups, config)
+        ref_logp = start_logp if frozen else read_logp(learner.reference, groups, config, learner.processes)
     if learner.critic is not None:
-        values = read_values(learner.critic, groups, config)
+        own = torch.arange(len(groups.mask), device=groups.mask.device)[learner.processes.share(len(groups.mask))]
+        values = learner.processes.gather(read_values(learner.critic, groups, config, own), len(groups.mask))
     if "baseline" in needs:
         baseline = _baseline(learner, recipe, groups, step)
     batch = Batch(
@@ -183,7 +184,8 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     """Inner epochs over one rollout: each pass shuffles the rows and cuts them into minibatches.
 
     A minibatch is one optimiser step. Micro-batches only cut its forward and backward into pieces that fit in
-    memory: they carry the minibatch's denominators, so their losses and gradients add up to its own.
+    memory: they carry the minibatch's denominators, so their losses and gradients add up to its own. Several processes
+    share a minibatch in the same way.
 
     With a target KL, a minibatch on which the policy is already further from the sampler is not stepped on, and all
     that would have followed is left out: the critic's updates too, since they come in the same minibatches.
@@ -194,7 +196,8 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     algorithm, config = recipe.algorithm, recipe.config
     shuffle = torch.Generator().manual_seed(zlib.crc32(f"shuffle/{config.seed}/{step}".encode()))
     optimizers = [one for one in (learner.optimizer, learner.critic_optimizer) if one is not None]
-    watch = Watch()
+    processes = learner.processes
+    watch = Watch(processes)
     if config.target_kl is not None:
         watch.early_stop = 0
     for _ in range(config.epochs):
@@ -205,8 +208,10 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
             if not minibatch.mask.any():
                 continue  # the filter has masked every row of it: there is nothing to divide by
             loss = critic_loss = 0.0
-            places = torch.arange(len(rows), device=rows.device)
-            for part in places.tensor_split(min(config.micro_batches, len(rows))):
+            places = torch.arange(len(rows), device=rows.device)[processes.share(len(rows))]
+            for part in places.tensor_split(max(min(config.micro_batches, len(places)), 1)):
+                if len(part) == 0:
+                    continue  # more processes than rows
                 micro = minibatch.part(part)
                 bonus = micro.entropy is not None  # entropy is watched always, paid for only by a bonus
                 shared = learner.critic if learner.critic is not None and learner.critic.shared else None
@@ -236,11 +241,14 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
                         value_piece.backward()
                         critic_loss += value_piece.item()
                 watch.look(algorithm, micro, entropy.detach())
+            for optimizer in optimizers:
+                processes.add_gradients(parameters_of(optimizer))
             if watch.end_minibatch() > (math.inf if config.target_kl is None else config.target_kl):
                 watch.early_stop = watch.minibatches
                 for optimizer in optimizers:
                     optimizer.zero_grad()
                 return watch.metrics()
+            loss, critic_loss = processes.total(torch.tensor([loss, critic_loss], dtype=torch.float64)).tolist()
             watch.losses.append(loss)
             watch.grad_norms.append(_step(learner.optimizer, config, step))
             if learner.critic is not None:
@@ -274,15 +282,26 @@ def _baseline(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> T
     group_size = recipe.config.group_size
     problems = groups.problems[::group_size]
     greedy = roll_out(
-        learner.policy, learner.vocabulary, problems, recipe, group_size=1, temperature=0.0, seed="greedy", step=step
+        learner.policy,
+        learner.vocabulary,
+        problems,
+        recipe,
+        temperature=0.0,
+        seed="greedy",
+        step=step,
+        processes=learner.processes,
     )
     return greedy.rewards.repeat_interleave(group_size)
 
 
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    """What an optimiser moves."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 def _step(optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
     """Clip, update, clear; returns the gradient's norm before clipping."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    norm = nn.utils.clip_grad_norm_(parameters, config.grad_clip).item()
+    norm = nn.utils.clip_grad_norm_(parameters_of(optimizer), config.grad_clip).item()
     if not math.isfinite(norm):
         raise ValueError(f"step {step}: the gradient is not finite; lower the learning rate (now {config.lr:g})")
     optimizer.step()

@@ -10,6 +10,7 @@ from torch import Tensor
 from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_var
 from rlhf_minimal.objective import Algorithm, Batch
+from rlhf_minimal.training.processes import ALONE, Processes
 
 if TYPE_CHECKING:
     from rlhf_minimal.training.rollout import Rollout
@@ -119,9 +120,13 @@ class Watch:
     noise of the size of the distance's square root, so that a minibatch could show less than nothing; k2 is never
     negative either, but biased. Near the sampler, where the question "too far?" is asked, k3 is the quietest of the
     two that are right on average.
+
+    Args:
+        processes: Those that share the update, each watching its own micro-batches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, processes: Processes = ALONE) -> None:
+        self.processes = processes
         self.tokens = 0
         self.entropy = 0.0
         self.weighted = 0  # trained tokens with an advantage
@@ -155,19 +160,24 @@ class Watch:
     def end_minibatch(self) -> float:
         """How far the policy was from the sampler on the minibatch just seen, in nats per token."""
         self.minibatches += 1
-        self.approx_kl = float(self._kl[0] / self._kl[1].clamp(min=1))
+        moved, tokens = self.processes.total(self._kl)
+        self.approx_kl = float(moved / tokens.clamp(min=1))
         self._kl.zero_()
         return self.approx_kl
 
     def metrics(self) -> Metrics:
         """The update's metrics."""
+        sums = torch.tensor([self.tokens, self.entropy, self.weighted, self.clipped], dtype=torch.float64)
+        tokens, entropy, weighted, clipped = self.processes.total(sums).tolist()
+        ends = torch.tensor([-self.ratio_min, self.ratio_max], dtype=torch.float64)
+        low, high = self.processes.most(ends).tolist()
         found = {
             "loss": _mean(self.losses),
             "grad_norm": _mean(self.grad_norms),
-            "entropy": self.entropy / max(self.tokens, 1),
-            "clip_fraction": self.clipped / max(self.weighted, 1),
-            "ratio_min": self.ratio_min,
-            "ratio_max": self.ratio_max,
+            "entropy": entropy / max(tokens, 1),
+            "clip_fraction": clipped / max(weighted, 1),
+            "ratio_min": -low,
+            "ratio_max": high,
         }
         more = {"approx_kl": self.approx_kl, "early_stop": self.early_stop}
         more["value_loss"] = _mean(self.value_losses) if self.value_losses else None

@@ -9,7 +9,8 @@ from its first token to its last, padded to the longest, as `models.policy_logit
     logit_chunk     no more logits than this exist at once (`functional.logprobs.chunked_logprobs`)
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -29,9 +30,11 @@ from rlhf_minimal.models import (
     policy_logits,
     policy_logits_and_values,
     read_prompts,
+    recomputing,
 )
 from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.training.config import Config
+from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.rollout import Rollout
 
 
@@ -160,14 +163,15 @@ class Pass:
         vocabulary, most = policy.config.get_text_config().vocab_size, config.logit_chunk
         many = most is not None and groups.mask[rows].numel() * vocabulary > most
         self.chunk = max(most // vocabulary, 1) if most is not None and many else None  # tokens at a time; None: all
-        self.prompts = _Prompts(policy, groups, rows, config, hidden=critic is not None or many)
-        prefix = self.prompts.prefix
-        if self.chunk is not None and prefix is not None:
-            assert prefix.logits is not None
-            assert prefix.hidden is not None
-            self.chunk = self.chunk if has_linear_head(policy, prefix.logits, prefix.hidden) else None
         self.pieces = _pieces(groups.mask[rows], config, apart)
-        self.parts = [self._read(piece, _ids(groups, rows[piece], width)) for piece, width in self.pieces]
+        with _at_precision(policy, config):
+            self.prompts = _Prompts(policy, groups, rows, config, hidden=critic is not None or many)
+            prefix = self.prompts.prefix
+            if self.chunk is not None and prefix is not None:
+                assert prefix.logits is not None
+                assert prefix.hidden is not None
+                self.chunk = self.chunk if has_linear_head(policy, prefix.logits, prefix.hidden) else None
+            self.parts = [self._read(piece, _ids(groups, rows[piece], width)) for piece, width in self.pieces]
         shape = groups.mask[rows].shape
         logp, entropy, values = (
             None if x[0] is None else _in_place(shape, self.pieces, x) for x in zip(*self.parts, strict=True)
@@ -223,7 +227,7 @@ class _Prompts:
     def __init__(self, model: nn.Module, groups: Rollout, rows: Tensor, config: Config, *, hidden: bool = False):
         owners, self.which = (rows // config.group_size).unique(return_inverse=True)
         self.prefix: Prefix | None = None
-        if config.shared_prefix == "on" and 2 * len(owners) <= len(rows):
+        if config.shared_prefix == "on" and 2 * len(owners) <= len(rows) and not _recomputes(config):
             first = owners * config.group_size
             self.prefix = read_prompts(model, groups.prompts[first], groups.prompt_mask[first], hidden=hidden)
 
@@ -235,13 +239,23 @@ class _Prompts:
 
 
 @torch.no_grad()
-def read_logp(policy: PreTrainedModel, groups: Rollout, config: Config) -> Float[Tensor, "B T"]:
+def read_logp(
+    policy: PreTrainedModel, groups: Rollout, config: Config, processes: Processes = ALONE
+) -> Float[Tensor, "B T"]:
     """Log-probs of a rollout's completions under a model, at the temperature they were sampled with, no gradient.
+
+    Args:
+        policy: The model.
+        groups: The rollout.
+        config: Its switches.
+        processes: Each reads its share of the rows.
 
     Returns:
         [B, T]; 0 under the mask where `sort_lengths` leaves padding out.
     """
-    return Pass(policy, groups, torch.arange(len(groups.mask), device=groups.mask.device), config).reading.logp
+    B = len(groups.mask)
+    rows = torch.arange(B, device=groups.mask.device)[processes.share(B)]
+    return processes.gather(Pass(policy, groups, rows, config).reading.logp, B)
 
 
 def read_values(
@@ -253,17 +267,30 @@ def read_values(
         [n, T]; 0 under the mask where `sort_lengths` leaves padding out.
     """
     rows = torch.arange(len(groups.mask), device=groups.mask.device) if rows is None else rows
-    prompts = _Prompts(critic.body, groups, rows, config)
     pieces, parts = _pieces(groups.mask[rows], config), []
-    for piece, width in pieces:
-        ids = _ids(groups, rows[piece], width)
-        if prompts.prefix is None:
-            parts.append(critic_values(critic, *ids))
-        else:
-            _, hidden = prompts.go_on(critic.body, piece, ids[2])
-            assert hidden is not None
-            parts.append(critic.values(hidden))
+    with _at_precision(critic.body, config):
+        prompts = _Prompts(critic.body, groups, rows, config)
+        for piece, width in pieces:
+            ids = _ids(groups, rows[piece], width)
+            if prompts.prefix is None:
+                parts.append(critic_values(critic, *ids))
+            else:
+                _, hidden = prompts.go_on(critic.body, piece, ids[2])
+                assert hidden is not None
+                parts.append(critic.values(hidden))
     return _in_place(groups.mask[rows].shape, pieces, parts)
+
+
+def _recomputes(config: Config) -> bool:
+    """Whether layers are computed again in the backward; then they keep no cache that a completion could go on from."""
+    return config.gradient_checkpointing == "on" and torch.is_grad_enabled()
+
+
+@contextmanager
+def _at_precision(model: nn.Module, config: Config) -> Iterator[None]:
+    device = next(model.parameters()).device
+    with config.autocast(device), recomputing(model, on=_recomputes(config)):
+        yield
 
 
 def _pieces(mask: Tensor, config: Config, apart: Tensor | None = None) -> list[tuple[Tensor, int]]:

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import Problem, score_all, verify_all
 from rlhf_minimal.training.config import Recipe
+from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.sampler import pad_left, sample
 
 
@@ -57,6 +58,7 @@ def roll_out(
     temperature: float = 1.0,
     seed: str = "0",
     step: int = 0,
+    processes: Processes = ALONE,
 ) -> Rollout:
     """Writes `group_size` completions for each problem and scores them.
 
@@ -69,24 +71,42 @@ def roll_out(
         temperature: Of the sampler; 0 is greedy.
         seed: Any text; it names the draw and makes it repeatable.
         step: Passed on to the reward function.
+        processes: Each writes and scores the completions of its share of the problems, with draws of its own.
 
     Returns:
-        A `Rollout` of P x G rows on the policy's device.
+        A `Rollout` of P x G rows on the policy's device, the same in every process.
     """
+    if processes.count > 1:
+        if len(problems) < processes.count:
+            raise ValueError(
+                f"{len(problems)} problems cannot be shared by {processes.count} processes: raise --prompts"
+            )
+        part = roll_out(
+            policy,
+            vocabulary,
+            problems[processes.share(len(problems))],
+            recipe,
+            group_size=group_size,
+            temperature=temperature,
+            seed=f"{seed}/process {processes.rank}",
+            step=step,
+        )
+        return _gathered(part, problems, group_size, vocabulary, processes)
     device = policy.device
-    encoded = [vocabulary.encode(problem.prompt) for problem in problems]
+    encoded = [vocabulary.encode_prompt(problem.prompt, system=recipe.task.instruction) for problem in problems]
     prompts, prompt_mask = (x.to(device) for x in pad_left(encoded, vocabulary.pad_id))
-    samples = sample(
-        policy,
-        prompts,
-        prompt_mask,
-        max_new_tokens=recipe.budget,
-        eos_id=vocabulary.eos_id,
-        pad_id=vocabulary.pad_id,
-        group_size=group_size,
-        temperature=temperature,
-        generator=torch.Generator(device).manual_seed(zlib.crc32(f"sample/{seed}".encode())),
-    )
+    with recipe.config.autocast(device):
+        samples = sample(
+            policy,
+            prompts,
+            prompt_mask,
+            max_new_tokens=recipe.budget,
+            eos_id=vocabulary.eos_id,
+            pad_id=vocabulary.pad_id,
+            group_size=group_size,
+            temperature=temperature,
+            generator=torch.Generator(device).manual_seed(zlib.crc32(f"sample/{seed}".encode())),
+        )
     rows = [problem for problem in problems for _ in range(group_size)]
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
     seconds = recipe.config.verifier_timeout
@@ -109,14 +129,19 @@ def roll_out(
 
 
 def collect(
-    policy: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, recipe: Recipe, step: int
+    policy: PreTrainedModel,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    recipe: Recipe,
+    step: int,
+    processes: Processes = ALONE,
 ) -> tuple[Rollout | None, list[Rollout]]:
     """One step's groups, refilled until there are enough that the algorithm wants to train on.
 
     A group of which the algorithm keeps no row is dropped, and a fresh problem takes its place. A row dropped out of
     a group that stays is masked: it is not trained on, but its reward still counts in its group's statistics.
 
-    Problems and samples depend on (seed, step, round) alone, so an interrupted run draws the same ones again.
+    Problems and samples depend on (seed, step, round) and the number of processes alone, so an interrupted run draws
+    the same ones again.
 
     Returns:
         The groups to train on, at most `config.prompts` of them (None if not one was found within
@@ -138,6 +163,7 @@ def collect(
             temperature=config.temperature,
             seed=seed,
             step=step,
+            processes=processes,
         )
         sampled.append(part)
         if recipe.algorithm.keep is None:
@@ -151,6 +177,31 @@ def collect(
         if missing == 0:
             break
     return (join(kept) if kept else None), sampled
+
+
+def _gathered(
+    part: Rollout,
+    problems: list[Problem],
+    group_size: int,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    processes: Processes,
+) -> Rollout:
+    """The whole rollout, from each process's part of it."""
+    rows = [problem for problem in problems for _ in range(group_size)]
+    wide = {}
+    for name in ("prompts", "completions"):
+        wide[name] = int(processes.most(torch.tensor(getattr(part, name).shape[1], device=part.prompts.device)))
+    part = _widened(part, wide["prompts"], wide["completions"])
+    # Shares are of problems, and rows are of whole groups: gather groups.
+    tensors = {}
+    for name in _TENSORS:
+        own = getattr(part, name)
+        own = own.view(-1, group_size, *own.shape[1:])
+        tensors[name] = processes.gather(own, len(problems)).flatten(0, 1)
+    lengths = tensors["mask"].sum(-1).long().tolist()
+    pairs = zip(tensors["completions"].tolist(), lengths, strict=True)
+    texts = [vocabulary.decode(ids[:length]) for ids, length in pairs]
+    return Rollout(rows, texts, **tensors)
 
 
 _TENSORS = ("prompts", "prompt_mask", "completions", "logp", "mask", "truncated", "rewards", "correct", "failed")
@@ -167,15 +218,19 @@ def join(parts: list[Rollout]) -> Rollout:
     """Several rollouts one below the other; prompts are widened on the left, completions on the right."""
     prompt_width = max(part.prompts.shape[1] for part in parts)
     width = max(part.completions.shape[1] for part in parts)
-
-    def stack(name: str) -> Tensor:
-        tensors = [getattr(part, name) for part in parts]
-        if name.startswith("prompt"):
-            tensors = [pad(x, (prompt_width - x.shape[1], 0)) for x in tensors]
-        elif tensors[0].dim() == 2:
-            tensors = [pad(x, (0, width - x.shape[1])) for x in tensors]
-        return torch.cat(tensors)
-
+    parts = [_widened(part, prompt_width, width) for part in parts]
     problems = [problem for part in parts for problem in part.problems]
     texts = [text for part in parts for text in part.texts]
-    return Rollout(problems, texts, **{name: stack(name) for name in _TENSORS})
+    return Rollout(problems, texts, **{name: torch.cat([getattr(part, name) for part in parts]) for name in _TENSORS})
+
+
+def _widened(part: Rollout, prompt_width: int, width: int) -> Rollout:
+    """With zeros before its prompts and behind its completions."""
+
+    def wide(name: str) -> Tensor:
+        x: Tensor = getattr(part, name)
+        if name.startswith("prompt"):
+            return pad(x, (prompt_width - x.shape[1], 0))
+        return pad(x, (0, width - x.shape[1])) if x.dim() == 2 else x
+
+    return Rollout(part.problems, part.texts, **{name: wide(name) for name in _TENSORS})

@@ -1,0 +1,136 @@
+"""Several processes on one run: which rows each of them reads, and how what they found is put together.
+
+Data parallelism needs nothing new of the objective. Micro-batches carry their minibatch's denominators, so that their
+losses and gradients add up to its own; here they are read by different processes at the same time, and added up over
+the wire. So two processes have the gradient of one, for every row of the table, whatever its weights and totals are.
+
+    roll_out      each process writes the completions of its share of the problems; all get all of them
+    judge         each reads its share of the rows; all get all log-probs and values, and prepare the same batch
+    update        each reads its share of every minibatch; gradients and what is watched are added up
+
+Starting processes and speaking between them is accelerate's part.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+
+@dataclass(frozen=True)
+class Processes:
+    """One process's place among those that share a run.
+
+    Args:
+        rank: Which one this is, from 0.
+        count: How many there are.
+
+    Example:
+        >>> [Processes(rank, 2).share(5) for rank in (0, 1)]
+        [slice(0, 3, None), slice(3, 5, None)]
+    """
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the one that writes files and speaks."""
+        return self.rank == 0
+
+    def share(self, n: int) -> slice:
+        """This process's part of `n` rows: neighbours, so that the completions of a prompt mostly stay together."""
+        sizes = self._sizes(n)
+        start = sum(sizes[: self.rank])
+        return slice(start, start + sizes[self.rank])
+
+    def gather(self, own: Shaped[Tensor, "m ..."], n: int) -> Shaped[Tensor, "n ..."]:
+        """All `n` rows in order, from each process's share of them.
+
+        Args:
+            own: The rows `share(n)`, of the same shape everywhere but for their number.
+            n: Rows in all.
+        """
+        if self.count == 1:
+            return own
+        from accelerate import PartialState
+        from accelerate.utils import gather
+
+        sizes = self._sizes(n)
+        most = max(sizes)
+        plain = own.to(PartialState().device, torch.uint8 if own.dtype == torch.bool else own.dtype)
+        filled = pad(plain, (0, 0) * (plain.dim() - 1) + (0, most - len(plain))).contiguous()
+        found = gather(filled).split(most)
+        return torch.cat([part[:size] for part, size in zip(found, sizes, strict=True)]).to(own)
+
+    def total(self, own: Tensor) -> Tensor:
+        """The sum over all processes."""
+        return self._reduced(own).sum(0)
+
+    def most(self, own: Tensor) -> Tensor:
+        """The largest of all processes, entry by entry."""
+        return self._reduced(own).amax(0)
+
+    def agree(self, own: bool) -> bool:
+        """Whether any process says yes: the same answer for all."""
+        return own if self.count == 1 else bool(self.most(torch.tensor([own], dtype=torch.long)).item())
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Every gradient becomes the sum of all processes' gradients; one that a process has not is 0 there."""
+        if self.count == 1:
+            return
+        from accelerate.utils import reduce
+
+        for parameter in parameters:
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = reduce(gradient, reduction="sum")
+
+    def wait(self) -> None:
+        """Until every process is here."""
+        if self.count > 1:
+            from accelerate import PartialState
+
+            PartialState().wait_for_everyone()
+
+    def _reduced(self, own: Tensor) -> Tensor:
+        """[count, ...] what every process said."""
+        return self.gather(own[None], self.count)
+
+    def _sizes(self, n: int) -> list[int]:
+        return [n // self.count + (rank < n % self.count) for rank in range(self.count)]
+
+
+ALONE = Processes()
+
+
+def launched(device: torch.device) -> tuple[Processes, torch.device]:
+    """This process's place among those that `accelerate launch` (or torchrun) started, and the device it is to use.
+
+    Args:
+        device: Its kind decides how the processes speak: gloo on the CPU, NCCL on CUDA.
+
+    Returns:
+        `ALONE` and the given device where nobody launched several.
+
+    Raises:
+        ValueError: If several were launched and accelerate is missing, cannot connect them, or was told to shard
+            the model: the loop here keeps a whole model in every process.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return ALONE, device
+    try:
+        from accelerate import PartialState
+    except ImportError as error:
+        raise ValueError("several processes need the package accelerate: pip install accelerate") from error
+    for name, words in (("FSDP", "FSDP"), ("DEEPSPEED", "DeepSpeed"), ("MEGATRON_LM", "Megatron-LM")):
+        if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() == "true":
+            raise ValueError(
+                f"{words} shards a model over processes, and this loop keeps a whole one in each: launch it with plain "
+                "data parallelism, or export the run to a library that shards (export --to trl)"
+            )
+    state = PartialState(cpu=device.type == "cpu")
+    return Processes(state.process_index, state.num_processes), device if device.type == "cpu" else state.device
