@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import typing
+from contextlib import nullcontext, redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,11 +26,14 @@ from rlhf_minimal.cli_shared import (
     ASSETS,
     OneVerifierWarning,
     StopOnCtrlC,
+    add_model_flag,
     at_least_1,
     check_alphabet,
     check_writable,
     find_device,
+    in_brief,
     load_start,
+    model_as_start,
     one_line,
     pointing_to_the_checkpoint,
     report,
@@ -54,7 +58,6 @@ from rlhf_minimal.training import (
     TrustRegion,
     evaluate,
     imitate,
-    load_policy,
     memory_ledger,
     memory_table,
     roll_out,
@@ -65,8 +68,10 @@ from rlhf_minimal.training import (
 )
 from rlhf_minimal.training.memory import Dtypes, in_units, most_at_once
 from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.processes import Processes, launched
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.training.trackers import TRACKERS, Trackers
 from rlhf_minimal.training.trpo import check_trust_region
 from rlhf_minimal.viz import plotting
 
@@ -80,6 +85,8 @@ KINDS: dict[str, Any] = {
     "kl_coef": float | None,
     "optimizer": typing.Literal["adamw", "trpo"],
     "max_kl": float,
+    "chat": typing.Literal["auto", "on", "off"],
+    "system": str | None,
     "save_every": int,
     "held_out": int,
     **typing.get_type_hints(Config),
@@ -123,9 +130,20 @@ CONFIG_HELP = {
     "sort_lengths": "rows of like length are read together",
     "skip_idle": "rows that nothing in the loss acts on go without a backward",
     "logit_chunk": "most logits that exist at once in an update",
+    "precision": "of forward and backward; weights and moments are float32 in any case",
+    "gradient_checkpointing": "keep each layer's input only and compute the rest again in the backward; saves memory",
+    "lora_rank": "train corrections of this rank beside the frozen weights",
+    "lora_alpha": "a correction counts this much over the rank",
+    "decoding": "a cache that grows, or fixed shapes and a compiled step, on CUDA a graph",
     "seed": "decides everything random",
 }
 
+
+CHAT_HELP = "write prompts with the model's chat template (default auto: if it has one)"
+
+# Steps of a size that leaves a real model standing; the defaults of `Config` are for tiny ones.
+REAL_MODEL = {"lr": 1e-5, "value_lr": 1e-5}
+REAL_MODEL_WITH_LORA = {"lr": 1e-4, "value_lr": 1e-4}
 
 # What can be lowered, command by command.
 IF_MEMORY_RUNS_OUT = {
@@ -207,6 +225,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("algorithm", metavar="ALGORITHM", help=", ".join(ALGORITHMS))
     sub.add_argument("--task", help=f"{', '.join(TASKS)} (default addition)")
     sub.add_argument("--start", help="a checkpoint folder, 'untrained', or hf:NAME (default: the shipped one)")
+    add_model_flag(sub, "--start")
+    sub.add_argument("--chat", choices=["auto", "on", "off"], help=CHAT_HELP)
+    sub.add_argument("--system", metavar="TEXT", help="system message before every prompt (default: the task's own)")
     sub.add_argument("--reward", choices=["verifier", "random"], help="random is the control arm (default verifier)")
     sub.add_argument(
         "--reward-model",
@@ -221,6 +242,9 @@ def parser() -> argparse.ArgumentParser:
         "--max-kl", type=float, metavar="FLOAT", help="bound on a trust region's step, nats a token (default 0.01)"
     )
     sub.add_argument("--device", help="cpu, cuda, mps (default cpu)")
+    sub.add_argument(
+        "--tracker", action="append", choices=TRACKERS, help="hand the metrics on as well; may be repeated"
+    )
     sub.add_argument("--out", help="run folder (default: a new one under runs/)")
     sub.add_argument("--resume", action="store_true", help="continue the run in --out with its own settings")
     sub.add_argument("--overwrite", action="store_true", help="replace the run in --out")
@@ -260,6 +284,9 @@ def parser() -> argparse.ArgumentParser:
     ):
         sub = command(name, run, about)
         sub.add_argument("checkpoint", nargs="?", help="run or checkpoint folder, or 'start' (default: the newest run)")
+        add_model_flag(sub, "a checkpoint")
+        sub.add_argument("--chat", choices=["auto", "on", "off"], default="auto", help=CHAT_HELP)
+        sub.add_argument("--system", metavar="TEXT", help="system message (default: the run's own, else the task's)")
         sub.add_argument("--task", help="default: the run's own, else addition")
         sub.add_argument("--device", default="cpu", help="cpu, cuda, mps (default cpu)")
         sub.add_argument("--seed", type=int, default=0, help="decides problems and samples (default 0)")
@@ -302,24 +329,54 @@ def parser() -> argparse.ArgumentParser:
 
 def _train(args: argparse.Namespace) -> int:
     folder, settings, recipe, device = _plan(args)
+    processes, device = launched(device)
+    if processes.count > 1 and settings["optimizer"] == "trpo":
+        raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
+    if recipe.config.prompts < processes.count:
+        raise ValueError(f"{processes.count} processes share {recipe.config.prompts} problems a step: raise --prompts")
+    trackers = Trackers(args.tracker, folder.path, settings, device) if args.tracker else None
+    try:
+        with open(os.devnull, "w") as nowhere, nullcontext() if processes.is_main else redirect_stdout(nowhere):
+            return _train_as(processes, args, folder, settings, recipe, device, trackers)
+    finally:
+        processes.part()
+
+
+def _train_as(
+    processes: Processes,
+    args: argparse.Namespace,
+    folder: RunFolder,
+    settings: dict[str, Any],
+    recipe: Recipe,
+    device: torch.device,
+    trackers: Trackers | None,
+) -> int:
+    """A run, as one of the processes that share it; only the main one writes."""
+    main = processes.is_main
     if args.resume:
         learner = Learner.resume(folder.checkpoint, recipe.algorithm, recipe.config, device)
         recipe = _with_reward_model(recipe, settings["reward_model"], learner.vocabulary, device)
-        folder.rewind(learner.step)
-        folder.write_settings(settings)
+        processes.wait()  # until all have read what is written anew below
+        if main:
+            folder.rewind(learner.step)
+            folder.write_settings(settings)
         print(f"resuming {folder.path} after step {learner.step}")
     else:
         folder.check_free(overwrite=args.overwrite)
-        policy, vocabulary, described = load_start(settings["start"], recipe.task, recipe.config.seed)
+        start, seed = settings["start"], recipe.config.seed
+        policy, vocabulary, described = load_start(start, recipe.task, seed, settings["chat"])
         check_alphabet(vocabulary, recipe.task)
         recipe = _with_reward_model(recipe, settings["reward_model"], vocabulary, device)
         settings["start"] = described
         policy.to(device)  # type: ignore[arg-type]
         learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
-        folder.create(settings, overwrite=args.overwrite)
-        learner.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
+        processes.wait()  # until all have found the folder free
+        if main:
+            folder.create(settings, overwrite=args.overwrite)
+            learner.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
         print(f"{args.algorithm} on {recipe.task.name} ({recipe.task.about}), start: {described}")
-    before = evaluate(learner.start, learner.vocabulary, recipe, n=settings["held_out"])
+    learner.processes = processes
+    before = evaluate(learner.start, learner.vocabulary, recipe, n=settings["held_out"], processes=processes)
     updater = None
     if settings["optimizer"] == "trpo":
         updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
@@ -328,11 +385,17 @@ def _train(args: argparse.Namespace) -> int:
     shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
     progress = Progress(recipe.config.steps, shown, done=learner.step)
     stop = StopOnCtrlC()
+    if trackers is not None:
+        trackers.begin()
 
     def on_step(metrics: Metrics) -> bool:
-        folder.append(metrics)
+        stop.asked = processes.agree(stop.asked)
+        if main:
+            folder.append(metrics)
         progress.update(learner.step, metrics)
-        if learner.step % settings["save_every"] == 0 or stop.asked:
+        if trackers is not None:
+            trackers.log(metrics)
+        if main and (learner.step % settings["save_every"] == 0 or stop.asked):
             folder.flush()
             learner.save(folder.checkpoint, settings)
         return not stop.asked
@@ -345,31 +408,51 @@ def _train(args: argparse.Namespace) -> int:
         early = str(reason)
     finally:
         progress.close()
+        if trackers is not None:
+            trackers.end()
     if early:
         print(f"stopped early at {early}")
-    if errors := sum(row.get("verifier_errors", 0) for row in folder.history()):
-        print(f"warning: the verifier failed on {errors} completions of this run, which got 0", file=sys.stderr)
-    with pointing_to_the_checkpoint(folder):
-        folder.flush()
-        learner.save(folder.checkpoint, settings)
+    if main:
+        if errors := sum(row.get("verifier_errors", 0) for row in folder.history()):
+            print(f"warning: the verifier failed on {errors} completions of this run, which got 0", file=sys.stderr)
+        with pointing_to_the_checkpoint(folder):
+            folder.flush()
+            learner.save(folder.checkpoint, settings)
     if stop.asked and learner.step < recipe.config.steps:
         again = f"python -m rlhf_minimal train {args.algorithm} --out {folder.path} --resume"
         print(f"stopped after step {learner.step}; go on with: {again}")
         return 130
-    after = evaluate(learner.policy, learner.vocabulary, recipe, n=settings["held_out"])
-    _report(folder, settings, recipe, before, after)
+    after = evaluate(learner.policy, learner.vocabulary, recipe, n=settings["held_out"], processes=processes)
+    if main:
+        _report(folder, settings, recipe, before, after)
     return 0
 
 
 def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, torch.device]:
     """Everything that can be settled, and found wrong, before anything is loaded or written."""
+    model_as_start(args)
     given = {f.name: getattr(args, f.name) for f in dataclasses.fields(Config) if getattr(args, f.name) is not None}
-    others = ("algorithm", "task", "start", "reward", "reward_model", "kl_coef", "optimizer", "max_kl", "device", *FREE)
+    others = (
+        "algorithm",
+        "task",
+        "start",
+        "chat",
+        "system",
+        "reward",
+        "reward_model",
+        "kl_coef",
+        "optimizer",
+        "max_kl",
+        "device",
+        *FREE,
+    )
     given |= {name: getattr(args, name) for name in others if getattr(args, name) is not None}
     defaults: dict[str, Any] = {"command": "train", "algorithm": args.algorithm}
     defaults |= {"task": "addition", "reward": "verifier", "save_every": 25, "held_out": 1000}
     defaults |= {"reward_model": None, "kl_coef": None, "optimizer": "adamw", "max_kl": TrustRegion().max_kl}
-    defaults |= {"start": "shipped", "device": "cpu"} | dataclasses.asdict(Config())
+    defaults |= {"start": "shipped", "device": "cpu", "chat": "auto", "system": None} | dataclasses.asdict(Config())
+    if given.get("start", "").startswith("hf:"):
+        defaults |= REAL_MODEL_WITH_LORA if "lora_rank" in given else REAL_MODEL
     get_algorithm(args.algorithm)  # a name that does not exist is said first
     may_change = ("steps", "device", *FREE)
     folder, settings = settle(args, defaults, given, kinds=KINDS, may_change=may_change, name=args.algorithm)
@@ -395,6 +478,8 @@ def _recipe(settings: dict[str, Any]) -> Recipe:
         if len(algorithm.kl) != 1:
             raise ValueError(f"--kl-coef changes a row's KL cell, but {name} has {len(algorithm.kl)} of them")
         algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=coef),))
+    if settings["system"] is not None:
+        task = dataclasses.replace(task, instruction=settings["system"])
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
     if settings["reward_model"] is not None and reward is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
@@ -423,10 +508,14 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
     """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
     rows = [("problem", "before", "after")]
     for i in range(min(8, len(before.samples.texts))):
-        cells = [f"{e.samples.texts[i]} {_mark(recipe.task, float(e.samples.correct[i]))}" for e in (before, after)]
-        rows.append((before.samples.problems[i].prompt, cells[0], cells[1]))
-    width = max(16, 2 + max(len(cell) for _, cell, _ in rows))
-    lines = [f"{problem:<12}{one:<{width}}{other}" for problem, one, other in rows]
+        marks = [_mark(recipe.task, float(e.samples.correct[i])) for e in (before, after)]
+        cells = [f"{in_brief(e.samples.texts[i])} {mark}" for e, mark in zip((before, after), marks, strict=True)]
+        rows.append((in_brief(before.samples.problems[i].prompt), cells[0], cells[1]))
+    first, width = (
+        max(12, 2 + max(len(cell) for cell, _, _ in rows)),
+        max(16, 2 + max(len(cell) for _, cell, _ in rows)),
+    )
+    lines = [f"{problem:<{first}}{one:<{width}}{other}" for problem, one, other in rows]
     lines += ["", f"held-out {_measure(recipe.task)}, {before.sampled.n} problems, 95 % interval"]
     lines.append(f"{'':<12}{'before':<24}{'after':<24}")
     for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
@@ -587,23 +676,27 @@ def _sample(args: argparse.Namespace) -> int:
         raise ValueError(f"need -n at least 1 and --temperature at least 0; got {args.n} and {args.temperature}")
     if "" in (args.prompt or []):
         raise ValueError("the prompt is empty: give --prompt at least one character")
-    policy, vocabulary, task = _load(args)
-    recipe = Recipe(ALGORITHMS["reinforce"], task)  # any row: only its task is used to sample
+    policy, vocabulary, recipe = _load(args)
+    task = recipe.task
     # A prompt of one's own comes without an answer, so nobody can mark it.
     own = [Problem(prompt, answer="") for prompt in args.prompt or []]
     problems = own or task.problems("held_out", args.n, seed=f"sample/{args.seed}")
     found = roll_out(policy, vocabulary, problems, recipe, temperature=args.temperature, seed=str(args.seed))
-    width = max(12, 2 + max(map(len, found.texts)))
-    for problem, text, correct in zip(problems, found.texts, found.correct.tolist(), strict=True):
-        print(f"{problem.prompt:<12}{text:<{width}}{'' if own else _mark(task, correct)}".rstrip())
+    asked = [in_brief(problem.prompt) for problem in problems]
+    first, width = max(12, 2 + max(map(len, asked))), max(12, 2 + max(map(len, found.texts)))
+    for prompt, text, correct in zip(asked, found.texts, found.correct.tolist(), strict=True):
+        if "\n" in text:  # an answer of several lines is shown as it was written
+            print(f"{prompt}  {'' if own else _mark(task, correct)}\n{text}\n")
+        else:
+            print(f"{prompt:<{first}}{text:<{width}}{'' if own else _mark(task, correct)}".rstrip())
     return 0
 
 
 def _evaluate(args: argparse.Namespace) -> int:
     at_least_1(vars(args), "n")
-    policy, vocabulary, task = _load(args)
-    result = evaluate(policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task), n=args.n, seed=str(args.seed))
-    print(f"{task.about}: {args.n} held-out problems, 95 % interval")
+    policy, vocabulary, recipe = _load(args)
+    result = evaluate(policy, vocabulary, recipe, n=args.n, seed=str(args.seed))
+    print(f"{recipe.task.about}: {args.n} held-out problems, 95 % interval")
     print("sampled  {}\ngreedy   {}".format(*result.in_words))
     return 0
 
@@ -621,27 +714,36 @@ def _diff(args: argparse.Namespace) -> int:
 # --- shared --------------------------------------------------------------------------------------------------------
 
 
-def _load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, Task]:
-    """Checkpoint and task of `sample` and `evaluate`."""
+def _load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, Recipe]:
+    """Model, task and budget of `sample` and `evaluate`: those of a run, unless others are named."""
     device, path = find_device(args.device), args.checkpoint
     if args.task:
         get_task(args.task)
+    if path is not None and args.model is not None:
+        raise ValueError("--model is evaluated in place of a checkpoint: give one of them")
+    if path is None and args.model is not None:
+        path = f"hf:{args.model}"
     if path is None:
         runs = list(Path("runs").glob("*/metrics.jsonl"))
         if not runs:
             raise ValueError("no run under runs/: train first, or name a checkpoint folder, or 'start'")
-        path = max(runs, key=lambda found: found.stat().st_mtime).parent
+        path = str(max(runs, key=lambda found: found.stat().st_mtime).parent)
         print(f"newest run: {path}", file=sys.stderr)
     own = {}
     if path == "start":
-        path = ASSETS / (args.task or "addition")
+        path = str(ASSETS / (args.task or "addition"))
     elif (Path(path) / "metrics.jsonl").exists():
         own = RunFolder(path).settings()
     task = get_task(args.task or own.get("task", "addition"))
-    policy, vocabulary = load_policy(path)
+    system = own.get("system") if args.system is None else args.system
+    if system is not None:
+        task = dataclasses.replace(task, instruction=system)
+    policy, vocabulary, _ = load_start(path, task, 0, args.chat)
     check_alphabet(vocabulary, task)
     policy.to(device)  # type: ignore[arg-type]
-    return policy, vocabulary, task
+    same = {} if args.task else {k: own[k] for k in ("max_new_tokens", "precision") if k in own}
+    # Any row of the table: only task, budget and precision are used to sample and to evaluate.
+    return policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task, Config(**same))
 
 
 def _mark(task: Task, score: float) -> str:

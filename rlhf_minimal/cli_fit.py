@@ -24,10 +24,12 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli_shared import (
     StopOnCtrlC,
+    add_model_flag,
     at_least_1,
     check_writable,
     find_device,
     load_start,
+    model_as_start,
     pointing_to_the_checkpoint,
     report,
     settle,
@@ -118,6 +120,7 @@ def add_arguments(sub: Any, command: str) -> None:
         )
     else:
         sub.add_argument("--start", help="a checkpoint or run folder, 'untrained', or hf:NAME (default untrained)")
+    add_model_flag(sub, "--start")
     sub.add_argument("--data", metavar="FILE", help=f"JSON lines with {columns[command]} (default: the task's own)")
     sub.add_argument("--rows", type=int, help=f"rows to make of the task's own (default {defaults['rows']})")
     sub.add_argument("--held-out", type=int, help=f"rows to measure on (default {defaults['held_out']})")
@@ -494,6 +497,7 @@ def run(args: argparse.Namespace, command: str) -> int:
 
 def _plan(args: argparse.Namespace, command: str) -> tuple[RunFolder, dict[str, Any], FitConfig, torch.device]:
     """Everything that can be settled, and found wrong, before anything is loaded or written."""
+    model_as_start(args)
     fields = [field.name for field in dataclasses.fields(FitConfig)]
     names = [*fields, "task", "algorithm", "beta", "start", "data", "rows", "held_out", "save_every"]
     names += ["normalize", "device"]

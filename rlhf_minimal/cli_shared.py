@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import sys
 import time
@@ -22,7 +23,7 @@ from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
 from rlhf_minimal import __version__
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
+from rlhf_minimal.models import SHORT_NAMES, TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import Task, VerifierWarning
 from rlhf_minimal.training import load_policy
@@ -101,7 +102,8 @@ def settle(
                 )
     else:
         task = given.get("task", defaults["task"])
-        folder = RunFolder(args.out or f"runs/{name}-{task}-{time.strftime('%Y%m%d-%H%M%S')}")
+        plain = re.sub(r"[^\w.]+", "-", task)  # a task may be named by a file, or with settings of its own
+        folder = RunFolder(args.out or f"runs/{name}-{plain}-{time.strftime('%Y%m%d-%H%M%S')}")
     return folder, {**defaults, **kept, **given, "versions": own_versions()}
 
 
@@ -128,6 +130,12 @@ def report(
         figure.savefig(folder.picture, dpi=120)
     print(f"\n{text}\n")
     print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
+
+
+def in_brief(text: str, most: int = 48) -> str:
+    """A prompt or an answer as one cell of a table: on one line, and no longer than that."""
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def own_versions() -> dict[str, str]:
@@ -186,14 +194,37 @@ class StopOnCtrlC:
         signal.signal(signal.SIGINT, self._before)
 
 
-def load_start(name: str, task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, str]:
+def add_model_flag(sub: Any, instead_of: str) -> None:
+    """The flag that names a real model, for a command's grammar or a group of its flags."""
+    sub.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"a real language model instead of {instead_of}: a Hugging Face name, a folder, a .gguf file, or "
+        + ", ".join(SHORT_NAMES),
+    )
+
+
+def model_as_start(args: argparse.Namespace) -> None:
+    """`--model NAME` is the start hf:NAME."""
+    if args.model is not None:
+        if args.start is not None:
+            raise ValueError("--model and --start both name what training begins with: give one of them")
+        args.start = f"hf:{args.model}"
+
+
+def load_start(
+    name: str, task: Task, seed: int, chat: str = "auto"
+) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, str]:
     """The policy that training begins with, and how to describe it."""
-    if name == "shipped" and (ASSETS / task.name).is_dir():
+    if name == "shipped" and (ASSETS / task.name).is_dir() and chat == "auto":
         return *load_policy(ASSETS / task.name), f"shipped ({task.name})"
-    if name in ("shipped", "untrained"):
+    if name in ("shipped", "untrained") and chat == "auto":
         return *untrained(task, seed), "untrained"
     if name.startswith("hf:"):
-        return *load_pretrained(name.removeprefix("hf:")), name
+        use = {"auto": None, "on": True, "off": False}[chat]
+        return *load_pretrained(name.removeprefix("hf:"), chat=use), name
+    if chat != "auto":
+        raise ValueError("--chat goes with --model: a checkpoint keeps how its prompts are written")
     return *load_policy(name), str(find_checkpoint(name))
 
 

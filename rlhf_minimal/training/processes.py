@@ -96,6 +96,13 @@ class Processes:
 
             PartialState().wait_for_everyone()
 
+    def part(self) -> None:
+        """The processes go their own ways: nothing is shared after this."""
+        if self.count > 1:
+            from accelerate import PartialState
+
+            PartialState().destroy_process_group()
+
     def _reduced(self, own: Tensor) -> Tensor:
         """[count, ...] what every process said."""
         return self.gather(own[None], self.count)

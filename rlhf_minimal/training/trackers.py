@@ -1,0 +1,55 @@
+"""Metrics for TensorBoard, Weights & Biases or trackio, through accelerate. `metrics.jsonl` is written in any case."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rlhf_minimal.training.metrics import Metrics
+
+TRACKERS = ("tensorboard", "wandb", "trackio")
+
+
+class Trackers:
+    """Hands every step's metrics on.
+
+    Args:
+        names: Of `TRACKERS`, at least one.
+        folder: The run's folder: its name is the run's name, and TensorBoard's files go there.
+        settings: What the run was asked for.
+        device: The run's; accelerate is told once for all processes.
+
+    Raises:
+        ValueError: If accelerate, or the package of one of them, is not installed; or a name is none of `TRACKERS`.
+    """
+
+    def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any], device: torch.device):
+        try:
+            from accelerate import Accelerator
+            from accelerate.tracking import get_available_trackers
+        except ImportError as error:
+            raise ValueError("trackers are reached through the package accelerate: pip install accelerate") from error
+        for name in names:
+            if name not in TRACKERS:
+                raise ValueError(f"no tracker {name!r}; there are {', '.join(TRACKERS)}")
+            if name not in [str(found) for found in get_available_trackers()]:  # accelerate itself would say nothing
+                raise ValueError(f"the tracker {name} needs its package: pip install {name}")
+        self.accelerator = Accelerator(cpu=device.type == "cpu", log_with=list(names), project_dir=str(folder))
+        self.names, self.folder, self.settings = tuple(names), folder, dict(settings)
+
+    def begin(self) -> None:
+        """Opens them; the run's folder is there by now."""
+        plain = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in self.settings.items()}
+        own = {"wandb": {"name": self.folder.name}, "trackio": {"name": self.folder.name}}
+        self.accelerator.init_trackers("rlhf-minimal", plain, {name: own[name] for name in self.names if name in own})
+
+    def log(self, metrics: Metrics) -> None:
+        """One step's metrics, under its number."""
+        values = {name: value for name, value in metrics.items() if name != "step"}
+        self.accelerator.log(values, step=int(metrics["step"]))
+
+    def end(self) -> None:
+        """Closes them, so that nothing is left unsent."""
+        for tracker in self.accelerator.trackers:  # `end_training` would part the processes, too
+            tracker.finish()
