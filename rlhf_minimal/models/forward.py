@@ -225,8 +225,7 @@ def continue_prompts(
     }
     if completions.shape[1] > 1:  # nobody asks what follows the last token
         pairs = zip(prefix.cache[::2], prefix.cache[1::2], strict=True)
-        # index_select and not [rows]: its backward adds whole rows up, the other's one number at a time.
-        cache = DynamicCache([(key.index_select(0, rows), value.index_select(0, rows)) for key, value in pairs])
+        cache = DynamicCache([(_rows_of(key, rows), _rows_of(value, rows)) for key, value in pairs])
         ids = completions[:, :-1]
         attention_mask = torch.cat([prefix.mask[rows].long(), torch.ones_like(ids)], dim=1)
         where = positions(attention_mask)[:, prefix.mask.shape[1] :]
@@ -254,6 +253,18 @@ def has_linear_head(model: PreTrainedModel, logits: Float[Tensor, "b n V"], hidd
         return False
     with torch.no_grad():
         return torch.allclose(head(hidden), logits, rtol=1e-3, atol=1e-3)
+
+
+def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    """`x[rows]`, with a backward that adds whole rows up.
+
+    That of `x[rows]` adds one number at a time, and so does that of `index_select` where the gradient is a slice of
+    something wider, as the cache hands it back, which keeps prompt and completion in one piece.
+    """
+    found = x.index_select(0, rows)
+    if found.requires_grad:
+        found.register_hook(lambda slope: slope.contiguous())
+    return found
 
 
 def _forward(

@@ -1,7 +1,8 @@
 """Writing completions: many at once, each prompt read once, every token's log-probability kept.
 
 Three things make this fast, and each is a few lines below: the prompt is read once and its cache shared by the G
-completions of its group; a step feeds one token per row; a row that has ended is taken out of the batch.
+completions of its group; a step feeds one token per row; a row that has ended leaves the batch, and its place in the
+cache goes to one of the last, so that the others need not move.
 """
 
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from transformers import PreTrainedModel
+from torch.nn.functional import pad
+from transformers import Cache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.models.forward import positions
@@ -89,13 +92,15 @@ def sample(
     cache = output.past_key_values
     cache.batch_repeat_interleave(group_size)
     logits = output.logits[:, -1].repeat_interleave(group_size, dim=0)  # [B, V]
-    attention_mask = prompt_mask.long().repeat_interleave(group_size, dim=0)  # [B, S], grows by one a step
-
-    batch = logits.shape[0]
+    batch, S = logits.shape[0], prompts.shape[1]
+    attention_mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)
+    attention_mask = attention_mask.repeat_interleave(group_size, dim=0)  # [B, S + budget]
+    position_ids = positions(attention_mask)
     completions = torch.full((batch, max_new_tokens), pad_id, device=prompts.device)
     logp = torch.zeros(batch, max_new_tokens, device=prompts.device)
     ended = torch.zeros(batch, dtype=torch.bool, device=prompts.device)
     rows = torch.arange(batch, device=prompts.device)  # which rows are still being written
+    places = rows  # where in the cache each of them is kept
 
     for t in range(max_new_tokens):
         tokens, token_logp = _draw(logits, temperature, generator)
@@ -105,19 +110,52 @@ def sample(
         if len(writing) == 0 or t == max_new_tokens - 1:
             break
         if len(writing) < len(rows):
-            rows, tokens, attention_mask = rows[writing], tokens[writing], attention_mask[writing]
-            cache.batch_select_indices(writing)
-        attention_mask = torch.cat([attention_mask, torch.ones_like(attention_mask[:, :1])], dim=1)
+            rows, tokens = rows[writing], tokens[writing]
+            places = _close_gaps(cache, places[writing])
+        lying = places.argsort()  # the model gets the rows in the cache's order, the generator in their own
         logits = model(
-            input_ids=tokens[:, None],
-            attention_mask=attention_mask,
-            position_ids=attention_mask.sum(-1, keepdim=True) - 1,
+            input_ids=tokens[lying, None],
+            attention_mask=attention_mask[rows[lying], : S + t + 1],
+            position_ids=position_ids[rows[lying], S + t : S + t + 1],
             past_key_values=cache,
             use_cache=True,
-        ).logits[:, -1]
+        ).logits[places, -1]
 
     completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # nobody wrote further than this
     return Samples(completions, logp, completion_mask(completions, eos_id), ~ended)
+
+
+def _close_gaps(cache: Cache, places: Tensor) -> Tensor:
+    """Shortens a cache to the n rows that go on: those behind the n-th move to places that became free.
+
+    All others stay where they are. Rows end at almost every step, and to copy the cache each time would cost as much
+    as attention does.
+
+    Args:
+        cache: Changed in place.
+        places: [n] where in it each row that goes on is kept.
+
+    Returns:
+        [n] where it is kept from now on: the numbers below n, each once.
+    """
+    n = len(places)
+    behind = places >= n
+    free = torch.ones(n, dtype=torch.bool, device=places.device)
+    free[places[~behind]] = False
+    gaps, movers = free.nonzero().squeeze(-1), places[behind]
+    after = places.clone()
+    after[behind] = gaps
+    simple = [layer for layer in cache.layers if type(layer) is DynamicLayer]
+    if len(simple) < len(cache.layers):  # some layer holds something else than keys and values, or something more
+        cache.batch_select_indices(places[after.argsort()])
+        return after
+
+    def shortened(x: Tensor | None) -> Tensor | None:
+        return None if x is None else x.index_copy_(0, gaps, x.index_select(0, movers))[:n]
+
+    for layer in simple:
+        layer.keys, layer.values = shortened(layer.keys), shortened(layer.values)
+    return after
 
 
 def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:

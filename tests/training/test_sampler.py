@@ -3,13 +3,15 @@
 import itertools
 import math
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
+from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.models import policy_logits, tiny_llama
-from rlhf_minimal.training.sampler import pad_left, pad_right, sample
+from rlhf_minimal.training.sampler import _close_gaps, pad_left, pad_right, sample
 
 PROMPTS, PROMPT_MASK = pad_left([[3], [4, 5, 2, 6], [5, 5]], pad_id=0)
 
@@ -105,6 +107,64 @@ def test_every_prompt_is_read_once_and_finished_rows_leave_the_batch(policy):
     alive = [int((samples.mask.sum(-1) > t).sum()) for t in range(1, samples.completions.shape[1])]
     assert shapes[1:] == [(rows, 1) for rows in alive]
     assert alive[0] > alive[-1]
+
+
+def with_a_window(vocab_size):
+    """A model whose cache holds three tokens: its rows are copied, not moved."""
+    config = MistralConfig(
+        vocab_size=vocab_size, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, sliding_window=3, initializer_range=0.3,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    return MistralForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("make", [partial(tiny_llama, width=16, heads=2, seed=5), with_a_window])
+def test_wherever_a_row_is_kept_it_draws_as_in_a_loop_over_rows_without_a_cache(make):
+    model, G, budget = make(8), 30, 8
+    generator = torch.Generator().manual_seed(0)
+    texts = [row[keep == 1].tolist() for row, keep in zip(PROMPTS, PROMPT_MASK, strict=True) for _ in range(G)]
+    expected = [[] for _ in texts]
+    for _ in range(budget):
+        writing = [i for i, ids in enumerate(expected) if 0 not in ids]
+        with torch.no_grad():
+            logits = [model(torch.tensor([texts[i] + expected[i]])).logits[0, -1] for i in writing]
+        drawn = torch.multinomial(torch.stack(logits).softmax(-1), 1, generator=generator).squeeze(-1)
+        for i, token in zip(writing, drawn.tolist(), strict=True):
+            expected[i].append(token)
+    samples = draw(model, group_size=G, max_new_tokens=budget)
+    written = zip(samples.completions.tolist(), samples.mask.sum(-1).int().tolist(), strict=True)
+    assert [ids[:length] for ids, length in written] == expected
+    assert len({len(ids) for ids in expected}) == budget
+
+
+class WithMore(DynamicLayer):
+    """Some models keep something beside the keys and values, which has to go along."""
+
+    def batch_select_indices(self, indices):
+        super().batch_select_indices(indices)
+        self.more = self.more[indices]
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_the_last_rows_of_a_cache_fill_the_gaps_and_no_other_moves(more):
+    keys = torch.arange(7.0).view(7, 1, 1, 1).repeat(1, 2, 3, 4)
+    cache = DynamicCache([(keys, 10 * keys)])
+    before = cache.layers[0].keys.data_ptr()
+    if more:
+        cache.layers.append(WithMore())
+        cache.layers[1].update(keys, 10 * keys)
+        cache.layers[1].more = keys
+    places = torch.tensor([6, 0, 3, 5])  # of four rows; 1, 2 and 4 have ended
+    after = _close_gaps(cache, places)
+    assert after.tolist() == [1, 0, 3, 2]
+    assert (cache.layers[0].keys.data_ptr() == before) == (not more)  # no copy
+    for layer in cache.layers:
+        assert layer.keys.shape == layer.values.shape == (4, 2, 3, 4)
+        for row, place in zip(places.tolist(), after.tolist(), strict=True):
+            assert (layer.keys[place] == row).all()
+            assert (layer.values[place] == 10 * row).all()
+            assert not more or layer is cache.layers[0] or (layer.more[place] == row).all()
 
 
 def test_completions_of_a_group_are_neighbours():
