@@ -37,8 +37,8 @@ def check(exercise: str, function: Any) -> Verdict:
         >>> check("grpo-dead-groups", lambda p, group_size: (p**group_size).mean())
         Not yet (grpo-dead-groups). You count the groups in which all are right. What about those where all are wrong?
     """
-    if exercise not in EXERCISES:
-        near = difflib.get_close_matches(exercise, EXERCISES, n=1)
+    if not isinstance(exercise, str) or exercise not in EXERCISES:
+        near = difflib.get_close_matches(str(exercise), EXERCISES, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(EXERCISES)}"
         raise ValueError(f"there is no exercise {exercise!r}: {hint}")
     return EXERCISES[exercise].check(function)

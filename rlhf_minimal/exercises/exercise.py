@@ -7,6 +7,9 @@ returns (and at its gradient, where the exercise is about a loss):
 1. the batch printed in the chapter, 2. cases that each separate one mistake from the right answer, 3. a thousand
 drawn batches. At the first difference it asks which known mistake gives the same numbers on every case so far.
 
+Whatever the function does, there is a verdict: it may raise, exit, run for ever (see `time_limit` for what can be cut
+off) or return what is no number at all.
+
 Left out on purpose: timing, style, and any way of reading the solution out of a verdict.
 """
 
@@ -15,6 +18,7 @@ import html
 import inspect
 import itertools
 import textwrap
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,10 +27,15 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from ..time_limit import in_time
+
 HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
 # Routes that differ in rounding agree within this, in single precision too; no mistake on a list is that small.
 _RTOL, _ATOL = 5e-4, 1e-5
+_SECONDS = 10.0  # that a reader's function may take for one call; a solution takes about a millisecond
+_TOGETHER = 60.0  # and for all of them
+_LARGEST = 10**6  # numbers in an answer; an expanded tensor may claim more than any memory holds
 _ONLY_SHOWN = "Right on the first example, but not on others. "
 
 
@@ -160,33 +169,34 @@ class Exercise:
             function: takes the arguments by position.
 
         Returns:
-            The verdict. Exceptions of the function become messages; the global random state is left as it was.
+            The verdict, after a good minute at the latest. Exceptions of the function become messages, except Ctrl-C's; the
+            global random state is left as it was.
         """
         if not callable(function):
             given = _a(type(function).__name__)
             return Verdict(self.id, False, f"This is {given}: pass the function itself, without calling it.")
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # wrong answers, the list's own among them, divide by zero
-            message = self._first_problem(function)
+            message = self._first_problem(_Reader(self, function))
         return Verdict(self.id, message is None, self.right if message is None else message)
 
-    def _first_problem(self, function: Callable[..., Any]) -> str | None:
+    def _first_problem(self, reader: "_Reader") -> str | None:
         for number, case in enumerate(itertools.chain(self.cases, self.hidden())):
-            right, mine = self._run(self.solution, case), self._run(function, case)
+            right, mine = self._run(self.solution, case), reader.run(case)
             if mine.problem:
                 known = self._known_by_its_error(mine, case)
                 return known or (_ONLY_SHOWN if number else "") + mine.problem
             if not _same(mine, right, case.exact):
-                return self._diagnose(function, case, passed_shown=number > 0)
+                return self._diagnose(reader, case, passed_shown=number > 0)
         return None
 
     def _known_by_its_error(self, mine: "_Outcome", case: Case) -> str | None:
         known = (mistake for mistake in self.mistakes if self._run(mistake.wrong, case).problem == mine.problem)
         return next((mistake.message for mistake in known), None)
 
-    def _diagnose(self, function: Callable[..., Any], failing: Case, passed_shown: bool) -> str:
+    def _diagnose(self, reader: "_Reader", failing: Case, passed_shown: bool) -> str:
         probes = [*self.cases, failing, *itertools.islice(self.hidden(), 20)]
-        mine = [self._run(function, case) for case in probes]
+        mine = [reader.run(case) for case in probes]
         right = [self._run(self.solution, case) for case in probes]
         differing = [i for i, case in enumerate(probes) if not _same(mine[i], right[i], case.exact)]
         # Rounding of zeros is a question of its own: it neither proves nor hides another mistake.
@@ -202,6 +212,7 @@ class Exercise:
         parts = " ".join(part for part in (general, example, self.where) if part)
         return (_ONLY_SHOWN if passed_shown else "") + parts
 
+    @torch.enable_grad()  # whatever an earlier call has switched off
     def _run(self, function: Callable[..., Any], case: Case) -> "_Outcome":
         given = {name: x.clone() if isinstance(x, Tensor) else x for name, x in case.arguments.items()}
         leaf: Tensor | None = None
@@ -211,22 +222,48 @@ class Exercise:
         try:
             answer = function(*given.values())
             value = _as_tensor(answer)
-        except Exception as error:  # whatever the reader's code may raise
-            text = " ".join(str(error).split())[:200]
-            text = f"{text}{'' if text.endswith('.') else '.'} It was called with {case}."
-            return _Outcome(problem=f"Your function raised {type(error).__name__}: {text}")
+        except (Exception, SystemExit) as error:  # whatever the reader's code may raise
+            return _Outcome(problem=f"Your function raised {_said(error)} It was called with {case}.")
         if answer is None:
             return _Outcome(problem="Your function returned None: it is still the stub, or it lacks a return.")
         if value is None:
-            given_back = _a(type(answer).__name__)
-            return _Outcome(problem=f"Your function returned {given_back}, expected numbers or a tensor.")
+            odd = _oddity(answer) if isinstance(answer, Tensor) else _a(type(answer).__name__)
+            return _Outcome(problem=f"Your function returned {odd}, expected numbers or a tensor of them.")
         for name, x in case.arguments.items():
             if isinstance(x, Tensor) and not _equal(given[name].detach(), x):
                 return _Outcome(problem=f"Your function changed its argument `{name}` in place: work on a copy.")
         gradient = None
         if leaf is not None and value.requires_grad:
-            (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
-        return _Outcome(value.detach().double(), gradient)
+            try:
+                (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+            except (Exception, SystemExit) as error:
+                return _Outcome(problem=f"What your function returns has no gradient, but an error: {_said(error)}")
+        return _Outcome(value.detach().to(torch.float64, copy=True), gradient)
+
+
+class _Reader:
+    """The reader's function, and what is left of its time."""
+
+    def __init__(self, exercise: Exercise, function: Callable[..., Any]):
+        self.exercise, self.function = exercise, function
+        self.seconds = _TOGETHER
+        self.over: _Outcome | None = None  # what every call gets, once there is no time left
+
+    def run(self, case: Case) -> "_Outcome":
+        """What the function makes of a case, in bounded time."""
+        if self.over:
+            return self.over
+        began = time.monotonic()
+        try:
+            outcome: _Outcome = in_time(lambda: self.exercise._run(self.function, case), _SECONDS)
+        except TimeoutError:
+            words = f"Your function takes longer than {_SECONDS:g} seconds. Is there a loop that does not end?"
+            outcome = self.over = _Outcome(problem=f"{words} It was called with {case}.")
+        self.seconds -= time.monotonic() - began
+        if self.seconds < 0 and not self.over:
+            words = f"is too slow to be tried on all cases: they took longer than {_TOGETHER:g} seconds together."
+            self.over = _Outcome(problem=f"Your function {words}")
+        return outcome
 
 
 @dataclass(frozen=True)
@@ -236,23 +273,45 @@ class _Outcome:
     problem: str | None = None
 
 
+def _said(error: BaseException) -> str:
+    """The kind of an error and what it says, as one sentence."""
+    try:
+        text = " ".join(str(error).split())[:200].rstrip(".")
+    except Exception:  # an error of the reader's own may fail at that
+        text = ""
+    return f"{type(error).__name__}: {text}." if text else f"{type(error).__name__}."
+
+
 def _a(noun: str) -> str:
-    return f"{'an' if noun[0].lower() in 'aeiou' else 'a'} {noun}"
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
 def _as_tensor(answer: Any) -> Tensor | None:
     """Tensors, numbers, arrays, and tuples or lists of them; None for anything else."""
     if isinstance(answer, Tensor):
-        return answer if not answer.is_complex() else None
+        return answer.cpu() if _oddity(answer) is None else None
     if isinstance(answer, tuple | list) and answer:
         parts = [_as_tensor(part) for part in answer]
         if any(part is None for part in parts) or len({part.shape for part in parts if part is not None}) > 1:
             return None
         return torch.stack([part.double() for part in parts if part is not None])
+    if not hasattr(answer, "__float__") or getattr(answer, "size", 1) > _LARGEST:
+        return None
     try:
         return torch.as_tensor(answer, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
         return None
+
+
+def _oddity(answer: Tensor) -> str | None:
+    """Why a tensor cannot be compared with numbers."""
+    if answer.is_complex() or answer.is_quantized:
+        return f"a tensor of {answer.dtype}"
+    if answer.layout is not torch.strided or answer.is_nested:
+        return "a tensor that is sparse or nested"
+    if answer.device.type == "meta":
+        return "a tensor without values, on the device meta"
+    return f"a tensor of {answer.numel():,} numbers" if answer.numel() > _LARGEST else None
 
 
 def _same(a: _Outcome, b: _Outcome, exact: bool = False) -> bool:

@@ -15,7 +15,7 @@ import torch
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, score_all, verify_all
-from rlhf_minimal.tasks.guard import in_time
+from rlhf_minimal.time_limit import in_time
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, sample_pairs, train
 
 PROBLEMS = [Problem("1:", "2"), Problem("3:", "4"), Problem("5:", "6")]

@@ -1,0 +1,292 @@
+"""Whatever a reader's function does, its checker says in bounded time, and in one sentence, what is wrong."""
+
+import asyncio
+import itertools
+import math
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from rlhf_minimal.exercises import EXERCISES, check
+from rlhf_minimal.exercises import exercise as machinery
+
+PLAIN, LOSS = "grpo-leave-one-out", "grpo-clipped-loss"  # what they return is compared; the gradient, too
+
+
+def spin():
+    while True:
+        pass
+
+
+def swallow():
+    try:
+        time.sleep(60)
+    except BaseException:  # ours among them
+        time.sleep(60)
+
+
+def catch_most():
+    while True:
+        try:
+            time.sleep(0.01)
+        except Exception:
+            pass
+
+
+def recurse():
+    return recurse()
+
+
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+class Backwards(torch.autograd.Function):
+    """Whose gradient does what `Backwards.act` does."""
+
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        return Backwards.act()
+
+
+def throws(error):
+    def function():
+        raise error
+
+    return function
+
+
+def endless():
+    numbers = [1.0]
+    numbers.append(numbers)
+    return numbers
+
+
+async def later():
+    return 1.0
+
+
+def grows():
+    yield 1.0
+
+
+HANGING = {"spins": spin, "sleeps": lambda: time.sleep(60), "swallows": swallow, "catches": catch_most}
+WRONG = {
+    "raises": (throws(KeyError("x")), "raised KeyError: 'x'. It was called with"),
+    "raises lines": (throws(RuntimeError("a\n\nb" + "c" * 5000)), "raised RuntimeError: a bccc"),
+    "raises nothing to read": (throws(AssertionError()), "raised AssertionError. It was called with"),
+    "raises what cannot be read": (throws(Speechless()), "raised Speechless. It was called with"),
+    "runs out of time itself": (throws(TimeoutError("mine")), "raised TimeoutError: mine."),
+    "exits": (sys.exit, "raised SystemExit. It was called"),
+    "exits with words": (lambda: sys.exit("bye"), "raised SystemExit: bye."),
+    "recurses": (recurse, "raised RecursionError"),
+    "holds itself": (endless, "raised RecursionError"),
+    "wants all memory": (lambda: bytearray(10**18), "raised MemoryError"),
+    "wants all of torch's": (lambda: torch.zeros(10**16), "raised RuntimeError"),
+    "none": (lambda: None, "returned None"),
+    "nones": (lambda: [None, None], "returned a list, expected numbers"),
+    "text": (lambda: "1", "returned a str"),
+    "bytes": (lambda: b"1", "returned a bytes"),
+    "a set": (lambda: {1.0}, "returned a set"),
+    "a function": (lambda: math.sqrt, "returned a builtin_function_or_method"),
+    "a class without a name": (lambda: type("", (), {})(), "returned a "),
+    "a coroutine": (later, "returned a coroutine"),
+    "a generator": (grows, "returned a generator"),
+    "a range without end": (lambda: range(10**12), "returned a range"),
+    "a complex": (lambda: 1j, "returned a complex"),
+    "complex numbers": (lambda: torch.ones(3, dtype=torch.complex64), "returned a tensor of torch.complex64"),
+    "sparse": (lambda: torch.eye(3).to_sparse(), "returned a tensor that is sparse"),
+    "without values": (lambda: torch.ones(3, device="meta"), "returned a tensor without values"),
+    "larger than memory": (lambda: torch.ones(1).expand(10**14), "returned a tensor of 100,000,000,000,000 numbers"),
+    "larger, of numpy": (lambda: np.broadcast_to(np.float64(1), (10**7, 10**7)), "returned a ndarray"),
+    "objects": (lambda: np.array([None, "x"], dtype=object), "returned a ndarray"),
+    "of two shapes": (lambda: (torch.ones(2), torch.ones(3)), "returned a tuple"),
+    "no number": (lambda: math.nan, "."),
+    "nothing at all": (lambda: [], "returned a list, expected numbers"),
+    "truth": (lambda: torch.tensor([[[True]]]), "The shape is (1, 1, 1)"),
+    "integers": (lambda: torch.tensor([[[7]]], dtype=torch.uint8), "The shape is (1, 1, 1)"),
+}
+
+
+def rejected(exercise, function, words, *, within=5.0):
+    began = time.monotonic()
+    verdict = check(exercise, function)
+    assert time.monotonic() - began < within
+    assert not verdict.passed
+    assert words in verdict.message
+    assert verdict.message == " ".join(verdict.message.split())
+    assert len(verdict.message) < 1500
+    assert "<div" in verdict._repr_html_()
+    # Nothing is left behind that could strike later.
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+    assert torch.is_grad_enabled()
+    return verdict
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(machinery, "_SECONDS", 0.1)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("exercise", [PLAIN, LOSS])
+@pytest.mark.parametrize("name", WRONG)
+def test_a_function_that_is_no_answer(name, exercise):
+    act, words = WRONG[name]
+    rejected(exercise, lambda *given: act(), words)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_every_exercise_survives_all_of_them(exercise):
+    for act in (throws(KeyError("x")), sys.exit, *(act for name, (act, _) in WRONG.items() if name[0] in "acnst")):
+        rejected(exercise, lambda *given, act=act: act(), "")
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("exercise", [PLAIN, LOSS])
+@pytest.mark.parametrize("name", HANGING)
+def test_a_function_that_hangs(name, exercise):
+    words = "takes longer than 0.1 seconds. Is there a loop that does not end? It was called with"
+    rejected(exercise, lambda *given: HANGING[name](), words)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("right", [1, 30])
+def test_a_function_that_hangs_later(right):
+    solution, calls = EXERCISES[LOSS].solution, itertools.count()
+    verdict = rejected(LOSS, lambda *given: solution(*given) if next(calls) < right else spin(), "a loop that does not")
+    assert verdict.message.startswith("Right on the first example, but not on others. Your function takes longer")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_function_that_hangs_while_its_mistake_is_looked_for():
+    calls = itertools.count()
+    rejected(PLAIN, lambda *given: 7.0 if next(calls) == 0 else spin(), "a loop that does not end")
+    assert next(calls) == 2  # it is not tried again and again
+
+
+def test_a_function_that_is_slow_throughout(monkeypatch):
+    monkeypatch.setattr(machinery, "_TOGETHER", 0.3)
+    solution, calls = EXERCISES[PLAIN].solution, itertools.count()
+
+    def slow(*given):
+        next(calls)
+        time.sleep(0.05)
+        return solution(*given)
+
+    rejected(PLAIN, slow, "too slow to be tried on all cases: they took longer than 0.3 seconds together")
+    assert next(calls) < 10
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (throws(KeyError("x")), "What your function returns has no gradient, but an error: KeyError: 'x'."),
+        (throws(SystemExit(3)), "What your function returns has no gradient, but an error: SystemExit: 3."),
+        (spin, "a loop that does not end"),
+        (lambda: None, "The value is right, but no gradient reaches `logp`"),
+        (lambda: torch.ones(7, 9), "What your function returns has no gradient, but an error: RuntimeError"),
+    ],
+)
+def test_a_gradient_of_its_own_that_misbehaves(act, words, monkeypatch):
+    monkeypatch.setattr(Backwards, "act", staticmethod(act), raising=False)
+    solution = EXERCISES[LOSS].solution
+    rejected(LOSS, lambda logp, *rest: solution(Backwards.apply(logp), *rest), words)
+
+
+def test_what_is_written_over_before_the_gradient():
+    def over(logp, *rest):
+        ratio = logp.exp()
+        loss = ratio.square().sum()
+        ratio += 1
+        return loss
+
+    rejected(LOSS, over, "What your function returns has no gradient, but an error: RuntimeError: one of the variables")
+
+
+TENSORS = {
+    name: [key for key, x in e.cases[0].arguments.items() if torch.is_tensor(x)] for name, e in EXERCISES.items()
+}
+
+
+@pytest.mark.parametrize("name", [name for name in TENSORS if TENSORS[name]])
+def test_writing_into_any_tensor_is_seen(name):
+    exercise = EXERCISES[name]
+    argument = TENSORS[name][0]
+    place = list(exercise.cases[0].arguments).index(argument)
+
+    def change(*given):
+        answer = exercise.solution(*[x.clone() if torch.is_tensor(x) else x for x in given])
+        given[place].detach().fill_(77)
+        return answer
+
+    rejected(name, change, f"changed its argument `{argument}` in place")
+    exercise.check(lambda *given: given[place].detach().resize_(0))
+    assert exercise.check(exercise.solution)  # nothing of it has reached the cases
+
+
+def test_switching_gradients_off_for_good_hides_nothing():
+    calls = itertools.count()
+
+    def off(*given):
+        answer = EXERCISES[LOSS].solution(*given)
+        torch.set_grad_enabled(False)
+        return answer if next(calls) == 0 else answer.detach()
+
+    rejected(LOSS, off, "no gradient reaches `logp`")
+
+
+def test_one_tensor_for_all_answers_is_read_when_it_is_returned():
+    """A buffer that every call writes into holds the last answer only."""
+    solution = EXERCISES["grpo-closed-form"].solution
+    buffer = torch.zeros(2, dtype=torch.float64)
+
+    def buffered(*given):
+        return buffer.copy_(-torch.as_tensor(solution(*given), dtype=torch.float64))
+
+    assert "Every number has the wrong sign." in rejected("grpo-closed-form", buffered, "").message
+
+
+def test_ctrl_c_comes_through():
+    with pytest.raises(KeyboardInterrupt):
+        check(PLAIN, lambda *given: throws(KeyboardInterrupt())())
+
+
+def test_off_the_main_thread_and_inside_a_running_loop(monkeypatch):
+    """A widget's callback may run in another thread; a notebook's cells run inside an event loop."""
+    monkeypatch.setattr(machinery, "_SECONDS", 0.2)
+    found = []
+
+    def work():
+        found.append(check(PLAIN, lambda *given: time.sleep(2)))
+        found.append(check(LOSS, EXERCISES[LOSS].solution))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+
+    async def cell():
+        found.append(check(PLAIN, lambda *given: spin()))
+        found.append(check(LOSS, EXERCISES[LOSS].solution))
+
+    asyncio.run(cell())
+    assert [verdict.passed for verdict in found] == [False, True] * 2
+    assert all("a loop that does not end" in verdict.message for verdict in found[::2])
+
+
+@pytest.mark.parametrize("name", [None, 3, "", "\ud800", ("grpo-advantage",), ["grpo-advantage"], check])
+def test_what_is_no_exercise(name):
+    with pytest.raises(ValueError, match="there is no exercise"):
+        check(name, lambda *given: None)
