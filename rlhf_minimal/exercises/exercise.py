@@ -169,8 +169,8 @@ class Exercise:
             function: takes the arguments by position.
 
         Returns:
-            The verdict, after a good minute at the latest. Exceptions of the function become messages, except Ctrl-C's; the
-            global random state is left as it was.
+            The verdict, after a good minute at the latest. Exceptions of the function become messages, except Ctrl-C's.
+            The global random state is left as it was.
         """
         if not callable(function):
             given = _a(type(function).__name__)
@@ -235,7 +235,7 @@ class Exercise:
         gradient = None
         if leaf is not None and value.requires_grad:
             try:
-                (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+                (gradient,) = torch.autograd.grad(value, leaf, torch.ones_like(value), allow_unused=True)  # of the sum
             except (Exception, SystemExit) as error:
                 return _Outcome(problem=f"What your function returns has no gradient, but an error: {_said(error)}")
         return _Outcome(value.detach().to(torch.float64, copy=True), gradient)
