@@ -14,7 +14,6 @@ resumed run repeats the numbers of one that was never interrupted.
 """
 
 import math
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +27,7 @@ from rlhf_minimal.objective import Batch, policy_loss, prepare, value_loss
 from rlhf_minimal.training.config import Config, Recipe
 from rlhf_minimal.training.kl_control import kl_coefficient, leashed, next_factor
 from rlhf_minimal.training.learner import Learner
-from rlhf_minimal.training.metrics import Metrics, Watch, describe, explained_variance
+from rlhf_minimal.training.metrics import Metrics, Watch, clock, describe, explained_variance, peak_memory
 from rlhf_minimal.training.passes import Pass, perhaps_idle, read_logp, read_values
 from rlhf_minimal.training.rollout import Rollout, collect, roll_out
 from rlhf_minimal.training.scores import trained_scores
@@ -85,7 +84,8 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
         NothingToLearn: If the algorithm's filter left no group. The learner is as it was before the step.
         ValueError: If a loss or a gradient is not finite: nothing is skipped in silence.
     """
-    began = time.perf_counter()
+    device = learner.policy.device
+    began = clock(device)
     step = learner.step + 1
     groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step, learner.processes)
     if groups is None:
@@ -93,6 +93,7 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
             f"step {step}: in {len(sampled)} rounds of {recipe.config.prompts} problems the algorithm kept no group "
             f"(mean reward {describe(sampled, 1)['reward']:.2f})"
         )
+    sampled_at = clock(device)
     if recipe.config.kl_control == "adaptive":
         recipe = replace(recipe, algorithm=leashed(recipe.algorithm, learner.kl_factor))
     learner.scores.add(groups.rewards)
@@ -107,7 +108,9 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
         metrics["kl_coef"] = coefficient
     if batch.values is not None and batch.returns is not None:
         metrics["explained_variance"] = explained_variance(batch.values, batch.returns, batch.mask)
+    judged_at = clock(device)
     metrics |= (updater or update)(learner, recipe, groups, batch, step)
+    ended = clock(device)
 
     learner.step = step
     learner.mean_reward += (1 - recipe.config.baseline_decay) * (metrics["reward"] - learner.mean_reward)
@@ -115,7 +118,8 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
         kl = sequence_kl(batch.old_logp, batch.ref_logp, batch.mask)
         learner.kl_factor = next_factor(learner.kl_factor, kl, len(groups.texts), recipe.config)
     move_reference(learner, recipe.config)
-    return metrics | {"seconds": time.perf_counter() - began}
+    times = {"sampling_seconds": sampled_at - began, "update_seconds": ended - judged_at}
+    return metrics | {**times, **peak_memory(device), "seconds": clock(device) - began}
 
 
 @torch.no_grad()
@@ -224,6 +228,7 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
                     entropy_gradient=bonus,
                     apart=perhaps_idle(algorithm, micro) if config.skip_idle == "on" else None,
                 )
+                watch.tokens_read += through.tokens
                 logp, entropy, values = through.reading
                 micro = replace(micro, logp=logp, entropy=entropy if bonus else None)
                 piece = policy_loss(algorithm, micro)

@@ -1,6 +1,8 @@
 """What a run writes down at every step, and what each number means: one line per key of `metrics.jsonl`."""
 
 import math
+import sys
+import time
 from typing import TYPE_CHECKING
 
 import torch
@@ -56,7 +58,15 @@ METRICS: dict[str, str] = {
     "backtracks": "times the step was shortened before it was accepted or given up (trust region only)",
     "cg_residual": "what conjugate gradients left unsolved, relative to the gradient's norm (trust region only)",
     "seconds": "wall-clock time of the step",
+    "sampling_seconds": "of these, the time of writing and scoring the completions",
+    "update_seconds": "and the time of the updates",
+    "tokens": "tokens sampled in the step, over all processes",
+    "tokens_read": "tokens that the updates read, prompts included, padding not; over all processes (not with a trust "
+    "region)",
+    "peak_memory": "most bytes held so far: by torch's tensors on CUDA, elsewhere by the whole process (where the "
+    "system tells it)",
 }
+OF_THE_MACHINE = ("seconds", "sampling_seconds", "update_seconds", "peak_memory")  # these differ from run to run
 
 
 def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
@@ -89,6 +99,7 @@ def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
         "length": torch.cat([part.mask.sum(-1) for part in sampled]).mean().item(),
         "truncated": torch.cat([part.truncated for part in sampled]).float().mean().item(),
         "refills": float(len(sampled) - 1),
+        "tokens": sum(int(part.mask.sum()) for part in sampled),
     }
     if errors := sum(int(part.failed.sum()) for part in sampled):
         metrics["verifier_errors"] = errors
@@ -96,6 +107,25 @@ def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
         groups = rewards.view(-1, group_size)  # [P, G]
         metrics["dead_groups"] = (groups.amax(-1) == groups.amin(-1)).float().mean().item()
     return metrics
+
+
+def peak_memory(device: torch.device) -> Metrics:
+    """`peak_memory`, where it can be known."""
+    if device.type == "cuda":
+        return {"peak_memory": torch.cuda.max_memory_allocated(device)}
+    try:
+        import resource
+    except ImportError:  # Windows
+        return {}
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {"peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+
+
+def clock(device: torch.device) -> float:
+    """Seconds, once the device has done what it was asked for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def explained_variance(
@@ -127,6 +157,7 @@ class Watch:
 
     def __init__(self, processes: Processes = ALONE) -> None:
         self.processes = processes
+        self.tokens_read = 0  # forwards and backwards
         self.tokens = 0
         self.entropy = 0.0
         self.weighted = 0  # trained tokens with an advantage
@@ -167,8 +198,9 @@ class Watch:
 
     def metrics(self) -> Metrics:
         """The update's metrics."""
-        sums = torch.tensor([self.tokens, self.entropy, self.weighted, self.clipped], dtype=torch.float64)
-        tokens, entropy, weighted, clipped = self.processes.total(sums).tolist()
+        sums = [self.tokens, self.entropy, self.weighted, self.clipped, self.tokens_read]
+        totals = self.processes.total(torch.tensor(sums, dtype=torch.float64))
+        tokens, entropy, weighted, clipped, read = totals.tolist()
         ends = torch.tensor([-self.ratio_min, self.ratio_max], dtype=torch.float64)
         low, high = self.processes.most(ends).tolist()
         found = {
@@ -179,7 +211,8 @@ class Watch:
             "ratio_min": -low,
             "ratio_max": high,
         }
-        more = {"approx_kl": self.approx_kl, "early_stop": self.early_stop}
+        more: dict[str, int | float | None] = {"tokens_read": int(read) or None}
+        more |= {"approx_kl": self.approx_kl, "early_stop": self.early_stop}
         more["value_loss"] = _mean(self.value_losses) if self.value_losses else None
         return found | {name: value for name, value in more.items() if value is not None}
 

@@ -146,6 +146,7 @@ class Pass:
 
     Attributes:
         reading: What was read.
+        tokens: How many tokens that took, padding not counted.
     """
 
     def __init__(
@@ -172,6 +173,8 @@ class Pass:
                 assert prefix.hidden is not None
                 self.chunk = self.chunk if has_linear_head(policy, prefix.logits, prefix.hidden) else None
             self.parts = [self._read(piece, _ids(groups, rows[piece], width)) for piece, width in self.pieces]
+        prompts = groups.prompt_mask[rows] if self.prompts.prefix is None else self.prompts.prefix.mask
+        self.tokens = int(prompts.sum()) + int((groups.mask[rows] != 0).sum())
         shape = groups.mask[rows].shape
         logp, entropy, values = (
             None if x[0] is None else _in_place(shape, self.pieces, x) for x in zip(*self.parts, strict=True)

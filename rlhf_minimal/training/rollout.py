@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import Problem, score_all, verify_all
+from rlhf_minimal.training.compiled import sample_compiled
 from rlhf_minimal.training.config import Recipe
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.sampler import pad_left, sample
@@ -96,7 +97,8 @@ def roll_out(
     encoded = [vocabulary.encode_prompt(problem.prompt, system=recipe.task.instruction) for problem in problems]
     prompts, prompt_mask = (x.to(device) for x in pad_left(encoded, vocabulary.pad_id))
     with recipe.config.autocast(device):
-        samples = sample(
+        write = sample if recipe.config.decoding == "dynamic" else sample_compiled
+        samples = write(
             policy,
             prompts,
             prompt_mask,

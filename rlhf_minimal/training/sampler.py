@@ -73,13 +73,7 @@ def sample(
         ValueError: If the budget or the group size is below 1, the temperature negative, a prompt empty, or the
             policy's logits are not a number.
     """
-    if max_new_tokens < 1 or group_size < 1 or temperature < 0:
-        raise ValueError(
-            "need max_new_tokens >= 1, group_size >= 1 and temperature >= 0; "
-            f"got {max_new_tokens}, {group_size} and {temperature}"
-        )
-    if prompt_mask.shape[1] == 0 or not bool((prompt_mask[:, -1] == 1).all()):
-        raise ValueError("a prompt ends in padding: pad prompts on the left, and give every prompt at least one token")
+    check_request(prompt_mask, max_new_tokens, group_size, temperature)
 
     # Read every prompt once, then let the G completions of a group share what was read.
     output = model(
@@ -103,7 +97,7 @@ def sample(
     places = rows  # where in the cache each of them is kept
 
     for t in range(max_new_tokens):
-        tokens, token_logp = _draw(logits, temperature, generator)
+        tokens, token_logp = draw(logits, temperature, generator)
         completions[rows, t], logp[rows, t] = tokens, token_logp
         ended[rows] = tokens == eos_id
         writing = (tokens != eos_id).nonzero().squeeze(-1)
@@ -158,8 +152,27 @@ def _close_gaps(cache: Cache, places: Tensor) -> Tensor:
     return after
 
 
-def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """One token for each row and its log-probability under the distribution it came from."""
+def check_request(prompt_mask: Tensor, max_new_tokens: int, group_size: int, temperature: float) -> None:
+    """What every way of sampling asks of its arguments.
+
+    Raises:
+        ValueError: If one of them is out of its range, or a prompt ends in padding.
+    """
+    if max_new_tokens < 1 or group_size < 1 or temperature < 0:
+        raise ValueError(
+            "need max_new_tokens >= 1, group_size >= 1 and temperature >= 0; "
+            f"got {max_new_tokens}, {group_size} and {temperature}"
+        )
+    if prompt_mask.shape[1] == 0 or not bool((prompt_mask[:, -1] == 1).all()):
+        raise ValueError("a prompt ends in padding: pad prompts on the left, and give every prompt at least one token")
+
+
+def draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """One token for each row of [B, V] and its log-probability under the distribution it came from.
+
+    Raises:
+        ValueError: If the logits are not a number.
+    """
     if logits.isnan().any():
         raise ValueError("the policy's logits are not a number: training has destroyed it; lower the learning rate")
     if temperature == 0:

@@ -432,7 +432,8 @@ def check_trust_region(recipe: Recipe) -> None:
 
     Raises:
         ValueError: A row whose ratio is 1 whatever the policy does: no step could be seen to improve its surrogate.
-            A critic on the policy's own body. A `target_kl`, which ends minibatches that are not there.
+            A critic on the policy's own body. LoRA, or bfloat16. A `target_kl`, which ends minibatches that are not
+            there.
     """
     old_logp = torch.full((1, 2), -1.0)
     ratio = recipe.algorithm.ratio(old_logp + 0.1, old_logp, torch.ones(1, 2))
@@ -445,6 +446,11 @@ def check_trust_region(recipe: Recipe) -> None:
         raise ValueError(
             "the critic shares the policy's body, so that its loss would move the policy out of the trust region: take "
             'critic="separate"'
+        )
+    if recipe.config.lora_rank is not None or recipe.config.precision != "float32":
+        raise ValueError(
+            "a trust region's step solves a linear system in all weights, in float32: leave LoRA (lora_rank) and "
+            "bfloat16 (precision) out"
         )
     if recipe.config.target_kl is not None:
         raise ValueError(

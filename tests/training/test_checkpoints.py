@@ -13,6 +13,7 @@ from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy, save_policy, train, write_folder
 from rlhf_minimal.training.checkpoints import FORMAT, load_trainer
+from rlhf_minimal.training.metrics import OF_THE_MACHINE
 from rlhf_minimal.training.run_folder import RunFolder
 
 VOCABULARY = Vocabulary("abc")
@@ -163,7 +164,7 @@ def learner_and_recipe(name, **options):
 
 
 def numbers(history):
-    return [{name: value for name, value in metrics.items() if name != "seconds"} for metrics in history]
+    return [{name: value for name, value in metrics.items() if name not in OF_THE_MACHINE} for metrics in history]
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -27,6 +27,7 @@ from rlhf_minimal.models import (
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, passes, train_step
 from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.metrics import OF_THE_MACHINE
 from rlhf_minimal.training.passes import Pass, perhaps_idle, pieces_by_length, read_logp, read_values, widths
 from rlhf_minimal.training.sampler import pad_left
 
@@ -150,6 +151,11 @@ def test_whatever_the_cutting(changes):
         same(one_update(row, changes=changes, **fast), plain, torch.float64)
 
 
+def numbers(metrics):
+    """What does not depend on the machine, nor on how often a prompt is read."""
+    return {name: value for name, value in metrics.items() if name not in (*OF_THE_MACHINE, "tokens_read")}
+
+
 def test_a_whole_step_draws_learns_and_reports_the_same():
     for name in ("grpo", "dapo", "ppo"):
         ends = []
@@ -159,7 +165,7 @@ def test_a_whole_step_draws_learns_and_reports_the_same():
             ends.append(([p.detach().clone() for p in learner.policy.parameters()], metrics))
         torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-6, atol=1e-8)  # AdamW divides by small numbers
         for plain, fast in zip(ends[0][1], ends[1][1], strict=True):
-            assert plain | {"seconds": 0} == pytest.approx(fast | {"seconds": 0}, rel=1e-6, abs=1e-8)
+            assert numbers(plain) == pytest.approx(numbers(fast), rel=1e-6, abs=1e-8)
 
 
 # --- shared prompts ------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, random_reward
 from rlhf_minimal.training import METRICS, Config, Learner, NothingToLearn, Recipe, collect, roll_out, train, train_step
 from rlhf_minimal.training.loop import judge, update
-from rlhf_minimal.training.metrics import Watch, explained_variance, wilson
+from rlhf_minimal.training.metrics import OF_THE_MACHINE, Watch, explained_variance, wilson
 from rlhf_minimal.training.rollout import join, select
 from rlhf_minimal.training.trpo import trpo_step
 
@@ -35,7 +35,7 @@ def weights(model):
 
 
 def without_clock(history):
-    return [{name: value for name, value in metrics.items() if name != "seconds"} for metrics in history]
+    return [{name: value for name, value in metrics.items() if name not in OF_THE_MACHINE} for metrics in history]
 
 
 # --- the whole step ------------------------------------------------------------------------------------------------

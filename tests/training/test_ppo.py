@@ -23,7 +23,7 @@ from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, load_policy, train, train_step
 from rlhf_minimal.training.kl_control import kl_coefficient, leashed, next_factor
 from rlhf_minimal.training.loop import judge, sequence_kl, update
-from rlhf_minimal.training.metrics import Watch
+from rlhf_minimal.training.metrics import OF_THE_MACHINE, Watch
 from rlhf_minimal.training.scores import RunningScores, trained_scores
 
 EVEN = get_task("even")
@@ -56,7 +56,7 @@ def weights(module):
 
 
 def numbers(history):
-    return [{name: value for name, value in metrics.items() if name != "seconds"} for metrics in history]
+    return [{name: value for name, value in metrics.items() if name not in OF_THE_MACHINE} for metrics in history]
 
 
 # --- a step by hand ------------------------------------------------------------------------------------------------
