@@ -48,7 +48,7 @@ from rlhf_minimal.models import (
     load_reward_model,
 )
 from rlhf_minimal.models.folder import is_out_of_memory
-from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, model_reward, random_reward
+from rlhf_minimal.tasks import TASK_NAMES, TASKS, Problem, Task, get_task, model_reward, random_reward
 from rlhf_minimal.training import (
     Config,
     Evaluation,
@@ -223,7 +223,7 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command("train", _train, "train a policy with any row of the table")
     sub.add_argument("algorithm", metavar="ALGORITHM", help=", ".join(ALGORITHMS))
-    sub.add_argument("--task", help=f"{', '.join(TASKS)} (default addition)")
+    sub.add_argument("--task", help=f"{TASK_NAMES} (default addition)")
     sub.add_argument("--start", help="a checkpoint folder, 'untrained', or hf:NAME (default: the shipped one)")
     add_model_flag(sub, "--start")
     sub.add_argument("--chat", choices=["auto", "on", "off"], help=CHAT_HELP)

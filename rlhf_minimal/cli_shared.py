@@ -230,16 +230,27 @@ def load_start(
 
 def untrained(task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary]:
     """A new model that speaks the task's alphabet."""
+    if not task.alphabet:
+        raise _needs_real_model(task)
     vocabulary = Vocabulary(task.alphabet)
     return tiny_llama(len(vocabulary), seed=seed), vocabulary
 
 
 def check_alphabet(vocabulary: Vocabulary | TokenizerVocabulary, task: Task) -> None:
     """Refuses a model that cannot write the task."""
+    if isinstance(vocabulary, Vocabulary) and not task.alphabet:
+        raise _needs_real_model(task)
     if isinstance(vocabulary, Vocabulary) and not set(task.alphabet) <= set(vocabulary.alphabet):
         raise ValueError(
             f"this checkpoint knows {vocabulary.alphabet!r}, but {task.name} is written in {task.alphabet!r}"
         )
+
+
+def _needs_real_model(task: Task) -> ValueError:
+    return ValueError(
+        f"{task.name} is asked in plain language, and this start knows single characters only: give a real model with "
+        "--model NAME"
+    )
 
 
 def find_device(name: str) -> torch.device:

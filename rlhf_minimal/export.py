@@ -211,6 +211,10 @@ def check_exportable(recipe: Recipe) -> None:
     """
     if recipe.reward is not None:
         raise ValueError(ONLY_VERIFIER)
+    if recipe.task.problems("train", 1, seed=0)[0].entry is not None:
+        raise ValueError(
+            f"the verifier of {recipe.task.name} needs more than prompt and answer, and an export has only these"
+        )
     plain = Config()
     for name, why in {
         "reference": "its KL refers to a reference that moves",

@@ -140,6 +140,13 @@ def test_what_only_our_loop_does_is_refused(config):
         check_exportable(Recipe(grpo, TASK, config))
 
 
+def test_a_verifier_that_needs_more_than_the_answer_is_refused():
+    task = get_task("reasoning-gym:lcm")
+    with pytest.raises(ValueError, match="the verifier of reasoning-gym:lcm needs more than prompt and answer"):
+        check_exportable(Recipe(grpo, task))
+    check_exportable(Recipe(grpo, TASK))
+
+
 def test_the_numbers_of_a_step_become_trls():
     config = Config(steps=7, prompts=8, group_size=4, epochs=3, minibatches=2, micro_batches=4, lr=1e-5, seed=3)
     found = trl_arguments(Recipe(grpo, TASK, config))

@@ -1,33 +1,58 @@
-"""Things to learn: problems with a verifier. A new task is one `Task(...)` and one line in `TASKS`."""
+"""Things to learn: problems with a verifier. A new task is one `Task(...)` and one line in `TASKS`.
+
+Beside these there are families of tasks for real models, whose names go on after a colon (`FAMILIES`).
+"""
+
+from collections.abc import Callable
 
 from rlhf_minimal.tasks.arithmetic import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
 from rlhf_minimal.tasks.guard import Scored, VerifierWarning, score_all, verify_all
+from rlhf_minimal.tasks.gym import reasoning_gym_task
+from rlhf_minimal.tasks.own import exact_task, math_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, model_reward, random_reward, verifier_reward
 from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, read_rows, write_rows
 
 TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN, REVIEWS)}
 
+# What stands before the colon, and what makes a task of what stands behind it.
+FAMILIES: dict[str, Callable[[str], Task]] = {
+    "reasoning-gym": reasoning_gym_task,
+    "exact": exact_task,
+    "math": math_task,
+}
+TASK_NAMES = ", ".join([*TASKS, "reasoning-gym:NAME,key=value,...", "exact:FILE.jsonl", "math:FILE.jsonl"])
+
 
 def get_task(name: str) -> Task:
     """The task of that name.
 
+    Args:
+        name: One of `TASKS`, or `reasoning-gym:NAME`, `reasoning-gym:NAME,key=value,...` (`tasks.gym`),
+            `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.own`).
+
     Raises:
-        ValueError: If there is none; the message lists those there are.
+        ValueError: If there is none; the message lists those there are. If one of a family cannot be made; the message
+            says why.
 
     Example:
         >>> get_task("addition").problems("held_out", 1, seed=0)[0].prompt[3]
         '+'
     """
+    family, colon, rest = name.partition(":")
+    if colon and family in FAMILIES:
+        return FAMILIES[family](rest)
     if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}; choose one of {', '.join(TASKS)}")
+        raise ValueError(f"unknown task {name!r}; choose one of {TASK_NAMES}")
     return TASKS[name]
 
 
 __all__ = [
+    "FAMILIES",
     "TASKS",
+    "TASK_NAMES",
     "CompletionRow",
     "PairRow",
     "Problem",

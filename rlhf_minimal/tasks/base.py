@@ -3,18 +3,28 @@
 import random
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 Split = Literal["train", "held_out"]
+
+DRAWS = 2000  # in a row that may fall on the wrong side of the wall before a draw of problems gives up
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A prompt and the answer that the verifier will accept; the policy sees the prompt only."""
+    """A prompt and the answer that the verifier will accept; the policy sees the prompt only.
+
+    Attributes:
+        prompt: What is asked.
+        answer: What is right, or one of the answers that are.
+        entry: What the verifier needs besides, where it needs more than the answer; no part of what makes two problems
+            equal.
+    """
 
     prompt: str
     answer: str
+    entry: Any = field(default=None, compare=False, repr=False)
 
 
 def exact_match(completion: str, problem: Problem) -> float:
@@ -37,7 +47,7 @@ class Task:
     Args:
         name: What `--task` calls it.
         about: One line for people.
-        alphabet: All characters that prompts and answers use.
+        alphabet: All characters that prompts and answers use; "" if they are plain language, for real models.
         max_new_tokens: Generation budget in tokens, the end-of-answer token included.
         make: Draws one problem from a random number generator.
         verify: (completion, problem) -> reward; by default 1 for an exact match, else 0.
@@ -47,7 +57,7 @@ class Task:
         corpus: generator -> one text of the task's language, for pretraining; None if there is no such text.
         score_range: The worst and the best score, where `verify` grades answers; None where it calls them right (1)
             or wrong (anything less).
-        instruction: A system message, for models that are asked in conversations.
+        instruction: A system message, for models that are asked in conversations; "" for none.
 
     Example:
         >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
@@ -76,15 +86,27 @@ class Task:
             split: `"train"` or `"held_out"`.
             n: How many.
             seed: A number, or any text that names the draw.
+
+        Raises:
+            ValueError: If a split has no name of the two, or if no problem of it turns up in `DRAWS` draws.
         """
         if split not in ("train", "held_out"):
             raise ValueError(f"a split is 'train' or 'held_out'; got {split!r}")
         rng = random.Random(f"{self.name}/{split}/{seed}")
         found: list[Problem] = []
+        misses = 0
         while len(found) < n:
             problem = self.make(rng)
             if self.is_held_out(problem.prompt) == (split == "held_out"):
                 found.append(problem)
+                misses = 0
+            else:
+                misses += 1
+            if misses == DRAWS:
+                raise ValueError(
+                    f"{self.name} has no {split} problem in {DRAWS} draws: it has too few different prompts to be "
+                    "split between training and evaluation; choose settings with more"
+                )
         return found
 
     def is_held_out(self, prompt: str) -> bool:

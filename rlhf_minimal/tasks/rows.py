@@ -94,7 +94,7 @@ def read_rows(
         ValueError: row 2: the completion is empty; remove the row, or write what the model should answer
     """
     rows: list[Row] = []
-    for where, raw in _numbered(source):
+    for where, raw in numbered(source):
         try:
             row = _parse(raw, kind, vocabulary)
             for name, read, answer in row.sequences():
@@ -134,7 +134,7 @@ def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVoc
     return vocabulary.render(messages, ask=ask)
 
 
-def _numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """Every row with the name that an error gives it."""
     if isinstance(source, str | Path):
         try:
@@ -160,21 +160,21 @@ def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabula
         raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
     found: Any
     if kind is TextRow:
-        found = TextRow(_text(raw, "text"))
+        found = TextRow(text_of(raw, "text"))
         if not found.text.strip():
             raise ValueError("the text is empty; remove the row")
     elif kind is CompletionRow:
         prompt, completion = _completion(raw, vocabulary)
-        _check_filled("prompt", prompt, "remove the row, or write what the model is asked")
-        _check_filled("completion", completion, "remove the row, or write what the model should answer")
+        check_filled("prompt", prompt, "remove the row, or write what the model is asked")
+        check_filled("completion", completion, "remove the row, or write what the model should answer")
         found = CompletionRow(prompt, completion)
     else:
         prompt, chosen, rejected = _pair(raw, vocabulary)
         if chosen == rejected:
             raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
-        _check_filled("prompt", prompt, "remove the row, or write what the model was asked")
+        check_filled("prompt", prompt, "remove the row, or write what the model was asked")
         for name, text in (("chosen", chosen), ("rejected", rejected)):
-            _check_filled(f"{name} completion", text, "remove the row")
+            check_filled(f"{name} completion", text, "remove the row")
         found = PairRow(prompt, chosen, rejected, _score(raw, "score_chosen"), _score(raw, "score_rejected"))
     return found
 
@@ -182,12 +182,12 @@ def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabula
 def _completion(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str]:
     if "messages" in raw:
         messages = _messages(raw, "messages")
-        if not messages or messages[-1].get("role") != "assistant":
+        if not messages or not isinstance(messages[-1], Mapping) or messages[-1].get("role") != "assistant":
             raise ValueError("the last message is not the assistant's, so there is no answer to learn; remove the row")
         return _cut(messages[:-1], messages[-1:], vocabulary)
     if isinstance(raw.get("prompt"), list):
         return _cut(_messages(raw, "prompt"), _messages(raw, "completion"), vocabulary)
-    return _text(raw, "prompt"), _text(raw, "completion")
+    return text_of(raw, "prompt"), text_of(raw, "completion")
 
 
 def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str, str]:
@@ -200,9 +200,9 @@ def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) 
             chosen, rejected = chosen[len(prompt) :], rejected[len(prompt) :]
         asked, better = _cut(prompt, chosen, vocabulary)
         return asked, better, _cut(prompt, rejected, vocabulary)[1]
-    one, other = _text(raw, "chosen"), _text(raw, "rejected")
+    one, other = text_of(raw, "chosen"), text_of(raw, "rejected")
     if "prompt" in raw:
-        return _text(raw, "prompt"), one, other
+        return text_of(raw, "prompt"), one, other
     if one == other:
         raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
     # Both texts hold the prompt: it is what they begin with, up to the last space before they part. Where the cut
@@ -238,13 +238,18 @@ def _cut(
     return asked, completion
 
 
-def _text(raw: Mapping[str, Any], name: str) -> str:
+def text_of(raw: Mapping[str, Any], name: str) -> str:
+    """The text in a column of a row.
+
+    Raises:
+        ValueError: If there is no such column, or no text in it.
+    """
     if name not in raw:
         raise ValueError(
             f"there is no column {name!r}, only {', '.join(map(repr, raw)) or 'nothing'}; rename or add it"
         )
     if not isinstance(raw[name], str):
-        raise ValueError(f"{name} is {raw[name]!r}, and should be a text")
+        raise ValueError(f"{name} is {raw[name]!r}, and should be a text; write it in quotes")
     return str(raw[name])
 
 
@@ -264,7 +269,8 @@ def _score(raw: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def _check_filled(name: str, text: str, advice: str) -> None:
+def check_filled(name: str, text: str, advice: str) -> None:
+    """Refuses a text without a character that can be seen; `advice` says what to do."""
     if not text.strip():
         raise ValueError(f"the {name} is empty; {advice}")
 

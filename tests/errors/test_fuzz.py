@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
 from rlhf_minimal.models.vocabulary import END
-from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, TextRow, read_rows
+from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, TextRow, get_task, read_rows
+from rlhf_minimal.tasks.formulas import same_formula
+from rlhf_minimal.tasks.guard import in_time
 from rlhf_minimal.training.checkpoints import FORMAT
 from rlhf_minimal.training.run_folder import RunFolder
 
@@ -48,12 +50,14 @@ def hostile(test):
     return test
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name", [*TASKS, "reasoning-gym:chain_sum", "reasoning-gym:countdown", "reasoning-gym:n_queens"]
+)
 @many
 @hostile
 @given(TEXT)
 def test_a_verifier_gives_every_text_a_finite_number(name, text):
-    task = TASKS[name]
+    task = get_task(name)
     began = time.monotonic()
     for problem in task.problems("train", 3, seed=0):
         for answer in (text, problem.answer + text, text + problem.answer):
@@ -61,6 +65,18 @@ def test_a_verifier_gives_every_text_a_finite_number(name, text):
             assert abs(value) < 1e9
     task.is_held_out(text.encode(errors="replace").decode())
     assert time.monotonic() - began < 1
+
+
+@many
+@hostile
+@given(TEXT | st.text("0123456789+-*/^().,$\\{}[]=<>|xy frac", max_size=30))
+def test_any_text_is_a_formula_or_none(text):
+    for answer in ("7", r"\frac{x}{2}"):
+        for completion in (text, f"${text}$", rf"\boxed{{{text}}}", f"{answer} {text}"):
+            try:
+                assert in_time(lambda c=completion, a=answer: same_formula(c, a), 2) in (True, False)
+            except TimeoutError:
+                pass  # 9^9^9^9 may be drawn
 
 
 VOCABULARY = Vocabulary(TASKS["reviews"].alphabet)
@@ -122,6 +138,7 @@ def accepts_or_says(read):
 @pytest.mark.parametrize("kind", [TextRow, CompletionRow, PairRow])
 @pytest.mark.parametrize("name", VOCABULARIES)
 @many
+@example([{"messages": [None]}])
 @given(st.lists(COLUMNS, max_size=2))
 def test_rows_are_read_or_refused(kind, name, rows):
     found = accepts_or_says(lambda: read_rows(rows, kind, VOCABULARIES[name], max_length=30))

@@ -1,5 +1,6 @@
 """Tasks: the wall between training and held-out problems, honest verifiers, and one calling form for rewards."""
 
+import dataclasses
 import itertools
 import math
 import random
@@ -8,6 +9,9 @@ import pytest
 
 from rlhf_minimal.tasks import TASKS, Problem, Task, call_reward, get_task, random_reward, verifier_reward
 from rlhf_minimal.tasks.arithmetic import add
+from rlhf_minimal.tasks.base import DRAWS
+
+EVEN = get_task("even")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -81,8 +85,36 @@ def test_add_by_hand():
 
 
 def test_unknown_names_are_answered_with_the_known_ones():
-    with pytest.raises(ValueError, match="unknown task 'addition3'; choose one of addition, "):
-        get_task("addition3")
+    for name in ("addition3", "reasoning-gym", "exact", "sum:FILE", ""):
+        with pytest.raises(ValueError) as caught:
+            get_task(name)
+        assert str(caught.value).startswith(f"unknown task {name!r}; choose one of addition, ")
+        assert str(caught.value).endswith("reasoning-gym:NAME,key=value,..., exact:FILE.jsonl, math:FILE.jsonl")
+
+
+@pytest.mark.parametrize("split", ["train", "held_out"])
+def test_a_task_of_one_prompt_has_one_side_and_says_so(split):
+    prompt = next(str(i) for i in range(100) if EVEN.is_held_out(str(i)) == (split == "train"))
+    task = dataclasses.replace(EVEN, make=lambda rng: Problem(prompt, ""))
+    with pytest.raises(
+        ValueError, match=f"even has no {split} problem in 2000 draws: it has too few different prompts"
+    ):
+        task.problems(split, 3, seed=0)
+
+
+def test_rare_problems_are_waited_for():
+    drawn = 0
+
+    def make(rng):
+        nonlocal drawn
+        drawn += 1
+        return Problem(held_out if drawn % DRAWS == 0 else training, "")
+
+    training, held_out = (
+        next(str(i) for i in range(100) if EVEN.is_held_out(str(i)) == side) for side in (False, True)
+    )
+    assert [p.prompt for p in dataclasses.replace(EVEN, make=make).problems("held_out", 3, seed=0)] == [held_out] * 3
+    assert drawn == 3 * DRAWS
 
 
 PROBLEMS = [Problem("1:", "2"), Problem("3:", "4")]

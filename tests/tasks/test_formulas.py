@@ -1,0 +1,217 @@
+"""Formulas are compared by value, the last one counts, and none of them is a program."""
+
+import builtins
+import logging
+import re
+import signal
+import sys
+import time
+
+import pytest
+
+from rlhf_minimal.tasks import VerifierWarning, get_task, verify_all
+from rlhf_minimal.tasks.formulas import COMMANDS, LONGEST, read_answer, same_formula
+
+MATRIX = r"\begin{pmatrix} 1 & 2 \\ a & b \end{pmatrix}"
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        ("42", "42"),
+        ("The answer is 42.", "42"),
+        ("It is 41. No: 42", "42"),
+        (r"It is $41$. No: $42$", "42"),
+        (r"\boxed{41}, no, \boxed{42}, and then $43$ and 44.", "42"),
+        ("<think>\\boxed{41}</think><answer>42</answer> or 43", "42"),
+        ("$$42$$", "$42$"),
+        (r"\[ 42 \]", r"\boxed{42}"),
+        (r"so \( x = 42 \).", "42"),
+        ("x = 42", "42"),
+        ("1,234", "1234"),
+        ("I paid $5 and then $7", "7"),
+        ("5 meters", r"5 \text{ m}"),
+        (r"50\%", "50"),
+        ("0.5", "1/2"),
+        (r"\boxed{\dfrac{1}{2}}", "$0.5$"),
+        ("$\\frac12$", r"\frac{2}{4}"),
+        ("10^3", "1000"),
+        ("x+1", "1+x"),
+        ("$(x+1)^2$", "x^2 + 2x + 1"),
+        (r"$\sqrt{8}$", r"2\sqrt2"),
+        (r"$\sin^2 x + \cos^2 x$", "1"),
+        (r"$\{1, 2\}$", r"\{2, 1\}"),
+        (r"$\left(1,2\right]$", "(1,2]"),
+        ("$" + MATRIX.replace(" ", "") + "$", MATRIX),
+        (r"\boxed{\text{Evelyn}}", "Evelyn"),
+        ("no solution", "no solution"),
+        ("$8$", "2**3"),
+        ("I paid $5 and then $ 7", "7"),
+        (r"the set \[\left\{ \frac{1}{2},\; -3 \right\}\] is it.", r"\{-3, 0.5\}"),
+    ],
+)
+def test_what_is_the_same(completion, answer):
+    assert same_formula(completion, answer)
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        ("", "42"),
+        ("forty-two", "42"),
+        ("42 or 43", "42"),
+        ("answer: 42 or 43", "42"),
+        ("$42$ or $43$", "42"),
+        (r"\boxed{42, 43}", "42"),
+        (r"$42$ and $\boxed{43}$", "42"),
+        ("<answer>43</answer> 42", "42"),
+        (r"\boxed{42", "42"),  # never finished
+        (r"\boxed 42 \boxed{}", "42"),
+        ("-42", "42"),
+        ("2x+3", "3"),
+        ("[1,2]", "(1,2]"),
+        ("1/3", "0.33"),
+        ("x42", "42"),
+        (r"so $\sum_{n=0}^{42} n$ it is", "42"),
+        ("the answer is no solution", "no"),
+    ],
+)
+def test_what_is_another(completion, answer):
+    assert not same_formula(completion, answer)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"\sum_{n=0}^{3} n",
+        r"\\sum_{n=0}^{3} n",  # its clean-up makes \sum of these
+        r"\\!sum_{n=0}^{3} n",
+        r"\\displaystyle\sum_{n=0}^{3} n",
+        r"\prod_{n=1}^{3} n",
+        r"\int_0^6 1 dx",
+        r"\lim_{x \to 6} x",
+        r"\operatorname{lcm}(2, 3)",
+        r"\mathop{lcm}(2, 3)",
+        r"6 + \text{f(x)} - \text{f(x)}",
+        r"6 + \variable{f} - \variable{f}",
+        "6" + " " * LONGEST + "+ 0",
+    ],
+)
+def test_formulas_that_sympy_would_turn_into_a_program_are_not_read(formula):
+    assert read_answer(formula) == ()
+    assert not same_formula(f"${formula}$", "6")
+    assert not same_formula(rf"\boxed{{{formula}}}", "6")
+    assert read_answer(r"\frac{12}{2}")  # where nothing of the kind stands in it
+
+
+def test_the_danger_is_real(monkeypatch):
+    """Without our look at the formula, a name that a model wrote is compiled as a call."""
+    from math_verify import parse, verify
+
+    compiled = []
+    real = compile
+
+    def watched(source, *rest, **named):
+        compiled.append(source)
+        return real(source, *rest, **named)
+
+    monkeypatch.setattr(builtins, "compile", watched)
+    sly = r"$\sum_{n=0}^{\infty} \frac{1}{(n+f(3))!}$"
+    verify(parse("$2.5$", parsing_timeout=None), parse(sly, parsing_timeout=None), timeout_seconds=None)
+    assert any(isinstance(source, str) and "n + f(3) + 1" in source for source in compiled)
+    compiled.clear()
+    same_formula(sly, "2.5")
+    assert compiled == []
+
+
+CALLS = ["canary(1)", '__import__("builtins").canary(1)', "canary", "(canary)(1)", "1 + canary(1)", "1.5.canary(1)"]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_program_is_run(monkeypatch, call):
+    sung = []
+    monkeypatch.setattr(builtins, "canary", sung.append, raising=False)
+    for text in (
+        call,
+        f"The answer is {call}.",
+        f"${call}$",
+        rf"\boxed{{{call}}}",
+        rf"\boxed{{\text{{{call}}}, 2}}",
+        rf"$\operatorname{{{call}}}(1)$",
+        rf"$x_{{{call}}} + 1$",
+        rf"$\{{\text{{{call}}}, 3\}} \cup \{{2\}}$",
+        rf"$\frac{{{call}}}{{2}} < 3$",
+    ):
+        same_formula(text, "42")
+        same_formula(text, "x < 3")
+    assert sung == []
+
+
+def test_plain_text_hands_on_nothing_but_arithmetic(monkeypatch):
+    from math_verify import parser
+
+    seen = []
+    monkeypatch.setattr(parser, "parse_expr_cached", lambda text: seen.append(text) or 1 / 0)
+    for text in ("it is 2+2*(3-4)", "it is 1/2.", "8 ** 2 so", "at 5+f(3)", "or 3*x+2 and", "1+2;exit()", "e 1+1_000"):
+        same_formula(text, "42")
+    assert seen
+    assert all(re.fullmatch(r"[\d\s.+\-*/^()]+", text) for text in seen)
+
+
+def test_no_command_that_is_read_is_a_sum_or_a_name():
+    assert not set(COMMANDS) & {"sum", "prod", "int", "lim", "operatorname", "variable", "text", "mathop", "boxed"}
+
+
+BOMBS = [
+    "$9^{9^{9^9}}$",
+    "9^9^9^9 it is",
+    r"\boxed{99999999999!}",
+    "$(x+1)^{99999}$",
+    "$" + "(" * 240 + "1" + ")" * 240 + "$",
+]
+
+
+@pytest.fixture
+def task(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f'{{"prompt": "What is half of {i}?", "answer": "{i}/2"}}\n' for i in range(60))
+    (tmp_path / "halves.jsonl").write_text(rows)
+    return get_task("math:halves.jsonl")
+
+
+def test_a_formula_that_takes_for_ever_costs_its_completion_and_nothing_else(task):
+    problems = task.problems("train", 2 * len(BOMBS) + 1, seed=0)
+    completions = [problem.answer for problem in problems]
+    completions[1::2] = BOMBS
+    began = time.monotonic()
+    with pytest.warns(VerifierWarning, match="its completion gets 0: TimeoutError: it took longer than 0.3 seconds"):
+        scored = verify_all(task, problems, completions, seconds=0.3)
+    assert scored.values == [float(row % 2 == 0) for row in range(len(problems))]
+    assert set(scored.faults) <= set(range(1, len(problems), 2))
+    assert len(scored.faults) >= 3  # which ones take long depends on the version; the first always does
+    assert 1 in scored.faults
+    assert time.monotonic() - began < 20
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def test_the_alarm_is_left_to_the_guard(task):
+    problem = task.problems("train", 1, seed=0)[0]
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        for text in (problem.answer, f"${problem.answer}$", r"\boxed{\frac{x}{y}}", "it is 1/7"):
+            task.verify(text, problem)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def test_nothing_is_said_about_time_limits(caplog, capsys):
+    for name in ("parser", "grader"):
+        monkey = sys.modules[f"math_verify.{name}"]
+        monkey.TIMEOUT_WARNING_SHOWN = False
+    with caplog.at_level(logging.WARNING):
+        logging.getLogger("math_verify.parser").setLevel(logging.NOTSET)
+        same_formula("$42$", "43")
+    assert caplog.messages == []
+    assert capsys.readouterr() == ("", "")
