@@ -1,0 +1,377 @@
+"""The recorded measurements of the chapter on scaling up: a real model of 135 million parameters on this machine.
+
+    python notebooks/results/scaling.py                    everything, on the CPU (about two hours of one core)
+    python notebooks/results/scaling.py --device cuda      the same on a GPU, with larger batches
+    python notebooks/results/scaling.py speed precision    only the parts named
+
+Writes notebooks/results/scaling-cpu.json or scaling-cuda.json, part by part: a part that is on file is left as it is,
+and measured again when it is deleted there. The model is SmolLM2-135M-Instruct, from its packaged file or from the hub.
+
+    learn        an arithmetic task of reasoning-gym, several algorithms, one set of settings for all
+    speed        sampling against `generate`, the update against a plain one, and the share of the machine's peak
+    precision    the same tokens read by the sampler and by the trainer, in float32 and in bfloat16
+    memory       the most that one step holds, each means of saving it alone and together, against the ledger
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from rlhf_minimal import ALGORITHMS, __version__
+from rlhf_minimal.functional.kl import k3
+from rlhf_minimal.functional.masked import masked_mean
+from rlhf_minimal.models import load_pretrained
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.training import Config, Learner, Recipe, evaluate, memory_ledger, train, train_step
+from rlhf_minimal.training.compiled import sample_compiled
+from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.memory import most_at_once
+from rlhf_minimal.training.metrics import clock
+from rlhf_minimal.training.passes import read_logp
+from rlhf_minimal.training.rollout import collect
+from rlhf_minimal.training.sampler import pad_left, sample
+
+MODEL = "smollm2-135m"
+TASK = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
+ARMS = ("grpo", "rloo", "dapo")  # fixed before the first of them was run
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """What a machine can bear. ``turns``: how often a timing is taken; ``held_out``: problems of an evaluation."""
+
+    learn: Config
+    seeds: tuple[int, ...]
+    timed: Config
+    turns: int
+    held_out: int
+
+
+CPU = Scale(
+    learn=Config(steps=60, prompts=8, group_size=8, lr=1e-5, max_new_tokens=8, max_refills=1),
+    seeds=(0,),
+    timed=Config(prompts=4, group_size=8, lr=1e-6, max_new_tokens=32),
+    turns=3,
+    held_out=100,
+)
+CUDA = Scale(
+    learn=Config(steps=150, prompts=32, group_size=16, lr=1e-5, max_new_tokens=32, precision="bfloat16"),
+    seeds=(0, 1, 2),
+    timed=Config(prompts=32, group_size=16, lr=1e-6, max_new_tokens=256, precision="bfloat16"),
+    turns=9,
+    held_out=1000,
+)
+
+
+class Bench:
+    """One machine's measurements.
+
+    Args:
+        device: Where the model is.
+        scale: How much of everything.
+    """
+
+    def __init__(self, device: torch.device, scale: Scale):
+        self.device, self.scale = device, scale
+
+    def recipe(self, config: Config, arm: str = "dr_grpo") -> Recipe:
+        return Recipe(ALGORITHMS[arm], get_task(TASK), config)
+
+    def learner(self, recipe: Recipe) -> Learner:
+        policy, vocabulary = load_pretrained(MODEL)
+        return Learner.begin(policy.to(self.device), vocabulary, recipe.algorithm, recipe.config)
+
+    # --- learn -----------------------------------------------------------------------------------------------------
+
+    def learn(self, kept: list[dict[str, Any]]) -> Any:
+        """Yields the runs so far, one more at a time."""
+        runs = list(kept)
+        for arm in ARMS:
+            for seed in self.scale.seeds:
+                if any((run["arm"], run["seed"]) == (arm, seed) for run in runs):
+                    continue
+                recipe = self.recipe(dataclasses.replace(self.scale.learn, seed=seed), arm)
+                learner = self.learner(recipe)
+                before = evaluate(learner.policy, learner.vocabulary, recipe, n=self.scale.held_out)
+                history = train(learner, recipe, show)
+                after = evaluate(learner.policy, learner.vocabulary, recipe, n=self.scale.held_out)
+                samples = [
+                    [p.prompt, one, other]
+                    for p, one, other in zip(
+                        before.greedy_samples.problems,
+                        before.greedy_samples.texts,
+                        after.greedy_samples.texts,
+                        strict=True,
+                    )
+                ]
+                names = ("reward", "accuracy", "length", "truncated", "entropy", "kl", "seconds", "tokens")
+                series = {name: [round(step[name], 4) for step in history] for name in names}
+                ends = {"before": before.as_json(), "after": after.as_json(), "samples": samples[:12]}
+                runs.append({"arm": arm, "seed": seed, **ends, **series})
+                yield runs
+
+    # --- speed -----------------------------------------------------------------------------------------------------
+
+    def speed(self) -> dict[str, Any]:
+        """Seconds, in turns; tokens a second; and which share of the machine's peak that is."""
+        config = self.scale.timed
+        recipe = self.recipe(config)
+        learner = self.learner(recipe)
+        policy, vocabulary = learner.policy, learner.vocabulary
+        problems = recipe.task.problems("train", config.prompts, seed="speed")
+        encoded = [vocabulary.encode_prompt(p.prompt, system=recipe.task.instruction) for p in problems]
+        prompts, mask = (x.to(self.device) for x in pad_left(encoded, vocabulary.pad_id))
+        nothing_ends = {"max_new_tokens": config.max_new_tokens, "eos_id": -1, "pad_id": vocabulary.pad_id}
+
+        def ours() -> None:
+            with config.autocast(self.device):
+                sample(policy, prompts, mask, group_size=config.group_size, **nothing_ends)
+
+        def compiled() -> None:
+            with config.autocast(self.device):
+                sample_compiled(policy, prompts, mask, group_size=config.group_size, **nothing_ends)
+
+        def generate() -> None:
+            budget = {"min_new_tokens": config.max_new_tokens, "max_new_tokens": config.max_new_tokens}
+            with config.autocast(self.device), torch.no_grad():
+                policy.generate(
+                    input_ids=prompts,
+                    attention_mask=mask,
+                    do_sample=True,
+                    top_k=0,
+                    top_p=1.0,
+                    num_return_sequences=config.group_size,
+                    pad_token_id=vocabulary.pad_id,
+                    **budget,
+                )
+
+        ways = {"ours": ours, "compiled": compiled, "generate": generate}
+        seconds = self.in_turns(ways)
+        written = config.prompts * config.group_size * (config.max_new_tokens or 0)
+        read = int(mask.sum())
+        size = sum(p.numel() for p in policy.parameters())
+        peak = self.peak_flops()
+        sampling = {
+            name: {
+                "seconds": times,
+                "tokens_per_second": round(written / statistics.median(times), 1),
+                "of_peak": round(2 * size * (written + read) / statistics.median(times) / peak, 4),
+            }
+            for name, times in seconds.items()
+        }
+        return {
+            "config": dataclasses.asdict(config),
+            "parameters": size,
+            "tokens_written": written,
+            "prompt_tokens": read,
+            "peak_flops": peak,
+            "sampling": sampling,
+            "update": self.updates(peak, size),
+        }
+
+    def updates(self, peak: float, size: int) -> dict[str, Any]:
+        """An update of the same rollout, with the loop's means and without."""
+        off = {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None}
+        recipes = {"ours": self.recipe(self.scale.timed)}
+        recipes["plain"] = self.recipe(dataclasses.replace(self.scale.timed, **off))
+        learner = self.learner(recipes["ours"])
+        groups, _ = collect(learner.policy, learner.vocabulary, recipes["ours"], 1)
+        assert groups is not None
+        # What is measured is the work, not this batch's luck: every group has something to learn.
+        rewards = torch.arange(len(groups.rewards), device=self.device).remainder(2).float()
+        groups = dataclasses.replace(groups, rewards=rewards)
+        batch, _ = judge(learner, recipes["ours"], groups, 1)
+        tokens: dict[str, int] = {}
+
+        def one(name: str) -> Callable[[], None]:
+            def work() -> None:
+                tokens[name] = int(update(learner, recipes[name], groups, batch, 1)["tokens_read"])
+
+            return work
+
+        seconds = self.in_turns({name: one(name) for name in recipes})
+        return {
+            name: {
+                "seconds": times,
+                "tokens_read": tokens[name],
+                "tokens_per_second": round(tokens[name] / statistics.median(times), 1),
+                "of_peak": round(6 * size * tokens[name] / statistics.median(times) / peak, 4),
+            }
+            for name, times in seconds.items()
+        }
+
+    def in_turns(self, ways: dict[str, Callable[[], None]]) -> dict[str, list[float]]:
+        """Once each to warm up, then `turns` times each, in turns."""
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for turn in range(self.scale.turns + 1):
+            for name, work in ways.items():
+                began = clock(self.device)
+                work()
+                if turn:
+                    times[name].append(round(clock(self.device) - began, 4))
+        return times
+
+    def peak_flops(self, n: int = 2048, times: int = 8) -> float:
+        """Of a large matrix product at the precision that is trained with, the best of several."""
+        dtype = torch.bfloat16 if self.scale.timed.precision == "bfloat16" else torch.float32
+        n = n if self.device.type == "cpu" else 8192
+        a, b = (torch.randn(n, n, device=self.device, dtype=dtype) for _ in range(2))
+        best = min(self._seconds_of(lambda: a @ b) for _ in range(times))
+        return 2 * n**3 / best
+
+    def _seconds_of(self, work: Callable[[], Any]) -> float:
+        began = clock(self.device)
+        work()
+        return clock(self.device) - began
+
+    # --- precision -------------------------------------------------------------------------------------------------
+
+    def precision(self) -> dict[str, Any]:
+        """Token log-ratios between what the sampler said of its tokens and what the trainer says of them."""
+        found = {}
+        for kind in ("float32", "bfloat16"):
+            for decoding in ("dynamic", "compiled") if self.device.type == "cuda" else ("dynamic",):
+                config = dataclasses.replace(self.scale.timed, precision=kind, decoding=decoding)
+                recipe = self.recipe(config)
+                learner = self.learner(recipe)
+                groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
+                assert groups is not None
+                read = read_logp(learner.policy, groups, config)
+                apart = ((read - groups.logp) * groups.mask)[groups.mask != 0]
+                sums = ((read - groups.logp) * groups.mask).sum(-1)
+                found[f"{kind}, {decoding}"] = {
+                    "tokens": int(groups.mask.sum()),
+                    "log_ratio_std": apart.std().item(),
+                    "log_ratio_most": apart.abs().max().item(),
+                    "sequence_log_ratio_std": sums.std().item(),
+                    "kl_per_token": masked_mean(k3(groups.logp, read), groups.mask).item(),
+                    "outside_a_clip_of_0.2": (apart.exp() - 1).abs().gt(0.2).float().mean().item(),
+                    "sequences_outside_3e-4": (sums / groups.mask.sum(-1)).abs().gt(3e-4).float().mean().item(),
+                }
+        return found
+
+    # --- memory ----------------------------------------------------------------------------------------------------
+
+    def memory(self) -> list[dict[str, Any]]:
+        """Every way in a process of its own, since a process never gives back its peak."""
+        rows = []
+        for name, changes in WAYS_TO_SAVE.items():
+            command = [sys.executable, __file__, "--device", str(self.device), "--one-step", json.dumps(changes)]
+            run = subprocess.run(command, check=True, capture_output=True, text=True)
+            rows.append({"name": name, "changes": changes, **json.loads(run.stdout.splitlines()[-1])})
+            print(name, rows[-1], flush=True)
+        return rows
+
+    def one_step(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """What one step holds at most, and what the model alone holds."""
+        recipe = self.recipe(dataclasses.replace(self.scale.timed, **changes))
+        learner = self.learner(recipe)
+        loaded = self.peak_memory()
+        began = clock(self.device)
+        train_step(learner, recipe)
+        config = learner.policy.config
+        rows = memory_ledger(
+            recipe.algorithm,
+            config,
+            sequences=recipe.config.prompts * recipe.config.group_size,
+            prompt_length=64,
+            completion_length=recipe.config.max_new_tokens or 1,
+        )
+        return {
+            "loaded": loaded,
+            "peak": self.peak_memory(),
+            "seconds": round(clock(self.device) - began, 2),
+            "trained_parameters": sum(p.numel() for p in learner.policy.parameters() if p.requires_grad),
+            "ledger": most_at_once(rows),
+        }
+
+    def peak_memory(self) -> int:
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+WAYS_TO_SAVE: dict[str, dict[str, Any]] = {
+    "plain": {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None},
+    "the loop's own means": {},
+    "8 micro-batches": {"micro_batches": 8},
+    "bfloat16": {"precision": "bfloat16"},
+    "gradient checkpointing": {"gradient_checkpointing": "on"},
+    "LoRA, rank 16": {"lora_rank": 16},
+    "all of them": {"micro_batches": 8, "precision": "bfloat16", "gradient_checkpointing": "on", "lora_rank": 16},
+}
+
+
+def show(metrics: dict[str, Any]) -> None:
+    names = ("step", "reward", "accuracy", "length", "entropy", "kl", "seconds")
+    print(*(f"{name} {metrics[name]:.3g}" for name in names), flush=True)
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """What the numbers belong to."""
+    import peft
+    import reasoning_gym
+
+    versions = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    versions |= {"peft": peft.__version__, "reasoning_gym": reasoning_gym.__version__}
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    return {"device": name, "threads": torch.get_num_threads(), **versions, "python": platform.python_version()}
+
+
+def cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    found = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return found[0] if found else platform.processor() or platform.machine()
+
+
+def main() -> None:
+    """Measure what is asked for and not yet on file."""
+    parts = ("learn", "speed", "precision", "memory")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="*", help=", ".join(parts))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--one-step", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if unknown := set(args.part) - set(parts):
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    torch.set_num_threads(1)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    device = torch.device(args.device)
+    bench = Bench(device, CPU if device.type == "cpu" else CUDA)
+    if args.one_step is not None:
+        print(json.dumps(bench.one_step(json.loads(args.one_step))))
+        return
+    file = Path(__file__).with_name(f"scaling-{device.type}.json")
+    found = json.loads(file.read_text()) if file.exists() else {}
+    found["command"] = f"python notebooks/results/scaling.py --device {device.type}"
+    found["model"], found["task"] = MODEL, TASK
+
+    def save() -> None:
+        found["machine"] = machine(device)
+        file.write_text(json.dumps(found, indent=1) + "\n")
+
+    for part in args.part or parts:
+        if part == "learn":
+            found["learn_config"] = dataclasses.asdict(bench.scale.learn) | {"held_out": bench.scale.held_out}
+            for runs in bench.learn(found.get("learn", [])):
+                found["learn"] = runs
+                save()
+        elif part not in found:
+            found[part] = getattr(bench, part)()
+            save()
+
+
+if __name__ == "__main__":
+    main()
