@@ -624,7 +624,7 @@ def _export(args: argparse.Namespace) -> int:
         raise ValueError(ONLY_VERIFIER)
     recipe = _recipe(settings)
     name = "shipped" if settings["start"].startswith("shipped") else settings["start"]
-    policy, vocabulary, _ = load_start(name, recipe.task, recipe.config.seed)
+    policy, vocabulary, _ = load_start(name, recipe.task, recipe.config.seed, settings["chat"])
     {"trl": export_trl, "verl": export_verl}[args.to](recipe, policy, vocabulary, out)
     print(f"wrote {out}: {'python train.py' if args.to == 'trl' else 'bash train.sh'} there trains it")
     return 0

@@ -211,10 +211,6 @@ def check_exportable(recipe: Recipe) -> None:
     """
     if recipe.reward is not None:
         raise ValueError(ONLY_VERIFIER)
-    if recipe.task.problems("train", 1, seed=0)[0].entry is not None:
-        raise ValueError(
-            f"the verifier of {recipe.task.name} needs more than prompt and answer, and an export has only these"
-        )
     plain = Config()
     for name, why in {
         "reference": "its KL refers to a reference that moves",
@@ -264,11 +260,32 @@ def trl_arguments(recipe: Recipe) -> dict[str, Any]:
         "adam_epsilon": config.adam_eps,
         "max_grad_norm": config.grad_clip,
         "seed": config.seed,
-        "bf16": False,
-        "gradient_checkpointing": False,
+        "bf16": config.precision == "bfloat16",
+        "gradient_checkpointing": config.gradient_checkpointing == "on",
         "save_strategy": "no",
         "report_to": [],
     }
+
+
+FSDP = """\
+# Fully sharded data parallel, version 2: every process holds its share of weights, gradients and moments, and gathers a
+# layer's weights when it computes that layer. Raise num_processes to the number of GPUs.
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+mixed_precision: '{mixed_precision}'
+num_machines: 1
+num_processes: 2
+machine_rank: 0
+main_training_function: main
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_reshard_after_forward: true
+  fsdp_state_dict_type: FULL_STATE_DICT
+  fsdp_cpu_ram_efficient_loading: true
+  fsdp_offload_params: false
+  fsdp_activation_checkpointing: false
+"""
 
 
 def export_trl(
@@ -278,6 +295,8 @@ def export_trl(
 
         model/      the start, as `from_pretrained` reads it
         train.py    prompts and rewards from this library's task, everything else TRL's
+        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: two processes that share the model's
+                    weights, gradients and moments among them
 
     Args:
         recipe: Algorithm, task and numbers; its reward has to be the task's verifier.
@@ -291,6 +310,14 @@ def export_trl(
     words = trl_settings(recipe.algorithm)
     arguments, kind = trl_arguments(recipe), words.trainer.replace("Trainer", "Config")
     home = "trl.experimental.gmpo" if words.trainer == "GMPOTrainer" else "trl"
+    config, chat = recipe.config, isinstance(vocabulary, TokenizerVocabulary) and vocabulary.chat
+    # TRL writes conversations with the chat template, and texts as they are; it hands completions over in kind.
+    prompt, text = (_conversation(recipe), 'text[0]["content"]') if chat else ("problem.prompt", "text")
+    lora_import = lora = ""
+    if config.lora_rank is not None:
+        lora_import = "\nfrom peft import LoraConfig"
+        arguments_of_lora = f'r={config.lora_rank}, lora_alpha={config.lora_alpha:g}, target_modules="all-linear"'
+        lora = f"\n        peft_config=LoraConfig({arguments_of_lora}),"
     if words.trainer == "RLOOTrainer":
         arguments = {name: value for name, value in arguments.items() if name not in ("scale_rewards", "loss_type")}
     script = f'''"""{_title(recipe)}, by TRL's {words.trainer}.
@@ -299,35 +326,34 @@ def export_trl(
 
 from pathlib import Path
 
-from datasets import Dataset
+from datasets import Dataset{lora_import}
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from {home} import {kind}, {words.trainer}
 
-from rlhf_minimal.tasks import Problem, get_task
+from rlhf_minimal.tasks import get_task
 
 TASK = get_task({recipe.task.name!r})
 PROMPTS = {recipe.config.prompts}  # a step
 STEPS = {recipe.config.steps}
+PROBLEMS = TASK.problems("train", PROMPTS * STEPS, seed={recipe.config.seed})
 SETTINGS = {pprint.pformat(arguments, sort_dicts=False, width=100)}
 
 
-def reward(prompts, completions, answer, **columns):
+def reward(prompts, completions, number, **columns):
     """The task's verifier."""
-    rows = zip(prompts, completions, answer, strict=True)
-    return [float(TASK.verify(text, Problem(prompt, right))) for prompt, text, right in rows]
+    return [float(TASK.verify({text}, PROBLEMS[n])) for text, n in zip(completions, number, strict=True)]
 
 
 def main(**changes):
     """Trains; `main(max_steps=2, use_cpu=True)` changes settings. Returns the trainer."""
     folder = Path(__file__).parent
-    problems = TASK.problems("train", PROMPTS * STEPS, seed={recipe.config.seed})
-    rows = [{{"prompt": problem.prompt, "answer": problem.answer}} for problem in problems]
+    rows = [{{"prompt": {prompt}, "number": n}} for n, problem in enumerate(PROBLEMS)]
     trainer = {words.trainer}(
         model=AutoModelForCausalLM.from_pretrained(folder / "model"),
         args={kind}(output_dir=str(folder / "runs"), **{{**SETTINGS, **changes}}),
         reward_funcs=reward,
         train_dataset=Dataset.from_list(rows),
-        processing_class=AutoTokenizer.from_pretrained(folder / "model"),
+        processing_class=AutoTokenizer.from_pretrained(folder / "model"),{lora}
     )
     trainer.train()
     trainer.save_model(str(folder / "trained"))
@@ -342,6 +368,8 @@ if __name__ == "__main__":
         (new / "model").mkdir()
         save_policy(new / "model", policy, vocabulary)
         (new / "train.py").write_text(script, encoding="utf-8")
+        mixed = "bf16" if recipe.config.precision == "bfloat16" else "no"
+        (new / "fsdp.yaml").write_text(FSDP.format(mixed_precision=mixed), encoding="utf-8")
 
     write_folder(out, write)
 
@@ -397,6 +425,14 @@ def export_verl(
         "trainer.nnodes": 1,
         "trainer.logger": "console",
     }
+    if config.gradient_checkpointing == "on":
+        overrides["actor_rollout_ref.model.enable_gradient_checkpointing"] = True
+    if config.lora_rank is not None:
+        overrides |= {
+            "actor_rollout_ref.model.lora_rank": config.lora_rank,
+            "actor_rollout_ref.model.lora_alpha": config.lora_alpha,
+            "actor_rollout_ref.model.target_modules": "all-linear",
+        }
     if words.trainer == "gae":
         overrides |= {"critic.model.path": "$HERE/model", "critic.optim.lr": config.value_lr}
     lines = " \\\n".join(f"    {name}={_shell(value)}" for name, value in overrides.items())
@@ -419,28 +455,39 @@ from rlhf_minimal.tasks import get_task
 
 TASK, HERE = get_task({recipe.task.name!r}), Path(__file__).parent
 
-for name, split, n in (("train", "train", {config.prompts * config.steps}), ("test", "held_out", 1000)):
-    problems = TASK.problems(split, n, seed={config.seed})
+for name, split, size in (("train", "train", {config.prompts * config.steps}), ("test", "held_out", 1000)):
+    problems = TASK.problems(split, size, seed={config.seed})
     Dataset.from_list(
         [
             {{
                 "data_source": TASK.name,
-                "prompt": [{{"role": "user", "content": problem.prompt}}],
+                "prompt": {_conversation(recipe)},
                 "reward_model": {{"style": "rule", "ground_truth": problem.answer}},
-                "extra_info": {{"prompt": problem.prompt}},
+                "extra_info": {{"split": split, "number": n}},
             }}
-            for problem in problems
+            for n, problem in enumerate(problems)
         ]
     ).to_parquet(str(HERE / f"{{name}}.parquet"))
 '''
-    reward = '''"""The task's verifier in verl's calling form."""
+    reward = f'''"""The task's verifier in verl's calling form."""
 
-from rlhf_minimal.tasks import Problem, get_task
+from functools import cache
+
+from rlhf_minimal.tasks import get_task
+
+SIZES = {{"train": {config.prompts * config.steps}, "held_out": 1000}}
+
+
+@cache
+def problems(name, split):
+    """Those of data.py, with all that the verifier needs."""
+    return get_task(name).problems(split, SIZES[split], seed={config.seed})
 
 
 def compute_score(data_source, solution_str, ground_truth, extra_info=None, **others):
     """One completion's reward."""
-    return float(get_task(data_source).verify(solution_str, Problem(extra_info["prompt"], ground_truth)))
+    problem = problems(data_source, extra_info["split"])[extra_info["number"]]
+    return float(get_task(data_source).verify(solution_str, problem))
 '''
 
     def write(new: Path) -> None:
@@ -450,6 +497,12 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **ot
             (new / name).write_text(text, encoding="utf-8")
 
     write_folder(out, write)
+
+
+def _conversation(recipe: Recipe) -> str:
+    """The expression for a problem's prompt as a conversation."""
+    system = f'{{"role": "system", "content": {recipe.task.instruction!r}}}, ' if recipe.task.instruction else ""
+    return f'[{system}{{"role": "user", "content": problem.prompt}}]'
 
 
 def _title(recipe: Recipe) -> str:

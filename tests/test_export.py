@@ -140,13 +140,6 @@ def test_what_only_our_loop_does_is_refused(config):
         check_exportable(Recipe(grpo, TASK, config))
 
 
-def test_a_verifier_that_needs_more_than_the_answer_is_refused():
-    task = get_task("reasoning-gym:lcm")
-    with pytest.raises(ValueError, match="the verifier of reasoning-gym:lcm needs more than prompt and answer"):
-        check_exportable(Recipe(grpo, task))
-    check_exportable(Recipe(grpo, TASK))
-
-
 def test_the_numbers_of_a_step_become_trls():
     config = Config(steps=7, prompts=8, group_size=4, epochs=3, minibatches=2, micro_batches=4, lr=1e-5, seed=3)
     found = trl_arguments(Recipe(grpo, TASK, config))
@@ -183,10 +176,47 @@ def test_trl_trains_from_the_exported_folder(row, tasks, tmp_path, monkeypatch):
     trained = trainer.model.state_dict()
     moved = max((trained[name] - value).abs().max().item() for name, value in start.state_dict().items())
     assert 0 < moved < 0.1
-    problem = TASK.problems("train", 1, seed=0)[0]
     if tasks == "addition":
-        rewards = script.reward([problem.prompt] * 2, [problem.answer, "x"], [problem.answer] * 2, trainer_state=None)
-        assert rewards == [1.0, 0.0]
+        right = script.PROBLEMS[3].answer
+        assert script.reward(["?"] * 2, [right, "x"], number=[3, 3], trainer_state=None) == [1.0, 0.0]
+
+
+def test_a_real_models_run_is_exported_with_its_templates_and_its_savings(chat_model, tmp_path, monkeypatch):
+    """Conversations, a verifier that needs its dataset's entry, LoRA and bfloat16: two steps by TRL's own loop."""
+    pytest.importorskip("trl")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    task = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
+    words = ["grpo", "--model", str(chat_model), "--task", task, "--lora-rank", "2", "--precision", "bfloat16"]
+    run_of(tmp_path / "run", *words, "--max-new-tokens", "4", "--system", "Add.")
+    assert main(["export", str(tmp_path / "run"), "--to", "trl"]) == 0
+    spec = importlib.util.spec_from_file_location("exported_chat", tmp_path / "run-trl" / "train.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.SETTINGS["bf16"] is True
+    said = [[{"role": "assistant", "content": text}] for text in (script.PROBLEMS[1].answer, "no number")]
+    assert script.reward(None, said, number=[1, 1])[0] == 1.0
+    assert script.reward(None, said, number=[1, 1])[1] < 1.0
+    trainer = script.main(use_cpu=True, disable_tqdm=True)
+    asked = trainer.train_dataset[0]["prompt"]
+    assert [message["role"] for message in asked] == ["system", "user"]
+    assert asked[0]["content"] == "Add."
+    assert {name for name, weight in trainer.model.named_parameters() if weight.requires_grad} == {
+        name for name, _ in trainer.model.named_parameters() if "lora_" in name
+    }
+    assert main(["export", str(tmp_path / "run"), "--to", "verl"]) == 0
+    assert "actor_rollout_ref.model.lora_rank=2" in (tmp_path / "run-verl" / "train.sh").read_text()
+
+
+def test_accelerate_reads_the_config_for_sharding(tmp_path):
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    run_of(tmp_path / "run", "grpo")
+    assert main(["export", str(tmp_path / "run"), "--to", "trl"]) == 0
+    found = load_config_from_file(str(tmp_path / "run-trl" / "fsdp.yaml"))
+    assert found.distributed_type == "FSDP"
+    assert found.fsdp_config["fsdp_version"] == 2
+    assert found.mixed_precision == "no"
 
 
 def test_the_start_is_the_runs_own(tmp_path):
@@ -216,7 +246,8 @@ def test_verls_folder(tmp_path):
     spec.loader.exec_module(script)
     row = rows[0]
     right = row["reward_model"]["ground_truth"]
-    assert row["prompt"] == [{"role": "user", "content": row["extra_info"]["prompt"]}]
+    assert right == script.problems("addition", "train")[0].answer
+    assert row["prompt"] == [{"role": "user", "content": script.problems("addition", "train")[0].prompt}]
     assert script.compute_score(row["data_source"], right, right, row["extra_info"]) == 1.0
     assert script.compute_score(row["data_source"], right + "1", right, row["extra_info"]) == 0.0
 

@@ -5,47 +5,12 @@ import sys
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from rlhf_minimal.cli import main
 from rlhf_minimal.models import Critic, TokenizerVocabulary, load_pretrained, pretrained
 from rlhf_minimal.models.folder import load_vocabulary, save_vocabulary
+from tests.chat_model import tokenizer
 from tests.commands import fails, rows
-
-TEMPLATE = (
-    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-
-
-def tokenizer(template=TEMPLATE, **options):
-    """Byte-pair encoding, learnt on a few lines: as a real one, but for its size."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    backend.train_from_iterator(
-        ["What is 12 + 30 =", "user assistant system", "Answer with the number only."],
-        trainers.BpeTrainer(vocab_size=320, special_tokens=SPECIAL, initial_alphabet=alphabet, show_progress=False),
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|im_end|>", chat_template=template, **options
-    )
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A model of transformers as one finds it: a folder with a tokenizer and a chat template."""
-    own = tokenizer()
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 128}
-    config = LlamaConfig(vocab_size=len(own), num_attention_heads=2, num_key_value_heads=1, **sizes)
-    LlamaForCausalLM(config).save_pretrained(tmp_path / "model")
-    own.save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
-
 
 # --- what a prompt becomes -----------------------------------------------------------------------------------------
 
@@ -131,8 +96,8 @@ def test_the_reader_of_gguf_files_is_asked_for_by_name(monkeypatch):
         load_pretrained("some/model.gguf")
 
 
-def test_a_value_head_reads_in_float32_whatever_the_body_computes_in(folder):
-    model, _ = load_pretrained(str(folder))
+def test_a_value_head_reads_in_float32_whatever_the_body_computes_in(chat_model):
+    model, _ = load_pretrained(str(chat_model))
     critic = Critic(model, init="normal")
     ids = torch.tensor([[5, 6, 7]])
     plain = critic(ids, torch.ones_like(ids))
@@ -157,15 +122,15 @@ TINY = ["--prompts", "2", "--group-size", "2", "--steps", "2", "--max-new-tokens
     ],
     ids=" ".join,
 )
-def test_two_steps_of_any_causal_model_in_a_folder(folder, tmp_path, monkeypatch, capsys, how):
+def test_two_steps_of_any_causal_model_in_a_folder(chat_model, tmp_path, monkeypatch, capsys, how):
     monkeypatch.chdir(tmp_path)
-    command = ["train", "rloo", "--model", str(folder), "--task", "addition2", *TINY, "--out", "run"]
+    command = ["train", "rloo", "--model", str(chat_model), "--task", "addition2", *TINY, "--out", "run"]
     assert main([*command, *how]) == 0
     history = rows(tmp_path / "run")
     assert [row["step"] for row in history] == [1, 2]
     assert all(row["tokens"] > 0 and row["tokens_read"] >= row["tokens"] for row in history)
     settings = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert settings["start"] == f"hf:{folder}"
+    assert settings["start"] == f"hf:{chat_model}"
     assert settings["lr"] == (1e-4 if "--lora-rank" in how else 1e-5)  # steps of a size for real models
     assert "held-out accuracy, 4 problems" in capsys.readouterr().out
     # the checkpoint is an ordinary folder of transformers, which another run can begin with
@@ -176,9 +141,9 @@ def test_two_steps_of_any_causal_model_in_a_folder(folder, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("how", [[], ["--lora-rank", "2", "--reference", "ema"]], ids=["weights", "LoRA"])
-def test_a_run_cut_in_two_is_the_run(folder, tmp_path, monkeypatch, how):
+def test_a_run_cut_in_two_is_the_run(chat_model, tmp_path, monkeypatch, how):
     monkeypatch.chdir(tmp_path)
-    command = ["train", "grpo", "--model", str(folder), "--task", "addition2", *TINY, *how, "--lr", "1e-2"]
+    command = ["train", "grpo", "--model", str(chat_model), "--task", "addition2", *TINY, *how, "--lr", "1e-2"]
     assert main([*command, "--out", "whole"]) == 0
     assert main([*command, "--out", "cut", "--steps", "1"]) == 0
     assert main([*command, "--out", "cut", "--resume"]) == 0
@@ -187,12 +152,12 @@ def test_a_run_cut_in_two_is_the_run(folder, tmp_path, monkeypatch, how):
     assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
 
 
-def test_what_cannot_be_is_refused_in_one_line(folder, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_is_refused_in_one_line(chat_model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    both = ["train", "grpo", "--model", str(folder), "--start", "untrained"]
+    both = ["train", "grpo", "--model", str(chat_model), "--start", "untrained"]
     assert "give one of them" in fails(capsys, *both)
     assert "--chat goes with --model" in fails(capsys, "train", "grpo", "--chat", "off")
-    assert "give one of them" in fails(capsys, "evaluate", "start", "--model", str(folder))
+    assert "give one of them" in fails(capsys, "evaluate", "start", "--model", str(chat_model))
     lora = ["train", "grpo", "--optimizer", "trpo", "--lora-rank", "2"]
     assert "LoRA" in fails(capsys, *lora)
     monkeypatch.setitem(sys.modules, "peft", None)
