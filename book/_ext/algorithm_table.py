@@ -19,7 +19,10 @@ class AlgorithmTable(SphinxDirective):
 
     def run(self):
         tables = {"": rlhf_minimal.ALGORITHMS, "pairwise": rlhf_minimal.PAIRWISE}
-        rows = tables["".join(self.arguments)]
+        name = "".join(self.arguments)
+        if name not in tables:
+            raise self.error(f"algorithm-table: there is no table {name!r}: expected pairwise, or nothing")
+        rows = tables[name]
         box = nodes.container(classes=["algorithm-table"])
         lines = StringList(rlhf_minimal.table(rows).splitlines(), source="rlhf_minimal.table()")
         self.state.nested_parse(lines, self.content_offset, box)

@@ -73,7 +73,11 @@ def commands() -> str:
 
 def expand(app, docname, source):
     def sections(line):
-        return "\n".join(SECTION.format(name=m.removeprefix("rlhf_minimal."), module=m) for m in modules(line[1]))
+        try:
+            found = modules(line[1])
+        except ValueError as problem:
+            raise ValueError(f"{docname}: {problem}") from problem
+        return "\n".join(SECTION.format(name=m.removeprefix("rlhf_minimal."), module=m) for m in found)
 
     source[0] = LINE.sub(sections, source[0])
     source[0] = COMMANDS.sub(lambda line: commands(), source[0])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
+from data_files import read, using
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,17 +41,45 @@ class Concept:
 
 @cache
 def concepts(path: Path = DATA / "concepts.yml") -> dict[str, Concept]:
-    """Every idea by id, in the order of the file."""
+    """Every idea by id, in the order of the file.
+
+    Raises:
+        ValueError: an entry that is incomplete or stands twice, naming the file and the entry.
+    """
+    with using(path):
+        return _concepts(read(path))
+
+
+def _concepts(parts: dict[str, Any]) -> dict[str, Concept]:
     found: dict[str, Concept] = {}
-    for part, entries in yaml.safe_load(path.read_text(encoding="utf-8")).items():
-        for entry in entries:
-            concept = Concept(part=part, **entry)
+    for part, entries in parts.items():
+        for entry in _entries(entries, f"the part {part}"):
+            _check_fields(entry, {"id", "show", "idea"}, {"doubt", "title"}, no_text=frozenset())
+            concept = Concept(part=str(part), **entry)
             if concept.show not in SHOW:
                 raise ValueError(f"{concept.id}: show is {concept.show!r}, expected one of {', '.join(SHOW)}")
             if concept.id in found:
-                raise ValueError(f"{concept.id} stands twice in {path.name}")
+                raise ValueError(f"{concept.id} stands twice")
             found[concept.id] = concept
     return found
+
+
+def _entries(found: Any, what: str) -> list[dict[str, Any]]:
+    """A list of objects, which is what ideas and questions are written as."""
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise ValueError(f"{what} should be a list of entries with names, and is {str(found)[:60]!r}")
+    return found
+
+
+def _check_fields(entry: dict[str, Any], needed: set[str], possible: set[str], no_text: frozenset[str]) -> None:
+    """Refuses an entry that lacks a field, has one that means nothing, or has no text where text belongs."""
+    name = entry.get("id", "an entry without an id")
+    missing, extra = needed - entry.keys(), entry.keys() - needed - possible
+    if missing or extra:
+        raise ValueError(f"{name}: lacks {sorted(missing)}, has {sorted(map(str, extra))} that mean nothing")
+    unfit = [key for key in entry.keys() - no_text if not isinstance(entry[key], str) or not entry[key].strip()]
+    if unfit:
+        raise ValueError(f"{name}: expected text under {', '.join(sorted(unfit))}")
 
 
 # ── claims: which cell shows which idea ──────────────────────────────────────────────────────────────────────────
@@ -170,7 +198,7 @@ def pages_of_the_book() -> list[str]:
             ]
         return [page for value in node for page in walk(value)] if isinstance(node, list) else []
 
-    return walk(yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8")))
+    return walk(read(ROOT / "_toc.yml"))
 
 
 def claims() -> list[Claim]:
@@ -179,7 +207,8 @@ def claims() -> list[Claim]:
     for page in pages_of_the_book():
         notebook, text = ROOT / f"{page}.ipynb", ROOT / f"{page}.md"
         if notebook.is_file():
-            found += claims_of(page, nbformat.read(notebook, as_version=4))
+            with using(notebook):
+                found += claims_of(page, nbformat.read(notebook, as_version=4))
         elif text.is_file():
             found += claims_of_text(page, text.read_text(encoding="utf-8"))
     return found
@@ -243,6 +272,7 @@ class Question:
     concept: str = field(default="")
 
 
+_LISTS = frozenset({"topics", "follow_ups", "proof"})
 _FIELDS = {"id", "level", "topics", "question", "answer", "wrong", "follow_ups", "proof"}
 
 
@@ -253,12 +283,17 @@ def questions(path: Path = DATA / "questions.yml") -> dict[str, Question]:
     Raises:
         ValueError: an entry that is incomplete, naming it and what it lacks.
     """
+    with using(path):
+        return _questions(read(path, list))
+
+
+def _questions(entries: list[Any]) -> dict[str, Question]:
     found: dict[str, Question] = {}
-    for entry in yaml.safe_load(path.read_text(encoding="utf-8")):
-        name = entry.get("id", "a question without an id")
-        missing, extra = _FIELDS - entry.keys(), entry.keys() - _FIELDS - {"concept"}
-        if missing or extra:
-            raise ValueError(f"{name}: lacks {sorted(missing)}, has {sorted(extra)} that mean nothing")
+    for entry in _entries(entries, "the file"):
+        name = entry.get("id")
+        _check_fields(entry, _FIELDS, {"concept"}, no_text=_LISTS | {"level"})
+        if unfit := [key for key in _LISTS if not isinstance(entry[key], list)]:
+            raise ValueError(f"{name}: expected a list under {', '.join(sorted(unfit))}")
         if name in found:
             raise ValueError(f"{name} stands twice")
         idea = entry.get("concept", name)

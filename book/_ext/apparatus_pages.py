@@ -26,6 +26,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parent))
 import apparatus
+from data_files import told_on_the_page, using
 
 PARTS = {
     "foundations": "Foundations",
@@ -156,6 +157,7 @@ class Apparatus(SphinxDirective):
 
 
 class ConceptIndex(Apparatus):
+    @told_on_the_page
     def run(self):
         self.watch("concepts.yml")
         found = {}
@@ -165,6 +167,8 @@ class ConceptIndex(Apparatus):
         shown = [idea for idea in ideas.values() if idea.id in found]
         result = [nodes.paragraph("", f"The book grows: {len(shown)} of {len(ideas)} ideas have their place in it.")]
         for part in dict.fromkeys(idea.part for idea in shown):
+            if part not in PARTS:
+                raise ValueError(f"the part {part!r} of concepts.yml has no title in {Path(__file__).name}")
             result.append(nodes.rubric("", PARTS[part]))
             entries = nodes.definition_list(classes=["concepts"])
             for idea in (idea for idea in shown if idea.part == part):
@@ -189,6 +193,7 @@ class ConceptIndex(Apparatus):
 
 
 class InterviewQuestions(Apparatus):
+    @told_on_the_page
     def run(self):
         self.watch("questions.yml", "concepts.yml")
         found, asked = apparatus.claims(), apparatus.questions().values()
@@ -232,6 +237,7 @@ class InterviewQuestions(Apparatus):
 class ExerciseList(Apparatus):
     """What every chapter sets, a table a chapter; an exercise that no chapter prints is an error."""
 
+    @told_on_the_page
     def run(self):
         from rlhf_minimal.exercises import BUGS, EXERCISES
 
@@ -241,12 +247,16 @@ class ExerciseList(Apparatus):
             path = apparatus.ROOT / f"{page}.ipynb"
             if not path.is_file():
                 continue
-            cells = nbformat.read(path, as_version=4).cells
+            with using(path):
+                cells = nbformat.read(path, as_version=4).cells
             origins = [str(cell.metadata.get("from", "")).split("/") for cell in cells]
             set_here = [name for kind, name, part in (o for o in origins if len(o) == 3) if part == "statement"]
             if not set_here:
                 continue
-            title = next(line[2:] for cell in cells for line in cell.source.splitlines() if line.startswith("# "))
+            titles = [line[2:] for cell in cells for line in cell.source.splitlines() if line.startswith("# ")]
+            title = titles[0] if titles else page
+            if unknown := [name for name in set_here if name not in left]:
+                raise ValueError(f"{page} sets what is no exercise, or is set before: {', '.join(unknown)}")
             items = [left.pop(name) for name in set_here]
             hours = f"{sum(item.minutes for item in items)} minutes in all"
             text += ["", f"**[{title}](/{page}.ipynb)**, {hours}", ""]

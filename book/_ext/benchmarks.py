@@ -3,9 +3,9 @@
 A ratio is the median of its turns; behind it stands the range of the middle half, then the number of turns.
 """
 
-import json
 from pathlib import Path
 
+from data_files import read, told_on_the_page, using
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
@@ -112,13 +112,19 @@ TABLES = {table.__name__: table for table in (step, sampling, updates, idle, mem
 
 def markdown(name):
     """A table as Markdown; "machine" is that of the full steps, "goals" looks at all of them."""
-    record = json.loads(RECORD.read_text(encoding="utf-8"))
-    if name == "machine":
-        rows = list(machine(record["step"]["machine"]))
-    elif name == "goals":
-        rows = [[f"{cell}" for cell in row] for row in goals(record)]
-    else:
-        rows = list(TABLES[name](without_head(record[name])))
+    if name not in (known := ("machine", "goals", *TABLES)):
+        raise ValueError(f"there is no table {name!r}; there are {', '.join(known)}")
+    with using(RECORD):
+        record = read(RECORD)
+        if name == "machine":
+            rows = list(machine(record["step"]["machine"]))
+        elif name == "goals":
+            rows = [[f"{cell}" for cell in row] for row in goals(record)]
+        else:
+            rows = list(TABLES[name](without_head(record[name])))
+        for cell in (cell for row in rows for cell in row):
+            if not set(cell).isdisjoint("|\n\r"):
+                raise ValueError(f"a bar or a new line cannot stand in a table: {cell!r}")
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
@@ -126,6 +132,7 @@ def markdown(name):
 class Benchmarks(SphinxDirective):
     required_arguments = 1
 
+    @told_on_the_page
     def run(self):
         box = nodes.container()
         lines = StringList(markdown(self.arguments[0]).splitlines(), source=str(RECORD))

@@ -4,11 +4,11 @@ And the one place for the repository's address: launch buttons appear when it is
 """
 
 import importlib.metadata
-import json
 import platform
 import re
 from pathlib import Path
 
+from data_files import read, told_on_the_page, using
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
@@ -27,10 +27,21 @@ def chapters(env):
     return sorted(found, key=lambda name: text.find(name))
 
 
+def cells_of(path):
+    """The cells of a notebook as they stand in the file."""
+    with using(path):
+        cells = [{name: cell[name] for name in ("cell_type", "metadata", "source")} for cell in read(path)["cells"]]
+        for number, cell in enumerate(cells):
+            source = cell["source"] if isinstance(cell["source"], list) else [cell["source"]]
+            if not isinstance(cell["metadata"], dict) or not all(isinstance(line, str) for line in source):
+                raise ValueError(f"cell {number} is none: expected lines of text, and an object as metadata")
+    return cells
+
+
 def reading_minutes(path):
     """Words, displayed equations and unfolded lines of code of a notebook, as minutes; rounded up to the next five."""
     words = lines = equations = 0
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+    for cell in cells_of(path):
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             equations += source.count("$$") // 2
@@ -45,8 +56,7 @@ def exercise_minutes(path):
     """What the exercises that a notebook sets, and the bugs that it hides, say that they take."""
     from rlhf_minimal.exercises import BUGS, EXERCISES
 
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    origins = [str(cell["metadata"].get("from", "")) for cell in cells]
+    origins = [str(cell["metadata"].get("from", "")) for cell in cells_of(path)]
     return sum(
         item.minutes
         for item in [*EXERCISES.values(), *BUGS.values()]
@@ -55,14 +65,25 @@ def exercise_minutes(path):
 
 
 def title(path):
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+    for cell in cells_of(path):
         if match := re.search(r"^# (.+)$", "".join(cell["source"]), re.MULTILINE):
             return match[1]
     return path.stem
 
 
 def times():
-    return json.loads(TIMES.read_text(encoding="utf-8")) if TIMES.exists() else {"notebooks": {}}
+    """What book/_tools/run_times.py wrote; no notebook, where nothing is recorded."""
+    if not TIMES.exists():
+        return {"notebooks": {}}
+    with using(TIMES):
+        recorded = read(TIMES)
+        for name, seconds in recorded["notebooks"].items():
+            if not isinstance(seconds, int | float) or not 0 <= seconds < 1e6:
+                raise ValueError(f"the seconds of {name} are {str(seconds)[:40]!r}")
+        missing = [name for name in ("date", "python", "torch", "machine", "cores") if name not in recorded]
+        if missing:
+            raise ValueError(f"lacks {', '.join(missing)}")
+    return recorded
 
 
 def versions():
@@ -92,6 +113,7 @@ def table(head, rows):
 class ReadingTimes(SphinxDirective):
     """Each chapter with the minutes to read it and to do its exercises, and the seconds to run it."""
 
+    @told_on_the_page
     def run(self):
         measured = times()["notebooks"]
         rows = []
@@ -123,6 +145,7 @@ class Versions(SphinxDirective):
 class RunTimes(SphinxDirective):
     """How long each chapter took when times were last recorded, and on what."""
 
+    @told_on_the_page
     def run(self):
         self.env.note_dependency(str(TIMES))
         recorded = times()

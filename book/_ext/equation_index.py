@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
+from data_files import read
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "rlhf_minimal"
@@ -123,7 +123,7 @@ def toc_files() -> tuple[str, ...]:
             for value in node:
                 yield from walk(value)
 
-    return tuple(walk(yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))))
+    return tuple(walk(read(ROOT / "_toc.yml")))
 
 
 def chapter_page(name: str) -> str | None:

@@ -8,7 +8,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import yaml
+from data_files import read, told_on_the_page, using
 from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
@@ -28,7 +28,7 @@ WHERE = {
 
 @cache
 def entries():
-    return yaml.safe_load(DATA.read_text(encoding="utf-8"))
+    return read(DATA)
 
 
 @cache
@@ -47,7 +47,10 @@ def functions(file):
 
 def test_of(mark):
     """The test that stands behind a mark, as pytest names it; LookupError where there is none."""
-    kind, name = mark.split(": ", 1)
+    kind, colon, name = mark.partition(": ")
+    if not colon or kind not in (*WHERE, "test", "value"):
+        kinds = ", ".join((*WHERE, "test", "value"))
+        raise LookupError(f"{mark!r} is no mark: expected one of {kinds}, then a colon and a name")
     if kind == "test":
         file, test = "tests/test_trl.py", name
     elif kind == "value":
@@ -76,7 +79,7 @@ def settings(entry):
     if isinstance(chosen, dict):
         arguments = ", ".join(f"{key}={value!r}" for key, value in chosen.items())
         return f"{entry['class']}({arguments})"
-    return chosen
+    return str(chosen)
 
 
 def markdown(name, entry):
@@ -96,14 +99,15 @@ def markdown(name, entry):
 class Fidelity(SphinxDirective):
     required_arguments = 1
 
+    @told_on_the_page
     def run(self):
         name = self.arguments[0]
         for file in (DATA, ROOT / "tests/test_trl.py", ROOT / "tests/test_golden.py"):
             self.env.note_dependency(str(file))
-        try:
+        with using(DATA):
+            if name not in entries():
+                raise ValueError(f"there is no row {name!r}; there are {', '.join(map(str, entries()))}")
             text = markdown(name, entries()[name])
-        except LookupError as problem:
-            raise self.error(f"fidelity: {problem}") from problem
         box = nodes.container(classes=["fidelity"])
         self.state.nested_parse(StringList(text, source=str(DATA)), self.content_offset, box)
         return [box]

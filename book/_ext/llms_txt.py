@@ -3,11 +3,10 @@
 The head is book/data/llms-head.txt; the list is the table of contents, so that no page can be forgotten.
 """
 
-import json
 import re
 from pathlib import Path
 
-import yaml
+from data_files import read, using
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = ROOT / "book" / "data" / "llms-head.txt"
@@ -17,14 +16,18 @@ def markdown(page):
     """The text of a page, or the Markdown cells of a notebook."""
     if (path := ROOT / f"{page}.md").exists():
         return path.read_text(encoding="utf-8")
-    cells = json.loads((ROOT / f"{page}.ipynb").read_text(encoding="utf-8"))["cells"]
-    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    with using(path := ROOT / f"{page}.ipynb"):
+        cells = read(path)["cells"]
+        return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
 def entry(page):
     """One line: title, address, and how the page begins."""
     text = markdown(page)
-    title = re.search(r"^# (.+)$", text, re.MULTILINE)[1]
+    found = re.search(r"^# (.+)$", text, re.MULTILINE)
+    if not found:
+        raise ValueError(f"{page} has no title: it should begin with a line `# …`")
+    title = found[1]
     paragraphs = [p for p in re.split(r"\n\s*\n", text.split(title, 1)[1]) if re.match(r"\s*[\w*`\"(]", p)]
     first = " ".join(paragraphs[0].split()) if paragraphs else ""
     first = re.sub(r"\[([^]]*)\]\([^)]*\)|\{[\w:]+\}|[*`$]", r"\1", first)
@@ -41,10 +44,10 @@ def pages(node):
 
 
 def text():
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     lines = [HEAD.read_text(encoding="utf-8").rstrip(), ""]
-    for part in toc["parts"]:
-        lines += [f"## {part['caption']}", "", *(entry(page) for page in pages(part)), ""]
+    with using(toc := ROOT / "_toc.yml"):
+        for part in read(toc)["parts"]:
+            lines += [f"## {part['caption']}", "", *(entry(page) for page in pages(part)), ""]
     return "\n".join(lines)
 
 

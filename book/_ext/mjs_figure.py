@@ -17,6 +17,7 @@ import re
 from html import escape
 from pathlib import Path
 
+from data_files import told_on_the_page
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
@@ -62,6 +63,7 @@ class MjsFigure(SphinxDirective):
         "params": directives.unchanged,
     }
 
+    @told_on_the_page
     def run(self):
         path = Path(self.env.srcdir) / self.config.mjs_figure_path / self.arguments[0]
         if not path.is_file():
@@ -70,9 +72,14 @@ class MjsFigure(SphinxDirective):
             raise self.error("mjs-figure: `:alt:` is required; say what a reader who sees no figure should know")
         try:
             params = json.loads(self.options.get("params", "{}"))
-        except json.JSONDecodeError as problem:
+        except (json.JSONDecodeError, RecursionError) as problem:
             raise self.error(f"mjs-figure: `:params:` is not JSON: {problem}") from problem
-        source = path.read_text(encoding="utf-8")
+        if not isinstance(params, dict):
+            raise self.error("mjs-figure: `:params:` has to be a JSON object, with a value for each name")
+        try:
+            source = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as problem:
+            raise self.error(f"mjs-figure: {path} is no UTF-8: {problem}") from problem
         if len(EXPORT.findall(source)) != 1 or OTHER_MODULE_SYNTAX.search(source):
             raise self.error(
                 f"mjs-figure: {path.name} has to have one `export default` and no other export or import, "
@@ -90,6 +97,8 @@ class MjsFigure(SphinxDirective):
         if self.content:
             text = nodes.Element()
             self.state.nested_parse(self.content, self.content_offset, text)
+            if not text.children or not isinstance(text.children[0], nodes.paragraph):
+                raise self.error("mjs-figure: the content has to begin with a paragraph, the caption")
             caption, *legend = text.children
             figure += nodes.caption("", "", *caption.children)
             if legend:
