@@ -295,8 +295,7 @@ def export_trl(
 
         model/      the start, as `from_pretrained` reads it
         train.py    prompts and rewards from this library's task, everything else TRL's
-        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: two processes that share the model's
-                    weights, gradients and moments among them
+        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: two processes share what the model needs
 
     Args:
         recipe: Algorithm, task and numbers; its reward has to be the task's verifier.

@@ -2,8 +2,7 @@
 
 config.json  model.safetensors                     the model; transformers' `from_pretrained` reads it
 tokenizer.json  tokenizer_config.json              its tokenizer; `AutoTokenizer.from_pretrained` reads it
-vocabulary.json                                    for a character vocabulary: its alphabet, which is all there is; else
-                                                   whether prompts are written with the chat template
+vocabulary.json                                    a character vocabulary's alphabet; else, whether prompts are chats
 """
 
 import json
