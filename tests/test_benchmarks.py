@@ -3,12 +3,14 @@
 import json
 import re
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.__main__ import MEASUREMENTS, ratio
+from tests.benchmarks import __main__ as bench
+from tests.benchmarks.__main__ import MEASUREMENTS, floor_of, product_seconds, ratio
 from tests.benchmarks.arms import CASES, assert_equal_gradients
 
 pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
@@ -31,6 +33,23 @@ def test_both_sides_are_given_the_same_loss():
 def test_a_ratio_is_that_of_the_turns():
     found = ratio([2.0, 4.0, 9.0], [1.0, 1.0, 1.0])
     assert (found["ratio"], found["range"], found["n"]) == (4.0, [2.0, 9.0], 3)
+
+
+def test_the_floor_has_three_products_for_every_layer_that_learns(monkeypatch):
+    monkeypatch.setattr(bench, "best_of", lambda work: float(work().numel()))
+    assert product_seconds(Counter({(2, 3): 4}), 5, False) == 4 * 5 * 3
+    assert product_seconds(Counter({(2, 3): 4}), 5, True) == 4 * (5 * 3 + 5 * 2 + 3 * 2)
+
+
+def test_the_floor_counts_the_forwards_of_a_step_and_the_time_inside_them():
+    case = CASES["short"]
+    one_piece = {"sort_lengths": "off", "skip_idle": "off"}
+    config = replace(case.config, prompts=8, group_size=4, **one_piece)  # surely one row has all four tokens
+    found = floor_of(replace(case, config=config), 1)
+    # To sample: the prompts, then each token but the last. To learn: the prompts, then all completions.
+    assert found["forwards"] == {"sampling": 4, "update": 2}
+    assert 0 < found["seconds"]["inside"] < found["seconds"]["step"]
+    assert found["seconds"]["calls"] > 0
 
 
 def test_every_measurement_is_on_record_and_every_table_on_the_page():

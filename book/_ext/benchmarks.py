@@ -78,6 +78,24 @@ def roofline(found):
         yield name, f"{case['weights']:,}", *numbers, f"**{share:.0%}** ({low:.0%} to {high:.0%})"
 
 
+def floor(found):
+    yield (
+        "completions",
+        "step, s",
+        "forwards: to sample, to learn",
+        "products alone, s",
+        "calls alone, s",
+        "both : step",
+        "inside the model : step",
+    )
+    for name, case in found.items():
+        seconds, calls, (low, high) = case["seconds"], case["forwards"], case["range"]
+        alone = [f"{seconds[part]:.3f}" for part in ("products", "calls")]
+        share = f"**{case['floor_share']:.0%}** ({low:.0%} to {high:.0%})"
+        counts = f"{calls['sampling']}, {calls['update']}"
+        yield name, f"{seconds['step']:.3f}", counts, *alone, share, f"**{case['inside_share']:.0%}**"
+
+
 def learning(found):
     yield "seed", "TRL: steps", "TRL, s", "ours: steps", "ours, s", "ours : TRL"
     for run in found["runs"]:
@@ -107,7 +125,7 @@ def goals(record):
     yield "peak memory, long", "at most half of TRL's", f"**{memory:.2f}**", "yes" if memory <= 0.5 else "no", "", ""
 
 
-TABLES = {table.__name__: table for table in (step, sampling, updates, idle, memory, roofline, learning)}
+TABLES = {table.__name__: table for table in (step, sampling, updates, idle, memory, roofline, floor, learning)}
 
 
 def markdown(name):

@@ -16,10 +16,13 @@ import subprocess
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import transformers
@@ -27,6 +30,7 @@ import transformers
 from rlhf_minimal import __version__
 from rlhf_minimal.training import evaluate, sample, train_step
 from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.passes import Pass
 from rlhf_minimal.training.sampler import pad_left
 from tests.benchmarks.arms import (
     CASES,
@@ -299,6 +303,103 @@ def share_of_peak(case: Case, n: int) -> Measured:
     }
 
 
+# --- (g) what no loop can save that calls the same model -----------------------------------------------------------
+
+
+def best_of(work: Callable[[], Any], times: int = 3) -> float:
+    """Seconds of the fastest; of the processor, since a moment of a busy machine would not slow the best of three."""
+    seconds = []
+    for _ in range(times):
+        began = time.process_time()
+        work()
+        seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
+def product_seconds(sizes: Counter[tuple[int, int]], tokens: int, backward: bool) -> float:
+    """The matrix products of one forward over so many tokens, and of its backward, with nothing around them.
+
+    Args:
+        sizes: How many linear layers the model has of each size (in, out).
+        tokens: Rows of the activations.
+        backward: Whether the gradients in activations and weights are wanted too.
+    """
+    total = 0.0
+    for (wide, out), layers in sizes.items():
+        x, weight, slope = torch.randn(tokens, wide), torch.randn(out, wide), torch.randn(tokens, out)
+        works = [partial(torch.matmul, x, weight.T)]
+        if backward:
+            works += [partial(torch.matmul, slope, weight), partial(torch.matmul, slope.T, x)]
+        total += layers * sum(best_of(work) for work in works)
+    return total
+
+
+def call_seconds(policy: Any) -> dict[bool, float]:
+    """A forward of one token, and one with its backward: what calling the model costs before there is work to do."""
+    one = torch.ones(1, 1, dtype=torch.long)
+
+    def forward() -> None:
+        with torch.no_grad():
+            policy(input_ids=one, use_cache=True)
+
+    def both() -> None:
+        policy(input_ids=one, use_cache=True).logits.sum().backward()
+
+    found = {False: best_of(forward, 10), True: best_of(both, 10)}
+    policy.zero_grad()
+    return found
+
+
+def floor_of(case: Case, n: int) -> Measured:
+    """A step, the share of it inside the model's forwards and backwards, and the least that these could take.
+
+    The least is what the same matrix products take alone, at their own sizes, and as many calls of the model with a
+    single token. Attention, norms, activations and the cache come on top of it.
+    """
+    learner, recipe = case.learner(), case.recipe
+    policy = learner.policy
+    sizes = Counter((m.in_features, m.out_features) for m in policy.modules() if isinstance(m, torch.nn.Linear))
+    calls: list[tuple[int, bool]] = []  # tokens, and whether a backward follows
+    inside = 0.0
+    forward, backward = policy.forward, Pass.backward
+
+    def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        nonlocal inside
+        began = time.process_time()
+        found = work(*args, **kwargs)
+        inside += time.process_time() - began
+        return found
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        calls.append((kwargs["input_ids"].numel(), torch.is_grad_enabled()))
+        return timed(forward, *args, **kwargs)
+
+    rows: list[dict[str, float]] = []
+    for _ in range(n + 1):
+        calls.clear()
+        inside = 0.0
+        with (
+            patch.object(policy, "forward", watched),
+            patch.object(Pass, "backward", lambda through, loss: timed(backward, through, loss)),
+        ):
+            began = time.process_time()
+            train_step(learner, recipe)
+            took = time.process_time() - began
+        products = sum(product_seconds(sizes, *call) * times for call, times in Counter(calls).items())
+        each = call_seconds(policy)
+        rows.append({"step": took, "inside": inside, "products": products, "calls": sum(each[b] for _, b in calls)})
+    floors = sorted((row["products"] + row["calls"]) / row["step"] for row in rows[1:])
+    found = {name: round(statistics.median(row[name] for row in rows[1:]), 4) for name in rows[0]}
+    return {
+        "seconds": found,
+        "forwards": {"sampling": sum(not b for _, b in calls), "update": sum(b for _, b in calls)},
+        "inside_share": round(statistics.median(row["inside"] / row["step"] for row in rows[1:]), 3),
+        "floor_share": round(statistics.median(floors), 3),
+        "range": [round(floors[0], 3), round(floors[-1], 3)],
+        "n": n,
+    }
+
+
 # --- all of it -----------------------------------------------------------------------------------------------------
 
 SWITCHES = {
@@ -341,6 +442,11 @@ def roofline(n: int) -> Measured:
     return {name: share_of_peak(CASES[name], n) for name in ("short", "long", "addition")}
 
 
+def floor(n: int) -> Measured:
+    """What of a step no loop can save."""
+    return {name: floor_of(CASES[name], n) for name in ("short", "long", "addition")}
+
+
 def learning(n: int) -> Measured:
     """Seconds to 90 %."""
     return time_to_learn(3)
@@ -353,6 +459,7 @@ MEASUREMENTS = {
     "idle": idle,
     "memory": memory,
     "roofline": roofline,
+    "floor": floor,
     "learning": learning,
 }
 
