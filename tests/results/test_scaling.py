@@ -1,0 +1,89 @@
+"""The measurements of a real model: the script works on a tiny one, and what is on file is what it would write."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+
+from rlhf_minimal.models import load_pretrained
+from rlhf_minimal.training import Config
+from rlhf_minimal.training.metrics import wilson
+from tests.results.scripts import FOLDER, module
+
+script = module("scaling")
+RECORDS = {device: FOLDER / f"scaling-{device}.json" for device in ("cpu", "cuda")}
+FOUND = {device: json.loads(file.read_text()) for device, file in RECORDS.items() if file.exists()}
+SMALL = Config(steps=2, prompts=4, group_size=2, lr=1e-5, max_new_tokens=4, max_refills=1)
+
+
+@pytest.fixture
+def bench(chat_model, monkeypatch):
+    def load(name, **options):
+        assert name == script.MODEL
+        return load_pretrained(str(chat_model), **options)
+
+    monkeypatch.setattr(script, "load_pretrained", load)
+    scale = script.Scale(learn=SMALL, seeds=(0,), timed=SMALL, turns=1, held_out=4)
+    return script.Bench(torch.device("cpu"), scale)
+
+
+def test_runs_are_added_one_by_one(bench):
+    *_, runs = bench.learn([])
+    assert [run["arm"] for run in runs] == list(script.ARMS)
+    assert all(len(run["reward"]) == 2 and run["after"]["sampled"]["n"] == 4 for run in runs)
+    assert list(bench.learn(runs)) == []  # all are on file
+
+
+def test_what_is_timed_adds_up(bench, monkeypatch):
+    monkeypatch.setattr(bench, "peak_flops", lambda: 1e9)
+    monkeypatch.setattr(script, "sample_compiled", script.sample)  # compiling takes a minute
+    found = bench.speed()
+    assert found["tokens_written"] == 4 * 2 * 4
+    assert set(found["sampling"]) == {"ours", "compiled", "generate"}
+    for way in found["sampling"].values():
+        assert way["tokens_per_second"] == pytest.approx(32 / way["seconds"][0], rel=0.05)
+    assert found["update"]["plain"]["tokens_read"] > found["update"]["ours"]["tokens_read"]  # prompts once, not twice
+
+
+def test_both_precisions_are_compared(bench):
+    found = bench.precision()
+    assert set(found) == {"float32, dynamic", "bfloat16, dynamic"}
+    assert found["float32, dynamic"]["log_ratio_most"] < 1e-4
+    assert found["bfloat16, dynamic"]["log_ratio_most"] < 0.1
+
+
+@pytest.mark.parametrize("name", script.WAYS_TO_SAVE)
+def test_every_way_to_save_memory_is_a_run_that_works(bench, name):
+    found = bench.one_step(script.WAYS_TO_SAVE[name])
+    assert 0 < found["loaded"] <= found["peak"]
+    assert found["ledger"] > 0
+    if "lora_rank" in script.WAYS_TO_SAVE[name]:
+        assert found["trained_parameters"] < bench.one_step({})["trained_parameters"]
+
+
+@pytest.mark.parametrize("device", FOUND)
+def test_the_record_is_whole(device):
+    record = FOUND[device]
+    scale = script.CPU if device == "cpu" else script.CUDA
+    config = {**dataclasses.asdict(scale.learn), "held_out": scale.held_out}
+    assert record["learn_config"] == config
+    assert [(run["arm"], run["seed"]) for run in record["learn"]] == [(a, s) for a in script.ARMS for s in scale.seeds]
+    for run in record["learn"]:
+        assert len(run["reward"]) == scale.learn.steps
+        for when in ("before", "after"):
+            share = run[when]["sampled"]
+            assert [share["low"], share["high"]] == pytest.approx(wilson(share["right"], share["n"]))
+    assert [row["name"] for row in record["memory"]] == list(script.WAYS_TO_SAVE)
+    assert {"device", "torch", "transformers", "threads"} <= set(record["machine"])
+
+
+@pytest.mark.parametrize("device", FOUND)
+def test_what_the_chapter_says_of_the_record(device):
+    """A verifier alone teaches a real model: every arm's held-out answers, greedy and drawn, gain 30 points."""
+    for run in FOUND[device]["learn"]:
+        for way in ("sampled", "greedy"):
+            assert run["after"][way]["share"] - run["before"][way]["share"] > 0.3, (run["arm"], way)
+    rows = {row["name"]: row for row in FOUND[device]["memory"]}
+    assert rows["the loop's own means"]["peak"] < rows["plain"]["peak"]
+    assert rows["all of them"]["peak"] == min(row["peak"] for row in rows.values())
