@@ -67,7 +67,7 @@ from rlhf_minimal.training import (
     write_folder,
 )
 from rlhf_minimal.training.memory import Dtypes, in_units, most_at_once
-from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.metrics import Metrics, throughput
 from rlhf_minimal.training.processes import Processes, launched
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
@@ -308,6 +308,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--sampled", type=int, help="completions sampled at once (default: as --sequences)")
     sub.add_argument("--prompt-length", type=int, help="in tokens (default 512, or half of the context)")
     sub.add_argument("--completion-length", type=int, help="in tokens (default 512, or half of the context)")
+    sub.add_argument("--lora-rank", type=int, help="corrections of this rank are trained beside frozen weights")
     sub.add_argument(
         "--mixed",
         action="store_true",
@@ -425,6 +426,8 @@ def _train_as(
     after = evaluate(learner.policy, learner.vocabulary, recipe, n=settings["held_out"], processes=processes)
     if main:
         _report(folder, settings, recipe, before, after)
+        size = sum(weight.numel() for weight in learner.policy.parameters())
+        print(f"speed:      {throughput(folder.history(), size)}")
     return 0
 
 
@@ -649,6 +652,7 @@ def _memory(args: argparse.Namespace) -> int:
         reward_model=reward_model,
         sequences=args.sequences,
         sampled=args.sampled,
+        lora_rank=args.lora_rank,
         dtypes=Dtypes(half, half, torch.float32, half, master=torch.float32) if args.mixed else Dtypes(),
         **lengths,
     )

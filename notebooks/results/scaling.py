@@ -11,6 +11,7 @@ and measured again when it is deleted there. The model is SmolLM2-135M-Instruct,
                  chat template: as a conversation the model talks about the sum and is next to never right, while after
                  "12 + 30 =" it goes on with a number
     speed        sampling against `generate`, the update against a plain one, and the share of the machine's peak
+    trl          whole steps of the same run by TRL, as `export` writes it down, in turns with ours (if it is installed)
     precision    the same tokens read by the sampler and by the trainer, in float32 and in bfloat16
     memory       the most that one step holds, each means of saving it alone and together, against the ledger
 """
@@ -24,6 +25,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ import torch
 import transformers
 
 from rlhf_minimal import ALGORITHMS, __version__
+from rlhf_minimal.export import trl_arguments
 from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.models import load_pretrained
@@ -239,6 +242,60 @@ class Bench:
         work()
         return clock(self.device) - began
 
+    # --- trl -------------------------------------------------------------------------------------------------------
+
+    def trl(self) -> dict[str, Any] | None:
+        """Seconds of whole steps on the same prompts, in turns: a step of ours, then one of TRL's."""
+        try:
+            from datasets import Dataset
+            from transformers import TrainerCallback
+            from trl import GRPOConfig, GRPOTrainer
+        except ImportError:
+            return None
+        steps = self.scale.turns + 1  # the first of each warms up
+        recipe = self.recipe(dataclasses.replace(self.scale.timed, steps=steps, watch_kl="off"))
+        learner = self.learner(recipe)
+        times: dict[str, list[float]] = {"ours": [], "trl": []}
+        lengths: dict[str, list[float]] = {"ours": [], "trl": []}
+        bench = self
+
+        class InTurns(TrainerCallback):  # type: ignore[misc]
+            began = 0.0
+
+            def on_step_begin(self, *args: Any, **others: Any) -> None:
+                metrics = train_step(learner, recipe)
+                times["ours"].append(round(metrics["seconds"], 4))
+                lengths["ours"].append(round(metrics["length"], 2))
+                self.began = clock(bench.device)
+
+            def on_step_end(self, *args: Any, **others: Any) -> None:
+                times["trl"].append(round(clock(bench.device) - self.began, 4))
+
+            def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **others: Any) -> None:
+                if "completions/mean_length" in logs:
+                    lengths["trl"].append(round(logs["completions/mean_length"], 2))
+
+        problems = recipe.task.problems("train", recipe.config.prompts * steps, seed=0)
+        by_prompt = {problem.prompt: problem for problem in problems}
+
+        def reward(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
+            pairs = zip(prompts, completions, strict=True)
+            return [recipe.task.verify(text, by_prompt[prompt]) for prompt, text in pairs]
+
+        policy, vocabulary = load_pretrained(MODEL, chat=False)
+        settings = trl_arguments(recipe) | {"logging_steps": 1, "disable_tqdm": True}
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = GRPOTrainer(
+                model=policy,
+                args=GRPOConfig(output_dir=folder, use_cpu=self.device.type == "cpu", **settings),
+                reward_funcs=reward,
+                train_dataset=Dataset.from_list([{"prompt": problem.prompt} for problem in problems]),
+                processing_class=vocabulary.tokenizer,
+                callbacks=[InTurns()],
+            )
+            trainer.train()
+        return {"seconds": {k: v[1:] for k, v in times.items()}, "lengths": {k: v[1:] for k, v in lengths.items()}}
+
     # --- precision -------------------------------------------------------------------------------------------------
 
     def precision(self) -> dict[str, Any]:
@@ -341,7 +398,7 @@ def cpu_name() -> str:
 
 def main() -> None:
     """Measure what is asked for and not yet on file."""
-    parts = ("learn", "speed", "precision", "memory")
+    parts = ("learn", "speed", "trl", "precision", "memory")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="*", help=", ".join(parts))
     parser.add_argument("--device", default="cpu")

@@ -23,7 +23,7 @@ Chapter: ppo-rlhf (and section 15 of grpo, which counts the same by hand).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -103,6 +103,7 @@ def memory_ledger(
     prompt_length: int = 512,
     completion_length: int = 512,
     padded: bool = False,
+    lora_rank: int | None = None,
     dtypes: Dtypes = Dtypes(),
 ) -> list[ModelMemory]:
     """What every model of a run holds.
@@ -118,6 +119,9 @@ def memory_ledger(
         prompt_length: S, tokens of a prompt, padding included.
         completion_length: T, tokens of a completion.
         padded: Prompts differ in length, so that attention is given a mask (see `activation_bytes`).
+        lora_rank: The policy's weights are frozen, and corrections of this rank are trained beside them
+            (`models.add_lora`); a frozen reference then shares them. Activations are those of training the weights:
+            what the corrections add, and what frozen layers save, is left out.
         dtypes: In which precision.
 
     Returns:
@@ -173,7 +177,14 @@ def memory_ledger(
             completion_length=completion_length,
             dtype=dtypes.activations,
         )
-    rows = [trained("policy", _count(lm), activations(policy, "logits", entropy="entropy" in algorithm.needs), cache)]
+    kept = activations(policy, "logits", entropy="entropy" in algorithm.needs)
+    if lora_rank is None:
+        rows = [trained("policy", _count(lm), kept, cache)]
+    else:
+        check_count(lora_rank=lora_rank)
+        own = trained("policy", _corrections(lm, lora_rank), kept, cache)
+        base = _count(lm)
+        rows = [replace(own, parameters=own.parameters + base, weights=own.weights + base * dtypes.frozen.itemsize)]
     if "values" in algorithm.needs:
         config = critic or policy
         head = config.hidden_size + 1  # one number, with a bias
@@ -182,7 +193,7 @@ def memory_ledger(
             rows.append(trained("critic", head, read))
         else:
             rows.append(trained("critic", _count(_on_meta(config).base_model) + head, activations(config, "value")))
-    if "ref_logp" in algorithm.needs:
+    if "ref_logp" in algorithm.needs and lora_rank is None:
         rows.append(frozen("reference", _count(lm)))
     if reward_model is not None:
         rows.append(frozen("reward model", _count(_on_meta(reward_model).base_model) + reward_model.hidden_size))
@@ -377,6 +388,13 @@ def _on_meta(config: PreTrainedConfig) -> PreTrainedModel:
 def _count(model: nn.Module) -> int:
     """Parameters, a tied one once."""
     return sum(p.numel() for p in model.parameters())
+
+
+def _corrections(model: PreTrainedModel, rank: int) -> int:
+    """Parameters of a LoRA on every linear layer but the head: A of [rank, in] and B of [out, rank] for each."""
+    head = model.get_output_embeddings()
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
+    return sum(rank * (module.in_features + module.out_features) for module in linear)
 
 
 def _heads(config: PreTrainedConfig) -> tuple[int, int, int]:

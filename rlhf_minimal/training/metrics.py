@@ -15,6 +15,8 @@ from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.training.processes import ALONE, Processes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlhf_minimal.training.rollout import Rollout
 
 Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
@@ -107,6 +109,33 @@ def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
         groups = rewards.view(-1, group_size)  # [P, G]
         metrics["dead_groups"] = (groups.amax(-1) == groups.amin(-1)).float().mean().item()
     return metrics
+
+
+def throughput(history: "Sequence[Metrics]", parameters: int) -> str:
+    """One line on how fast a run was: tokens a second, and the arithmetic that they stand for.
+
+    A forward costs two operations for each parameter and token, a backward four. Divide by what the machine can do at
+    most, and you have the model FLOPs utilisation; attention's own products are not counted in it.
+
+    Args:
+        history: The metrics of some steps.
+        parameters: Of the model.
+
+    Example:
+        >>> step = {"tokens": 1000, "tokens_read": 1500, "sampling_seconds": 2.0, "update_seconds": 3.0}
+        >>> throughput([step], 1_000_000)
+        'sampling 500 tokens/s, update 500 tokens/s (0.003 TFLOP/s)'
+    """
+    written, read, sampling, updating = (
+        sum(step.get(name, 0) for step in history)
+        for name in ("tokens", "tokens_read", "sampling_seconds", "update_seconds")
+    )
+    found = [f"sampling {written / sampling:,.0f} tokens/s"] if sampling else []
+    if updating and read:
+        found.append(f"update {read / updating:,.0f} tokens/s ({6 * parameters * read / updating / 1e12:.3g} TFLOP/s)")
+    if peak := max((step.get("peak_memory", 0) for step in history), default=0):
+        found.append(f"peak memory {peak / 2**30:.2f} GiB")
+    return ", ".join(found)
 
 
 def peak_memory(device: torch.device) -> Metrics:

@@ -46,6 +46,14 @@ def test_what_is_timed_adds_up(bench, monkeypatch):
     assert found["update"]["plain"]["tokens_read"] > found["update"]["ours"]["tokens_read"]  # prompts once, not twice
 
 
+def test_trl_takes_its_turns(bench, monkeypatch):
+    pytest.importorskip("trl")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found = bench.trl()
+    assert len(found["seconds"]["ours"]) == len(found["seconds"]["trl"]) == bench.scale.turns
+    assert len(found["lengths"]["trl"]) == bench.scale.turns
+
+
 def test_both_precisions_are_compared(bench):
     found = bench.precision()
     assert set(found) == {"float32, dynamic", "bfloat16, dynamic"}

@@ -362,3 +362,16 @@ def test_a_llama_that_is_really_made_has_the_parameters_that_are_counted():
     )
     counted = memory_ledger(ALGORITHMS["grpo"], config)[0].parameters
     assert counted == sum(p.numel() for p in LlamaForCausalLM(config).parameters())
+
+
+@pytest.mark.parametrize("rank", [1, 8])
+def test_a_lora_is_counted_as_it_is_added(rank):
+    model = tiny_llama(13)
+    base = sum(p.numel() for p in model.parameters())
+    (row,) = memory_ledger(ALGORITHMS["grpo"], model.config, lora_rank=rank)  # and no reference: it shares the weights
+    learner = Learner.begin(model, Vocabulary("0123456789+="), ALGORITHMS["grpo"], Config(lora_rank=rank))
+    trained = [p.numel() for p in learner.policy.parameters() if p.requires_grad]
+    assert row.parameters == base + sum(trained)
+    assert (row.weights, row.gradients, row.optimizer) == (4 * row.parameters, 4 * sum(trained), 8 * sum(trained))
+    own = {p.data_ptr() for p in learner.policy.parameters()}
+    assert all(p.data_ptr() in own for p in learner.start.parameters())
