@@ -1,13 +1,13 @@
-r"""Are two answers the same piece of mathematics? 1/2, 0.5 and \frac{1}{2} are. By the package math-verify.
+r"""Are two answers the same piece of mathematics? 1/2, 0.5 and ``\frac{1}{2}`` are. By the package math-verify.
 
 **No program that a model writes is run; math-verify alone does not promise that.** Its parser of LaTeX has a grammar
 of its own and evaluates nothing but numbers. Its parser of plain text hands digits and `. + - * / ^ ( )`, and nothing
 else, to `sympy.parse_expr`, which is Python's `eval`; no name can be written in these. But when it compares numbers,
-sympy turns infinite sums into Python code (`lambdify`): for `\sum_{n=0}^{\infty} \frac{1}{(n+f(3))!}` it compiles
+sympy turns infinite sums into Python code (`lambdify`): for ``\sum_{n=0}^{\infty} \frac{1}{(n+f(3))!}`` it compiles
 `n + f(3) + 1`, a call of whatever Python knows by the name f. So a formula is read only if it is made of letters,
 digits, signs and the commands in `COMMANDS`: fractions, roots, powers, elementary functions, brackets, sets and
 matrices, but no sum, product, integral, limit or named operator. That is decided after math-verify's own clean-up of
-LaTeX, which makes `\sum` of `\\sum` and of `\\!sum`.
+LaTeX, which makes ``\sum`` of ``\\sum`` and of ``\\!sum``.
 
 math-verify's own time limits are off: they would take the alarm from the verifier's guard (`tasks.guard`), which stops
 9^{9^{9^9}} as it stops everything else.
@@ -48,9 +48,9 @@ _COMMAND = re.compile(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?")
 def same_formula(completion: str, answer: str) -> bool:
     r"""Whether the last formula of a completion is the right answer.
 
-    Which part of a completion is looked at: `final_answer` of it; in that the last `\boxed{...}`, else the last formula
-    between dollars, `\(...\)` or `\[...\]` that can be read; without any of these all of it if it is one line without a
-    word, else the last number or plain expression in it.
+    Which part of a completion is looked at: `final_answer` of it; in that the last ``\boxed{...}``, else the last
+    formula between dollars, ``\(...\)`` or ``\[...\]`` that can be read; without any of these all of it if it is one
+    line without a word, else the last number or plain expression in it.
 
     Args:
         completion: What the model wrote.
