@@ -47,6 +47,7 @@ MATRIX = r"\begin{pmatrix} 1 & 2 \\ a & b \end{pmatrix}"
         ("no solution", "no solution"),
         ("$8$", "2**3"),
         ("I paid $5 and then $ 7", "7"),
+        ("from $3 to $7", "7"),
         (r"the set \[\left\{ \frac{1}{2},\; -3 \right\}\] is it.", r"\{-3, 0.5\}"),
     ],
 )
@@ -179,6 +180,17 @@ def task(tmp_path, monkeypatch):
     return get_task("math:halves.jsonl")
 
 
+def test_the_alarm_is_left_to_the_guard(task):
+    problem = task.problems("train", 1, seed=0)[0]
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    try:
+        for text in (problem.answer, f"${problem.answer}$", r"\boxed{\frac{x}{y}}", "it is 1/7"):
+            task.verify(text, problem)
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 def test_a_formula_that_takes_for_ever_costs_its_completion_and_nothing_else(task):
     problems = task.problems("train", 2 * len(BOMBS) + 1, seed=0)
     completions = [problem.answer for problem in problems]
@@ -193,17 +205,6 @@ def test_a_formula_that_takes_for_ever_costs_its_completion_and_nothing_else(tas
     assert time.monotonic() - began < 20
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
-
-
-def test_the_alarm_is_left_to_the_guard(task):
-    problem = task.problems("train", 1, seed=0)[0]
-    signal.setitimer(signal.ITIMER_REAL, 1000)
-    try:
-        for text in (problem.answer, f"${problem.answer}$", r"\boxed{\frac{x}{y}}", "it is 1/7"):
-            task.verify(text, problem)
-        assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def test_nothing_is_said_about_time_limits(caplog, capsys):
