@@ -31,28 +31,33 @@ def moved(learner):
     return torch.cat([weight.detach().flatten() for model in models for weight in model.parameters()])
 
 
-processes, _ = launched(torch.device("cpu"))
-assert processes.count == 2
-for name, algorithm in ALGORITHMS.items():
-    # 5 problems and 15 completions: shares of different sizes, and a minibatch that cuts a group.
-    config = Config(prompts=5, group_size=3, minibatches=2, micro_batches=2, grad_clip=1e9, max_refills=1, seed=3)
-    recipe = Recipe(algorithm, get_task("addition"), config)
-    together, alone = learner_of(recipe, processes), learner_of(recipe, ALONE)
-    before = moved(alone)
-    groups, sampled = collect(together.policy, together.vocabulary, recipe, 1, processes)
-    assert len(sampled[0].texts) == 15
-    if groups is None:
-        print(f"{name}: nothing kept", file=sys.stderr)
-        continue
-    right = [recipe.task.verify(*pair) for pair in zip(groups.texts, groups.problems, strict=True)]
-    assert groups.correct.tolist() == right, "texts and scores belong to each other"
-    watched = []
-    for learner in (together, alone):
-        batch, distance = judge(learner, recipe, copy.deepcopy(groups), 1)
-        watched.append({**distance, **update(learner, recipe, groups, batch, 1)})
-    step = (moved(alone) - before).abs().max().item()
-    apart = (moved(alone) - moved(together)).abs().max().item()
-    numbers = max(abs(watched[0][key] - watched[1][key]) for key in watched[1])
-    if processes.is_main:
-        print(name, step, apart, numbers)
-processes.part()
+def main():
+    processes, _ = launched(torch.device("cpu"))
+    assert processes.count == 2
+    for name, algorithm in ALGORITHMS.items():
+        # 5 problems and 15 completions: shares of different sizes, and a minibatch that cuts a group.
+        config = Config(prompts=5, group_size=3, minibatches=2, micro_batches=2, grad_clip=1e9, max_refills=1, seed=3)
+        recipe = Recipe(algorithm, get_task("addition"), config)
+        together, alone = learner_of(recipe, processes), learner_of(recipe, ALONE)
+        before = moved(alone)
+        groups, sampled = collect(together.policy, together.vocabulary, recipe, 1, processes)
+        assert len(sampled[0].texts) == 15
+        if groups is None:
+            print(f"{name}: nothing kept", file=sys.stderr)
+            continue
+        right = [recipe.task.verify(*pair) for pair in zip(groups.texts, groups.problems, strict=True)]
+        assert groups.correct.tolist() == right, "texts and scores belong to each other"
+        watched = []
+        for learner in (together, alone):
+            batch, distance = judge(learner, recipe, copy.deepcopy(groups), 1)
+            watched.append({**distance, **update(learner, recipe, groups, batch, 1)})
+        step = (moved(alone) - before).abs().max().item()
+        apart = (moved(alone) - moved(together)).abs().max().item()
+        numbers = max(abs(watched[0][key] - watched[1][key]) for key in watched[1])
+        if processes.is_main:
+            print(name, step, apart, numbers)
+    processes.part()
+
+
+if __name__ == "__main__":
+    main()
