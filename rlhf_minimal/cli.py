@@ -566,7 +566,8 @@ def _pretrain(args: argparse.Namespace) -> int:
     if out.exists() and not (out / "model.safetensors").exists():
         raise ValueError(f"{out} is no checkpoint of ours, so it is not replaced; name another folder with --out")
     if task.teacher is None:
-        raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it with --start untrained")
+        instead = "--start untrained" if task.alphabet else "--model NAME"
+        raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it with {instead}")
     check_writable(out)  # now, and not after a minute's work
 
     model, vocabulary = untrained(task, args.seed)

@@ -88,10 +88,12 @@ def test_the_record_is_whole(device):
 
 @pytest.mark.parametrize("device", FOUND)
 def test_what_the_chapter_says_of_the_record(device):
-    """A verifier alone teaches a real model: every arm's held-out answers, greedy and drawn, gain 30 points."""
+    """A verifier alone makes drawn answers right: up by 30 points in the first arm, to where greedy ones were before."""
     for run in FOUND[device]["learn"]:
-        for way in ("sampled", "greedy"):
-            assert run["after"][way]["share"] - run["before"][way]["share"] > 0.3, (run["arm"], way)
+        before, after = (run[when]["sampled"] for when in ("before", "after"))
+        assert after["low"] > before["high"], run["arm"]
+    first = FOUND[device]["learn"][0]
+    assert first["after"]["sampled"]["share"] - first["before"]["sampled"]["share"] > 0.3
     rows = {row["name"]: row for row in FOUND[device]["memory"]}
     assert rows["the loop's own means"]["peak"] < rows["plain"]["peak"]
     assert rows["all of them"]["peak"] == min(row["peak"] for row in rows.values())
