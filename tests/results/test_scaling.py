@@ -88,7 +88,7 @@ def test_the_record_is_whole(device):
 
 @pytest.mark.parametrize("device", FOUND)
 def test_what_the_chapter_says_of_the_record(device):
-    """A verifier alone makes drawn answers right: up by 30 points in the first arm, to where greedy ones were before."""
+    """A verifier alone makes drawn answers right: every arm gains beyond its intervals, the first one 30 points."""
     for run in FOUND[device]["learn"]:
         before, after = (run[when]["sampled"] for when in ("before", "after"))
         assert after["low"] > before["high"], run["arm"]
