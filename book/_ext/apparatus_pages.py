@@ -40,6 +40,7 @@ PARTS = {
     "reasoning": "Reasoning",
     "choice": "Choosing",
     "speed": "Time and memory",
+    "scale": "Scaling up",
     "interview": "Interview questions",
 }
 SHOWN = {

@@ -9,13 +9,13 @@
 import difflib
 from typing import Any
 
-from . import dr_grpo, gae, grpo, gspo, making_it_fast, ppo_clip
+from . import dr_grpo, gae, grpo, gspo, making_it_fast, ppo_clip, scaling_up
 from .bug import Bug
 from .exercise import Exercise, Verdict
 
 __all__ = ["BUGS", "EXERCISES", "Bug", "Exercise", "Verdict", "check"]
 
-CHAPTERS = (ppo_clip, gae, grpo, dr_grpo, gspo, making_it_fast)  # in the book's order
+CHAPTERS = (ppo_clip, gae, grpo, dr_grpo, gspo, making_it_fast, scaling_up)  # in the book's order
 EXERCISES: dict[str, Exercise] = {exercise.id: exercise for chapter in CHAPTERS for exercise in chapter.EXERCISES}
 BUGS: dict[str, Bug] = {bug.id: bug for chapter in CHAPTERS for bug in chapter.BUGS}
 

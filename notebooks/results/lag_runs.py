@@ -1,0 +1,121 @@
+"""The recorded runs of the chapter on scaling up: the sampler is some steps behind, and three ways of dealing with it.
+
+    python notebooks/results/lag_runs.py              runs what is not yet recorded (55 runs, 25 minutes of one core)
+    python notebooks/results/lag_runs.py 16-blind     only the arms named
+
+Writes notebooks/results/lag-runs.json, a line a run. Every run takes 60 steps of 512 completions from the shipped
+start, one update a step, without a KL term. An arm is a lag and a way. With lag k the completions of step t are written
+by the policy as it was k steps before, or by the start while there have not been so many. Ways:
+
+    blind       as if the samples were fresh: the old log-probs are the learner's own, and every ratio is 1
+    ratio       the old log-probs are the sampler's, and the ratio to them is clipped as in PPO
+    truncated   the old log-probs are the learner's own, and each token is weighted by how much likelier it is under the
+                learner than under the sampler, 2 at most
+
+Without a lag the three are the same run, so there is one arm for it. Arms that end in "slow" have a quarter of the
+learning rate: they were added after the others had been seen, to tell staleness from too long a step. Seeds 0 to 4
+were fixed beforehand and all are recorded; settings were tried on seed 100 before that.
+"""
+
+import copy
+import time
+from collections import deque
+from dataclasses import replace
+from importlib.resources import as_file, files
+from typing import Any
+
+import torch
+from recording import SEEDS as SEEDS
+from recording import record
+from transformers import PreTrainedModel
+
+from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.functional import corrections
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.training import Config, Learner, Recipe, collect, evaluate, load_policy
+from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.passes import read_logp
+
+STEPS = 60
+KEPT = ("reward", "apart", "outside", "grad_norm")  # by step
+
+GRPO = replace(ALGORITHMS["grpo"], kl=())
+WAYS: dict[str, Algorithm] = {
+    "blind": GRPO,
+    "ratio": GRPO,
+    "truncated": replace(GRPO, correct=corrections.truncated_importance),
+}
+LR, SLOW = 8e-4, 2e-4
+
+# arm: its lag, its way, its learning rate
+ARMS: dict[str, tuple[int, str, float]] = {"0": (0, "blind", LR)}
+ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 16) for way in WAYS}
+ARMS |= {"0-slow": (0, "blind", SLOW)} | {f"16-{way}-slow": (16, way, SLOW) for way in WAYS}
+
+
+class Behind:
+    """The policy as it was `lag` steps ago."""
+
+    def __init__(self, learner: Learner, lag: int):
+        self.model: PreTrainedModel = copy.deepcopy(learner.policy)
+        self.past = deque([self._weights(learner)], maxlen=lag + 1)
+
+    def follow(self, learner: Learner) -> None:
+        """To be called after each step of the learner."""
+        self.past.append(self._weights(learner))
+        self.model.load_state_dict(self.past[0])
+
+    @staticmethod
+    def _weights(learner: Learner) -> dict[str, torch.Tensor]:
+        return {name: weight.clone() for name, weight in learner.policy.state_dict().items()}
+
+
+def begin(arm: str, seed: int) -> tuple[Learner, Recipe, Behind]:
+    """A learner at the shipped start, what it is trained with, and its sampler."""
+    lag, way, lr = ARMS[arm]
+    recipe = Recipe(WAYS[way], get_task("addition"), Config(steps=STEPS, seed=seed, lr=lr, watch_kl="off"))
+    with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
+        policy, vocabulary = load_policy(folder)
+    learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
+    return learner, recipe, Behind(learner, lag)
+
+
+def train(arm: str, seed: int, steps: int = STEPS) -> tuple[Learner, Recipe, dict[str, list[float]]]:
+    """One run: the learner at its end, and what was seen at each step.
+
+    `reward` is that of the samples, and so of the policy that wrote them. `apart` and `outside` compare learner and
+    sampler before the update: the standard deviation of a token's log-ratio, and the share of tokens whose ratio is
+    further than 0.2 from 1.
+    """
+    way = ARMS[arm][1]
+    learner, recipe, behind = begin(arm, seed)
+    seen: dict[str, list[float]] = {name: [] for name in KEPT}
+    for step in range(1, steps + 1):
+        groups, _ = collect(behind.model, learner.vocabulary, recipe, step)
+        assert groups is not None
+        own = read_logp(learner.policy, groups, recipe.config)
+        log_ratio = (own - groups.logp)[groups.mask != 0]
+        if way == "blind":
+            groups = replace(groups, logp=own)
+        batch, _ = judge(learner, recipe, groups, step)
+        metrics = update(learner, recipe, groups, batch, step)
+        learner.step = step
+        behind.follow(learner)
+        seen["reward"].append(round(groups.rewards.mean().item(), 4))
+        seen["apart"].append(round(log_ratio.std().item(), 5))
+        seen["outside"].append(round((log_ratio.exp() - 1).abs().gt(0.2).float().mean().item(), 5))
+        seen["grad_norm"].append(round(metrics["grad_norm"], 4))
+    return learner, recipe, seen
+
+
+def run(arm: str, seed: int) -> dict[str, Any]:
+    """One run, as it is recorded."""
+    began = time.perf_counter()
+    learner, recipe, seen = train(arm, seed)
+    after = evaluate(learner.policy, learner.vocabulary, recipe)
+    seconds = round(time.perf_counter() - began, 1)
+    return {"sampled": after.sampled.share, "greedy": after.greedy.share, "seconds": seconds, **seen}
+
+
+if __name__ == "__main__":
+    record(__file__, ARMS, run, steps=STEPS, held_out_problems=1000, lr=LR, slow=SLOW)

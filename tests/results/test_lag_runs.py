@@ -1,0 +1,65 @@
+"""The recorded runs behind the chapter on scaling up, with a sampler that is behind: whole, and still what begins."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from rlhf_minimal.functional import corrections
+from tests.results.scripts import load
+
+script, RECORD = load("lag_runs")
+RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
+
+
+def test_every_arm_has_every_seed_and_every_step():
+    assert list(RUNS) == [(arm, seed) for arm in script.ARMS for seed in script.SEEDS]
+    assert all(len(run[name]) == script.STEPS == RECORD["steps"] for run in RUNS.values() for name in script.KEPT)
+    assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
+
+
+def test_ways_differ_in_the_correction_alone():
+    assert script.WAYS["blind"] == script.WAYS["ratio"]  # these differ in whose log-probs are the old ones
+    truncated = script.WAYS["truncated"]
+    assert replace(truncated, correct=None) == script.WAYS["blind"]
+    assert truncated.correct is corrections.truncated_importance
+    assert truncated.kl == ()
+
+
+def test_samples_of_the_first_steps_are_the_starts_whatever_the_way():
+    """With lag k the first k + 1 steps are sampled from the start, so that no arm can differ in them."""
+    for seed in script.SEEDS:
+        for lag in (4, 16):
+            first = [RUNS[f"{lag}-{way}", seed]["reward"][: lag + 1] for way in script.WAYS]
+            assert all(one == pytest.approx(first[0], abs=1e-6) for one in first)
+        assert RUNS["0", seed]["apart"][-1] < 1e-3 < RUNS["4-blind", seed]["apart"][1]
+
+
+def test_the_sampler_is_the_policy_of_so_many_steps_ago():
+    learner, _, behind = script.begin("4-blind", 0)
+    seen = []
+    for step in range(7):
+        with torch.no_grad():
+            for weight in learner.policy.parameters():
+                weight.fill_(step)
+        behind.follow(learner)
+        seen.append(next(behind.model.parameters()).flatten()[0].item())
+    assert seen[4:] == [0.0, 1.0, 2.0]
+
+
+def test_without_a_lag_the_ways_are_one(monkeypatch):
+    for way in script.WAYS:
+        monkeypatch.setitem(script.ARMS, f"0-{way}", (0, way, script.LR))
+    found = [script.train(f"0-{way}", 0, steps=2)[2] for way in script.WAYS]
+    for other in found[1:]:
+        assert other["reward"] == found[0]["reward"]
+        assert other["grad_norm"] == pytest.approx(found[0]["grad_norm"], rel=1e-2)
+
+
+@pytest.mark.parametrize("arm", script.ARMS)
+def test_the_first_steps_come_out_as_recorded(arm):
+    """Another machine may round differently and draw a few other tokens: the tolerance is ten completions of 512."""
+    _, _, seen = script.train(arm, 0, steps=3)
+    recorded = RUNS[arm, 0]
+    assert seen["reward"] == pytest.approx(recorded["reward"][:3], abs=0.02)
+    assert seen["apart"] == pytest.approx(recorded["apart"][:3], rel=0.1, abs=1e-4)
