@@ -50,7 +50,7 @@ from rlhf_minimal.training.sampler import pad_left, sample
 
 MODEL = "smollm2-135m"
 TASK = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
-ARMS = ("grpo", "rloo", "dr_grpo")
+ARMS = ("grpo", "rloo")
 
 
 @dataclasses.dataclass(frozen=True)

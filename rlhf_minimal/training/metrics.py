@@ -3,6 +3,7 @@
 import math
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,8 +16,6 @@ from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.training.processes import ALONE, Processes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rlhf_minimal.training.rollout import Rollout
 
 Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
@@ -111,7 +110,7 @@ def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
     return metrics
 
 
-def throughput(history: "Sequence[Metrics]", parameters: int) -> str:
+def throughput(history: Sequence[dict[str, int | float]], parameters: int) -> str:
     """One line on how fast a run was: tokens a second, and the arithmetic that they stand for.
 
     A forward costs two operations for each parameter and token, a backward four. Divide by what the machine can do at
