@@ -70,6 +70,7 @@ def fused_head(logp, mask):
         return SimpleNamespace(log_probs=log_probs, entropy=zeros, mean_logits=zeros, is_top1=zeros.bool())
 
     model.training, model.is_gradient_checkpointing = True, False
+    model._modules = {}  # asked for where peft is installed
     return model
 
 
