@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import torch
 import transformers
 from matplotlib.axes import Axes
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from rlhf_minimal import cli_fit, diff, table
 from rlhf_minimal.algorithms import ALGORITHMS, get_algorithm
@@ -45,6 +45,7 @@ from rlhf_minimal.models import (
     TokenizerVocabulary,
     Vocabulary,
     check_same_vocabulary,
+    load_config,
     load_reward_model,
 )
 from rlhf_minimal.models.folder import is_out_of_memory
@@ -300,7 +301,7 @@ def parser() -> argparse.ArgumentParser:
     command("table", _table, "print the table of algorithms")
     sub = command("memory", _memory, "count the bytes that every model of a run holds")
     sub.add_argument("algorithm", metavar="ALGORITHM", help=", ".join(ALGORITHMS))
-    sub.add_argument("--model", help="a folder with a transformers config.json, or a run (default: the shipped start)")
+    sub.add_argument("--model", help="as train has it, or a run; no weight is read (default: the shipped start)")
     sub.add_argument(
         "--reward-model", nargs="?", const="", metavar="FOLDER", help="the reward is learned; default: as the policy"
     )
@@ -309,10 +310,15 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--prompt-length", type=int, help="in tokens (default 512, or half of the context)")
     sub.add_argument("--completion-length", type=int, help="in tokens (default 512, or half of the context)")
     sub.add_argument("--lora-rank", type=int, help="corrections of this rank are trained beside frozen weights")
-    sub.add_argument(
+    sub.add_argument("--gradient-checkpointing", choices=["on", "off"], default="off", help="as train has it")
+    precisions = sub.add_mutually_exclusive_group()
+    precisions.add_argument(
+        "--precision", choices=["float32", "bfloat16"], default="float32", help="as train has it: weights are float32"
+    )
+    precisions.add_argument(
         "--mixed",
         action="store_true",
-        help="bfloat16, with moments and a master copy in float32 (default: all float32)",
+        help="as other libraries have it: bfloat16 weights, with moments and a master copy in float32",
     )
     sub = command("export", _export, "write a run down for a production library")
     sub.add_argument("run", metavar="RUN", help="run folder of train")
@@ -377,7 +383,9 @@ def _train_as(
             learner.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
         print(f"{args.algorithm} on {recipe.task.name} ({recipe.task.about}), start: {described}")
     learner.processes = processes
-    before = evaluate(learner.start, learner.vocabulary, recipe, n=settings["held_out"], processes=processes)
+    start_policy = _start_policy(learner, settings, recipe).to(device)  # type: ignore[arg-type]
+    before = evaluate(start_policy, learner.vocabulary, recipe, n=settings["held_out"], processes=processes)
+    del start_policy
     updater = None
     if settings["optimizer"] == "trpo":
         updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
@@ -429,6 +437,21 @@ def _train_as(
         size = sum(weight.numel() for weight in learner.policy.parameters())
         print(f"speed:      {throughput(folder.history(), size)}")
     return 0
+
+
+def _start_policy(learner: Learner, settings: dict[str, Any], recipe: Recipe) -> PreTrainedModel:
+    """What the run began with: the learner's own, or, where it keeps none (`watch_kl`), from where it came."""
+    if learner.start is not None:
+        return learner.start
+    return learner.policy if learner.step == 0 else _load_again(settings, recipe)[0]
+
+
+def _load_again(
+    settings: dict[str, Any], recipe: Recipe
+) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, str]:
+    """The start of a run that was described by `load_start`."""
+    name = "shipped" if settings["start"].startswith("shipped") else settings["start"]
+    return load_start(name, recipe.task, recipe.config.seed, settings["chat"])
 
 
 def _plan(args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], Recipe, torch.device]:
@@ -627,8 +650,7 @@ def _export(args: argparse.Namespace) -> int:
     if settings["reward_model"] is not None:
         raise ValueError(ONLY_VERIFIER)
     recipe = _recipe(settings)
-    name = "shipped" if settings["start"].startswith("shipped") else settings["start"]
-    policy, vocabulary, _ = load_start(name, recipe.task, recipe.config.seed, settings["chat"])
+    policy, vocabulary, _ = _load_again(settings, recipe)
     {"trl": export_trl, "verl": export_verl}[args.to](recipe, policy, vocabulary, out)
     print(f"wrote {out}: {'python train.py' if args.to == 'trl' else 'bash train.sh'} there trains it")
     return 0
@@ -647,14 +669,18 @@ def _memory(args: argparse.Namespace) -> int:
     if sum(lengths.values()) > context:
         raise ValueError(f"prompt and completion are {sum(lengths.values())} tokens, this model's context is {context}")
     half = torch.bfloat16
+    dtypes = Dtypes(activations=half) if args.precision == "bfloat16" else Dtypes()
+    if args.mixed:
+        dtypes = Dtypes(half, half, torch.float32, half, master=torch.float32)
     rows = memory_ledger(
         algorithm,
         policy,
         reward_model=reward_model,
         sequences=args.sequences,
         sampled=args.sampled,
+        gradient_checkpointing=args.gradient_checkpointing == "on",
         lora_rank=args.lora_rank,
-        dtypes=Dtypes(half, half, torch.float32, half, master=torch.float32) if args.mixed else Dtypes(),
+        dtypes=dtypes,
         **lengths,
     )
     print(memory_table(rows))
@@ -664,13 +690,8 @@ def _memory(args: argparse.Namespace) -> int:
 
 
 def _model_config(name: str) -> PreTrainedConfig:
-    folder = Path(name)
-    folder = folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder  # a run, or a checkpoint
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers may raise anything over a hostile file
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"cannot read a model's config.json in {name!r}: {reason}") from error
+    run = Path(name) / "checkpoint"
+    return load_config(str(run) if run.is_dir() else name)
 
 
 # --- sample, evaluate, table, diff ---------------------------------------------------------------------------------

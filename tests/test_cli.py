@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import signal
 
 import pytest
@@ -296,6 +297,20 @@ def test_the_progress_line_is_redrawn_in_a_terminal_and_plain_elsewhere(monkeypa
         assert text.endswith("\n")
 
 
+def test_a_run_that_keeps_no_start_finds_it_again_when_it_is_resumed(tmp_path, capsys):
+    command = ["train", "dr_grpo", "--task", "even", "--watch-kl", "off", *TINY]
+    assert main([*command, "--out", "whole", "--steps", "4"]) == 0
+    whole = capsys.readouterr().out.splitlines()
+    assert main([*command, "--out", "run", "--steps", "2"]) == 0
+    capsys.readouterr()
+    assert main(["train", "dr_grpo", "--out", "run", "--resume", "--steps", "4", *TINY]) == 0
+    resumed = capsys.readouterr().out.splitlines()
+    held_out = [line for line in whole if line.startswith(("sampled", "greedy"))]
+    assert len(held_out) == 2
+    assert held_out == [line for line in resumed if line.startswith(("sampled", "greedy"))]
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
+
+
 # --- trust regions and memory --------------------------------------------------------------------------------------
 
 
@@ -339,6 +354,11 @@ def test_memory_prints_the_ledger(tmp_path, capsys):
     assert "at once, at most" in printed
     assert main(["memory", "grpo", "--mixed", "--sequences", "4", "--sampled", "64"]) == 0
     assert "| 18.00 |" in capsys.readouterr().out  # the frozen reference costs 2 instead of 4
+    most = []
+    for more in ([], ["--precision", "bfloat16"], ["--gradient-checkpointing", "on"], ["--lora-rank", "2"]):
+        assert main(["memory", "grpo", "--sequences", "64", *more]) == 0
+        most.append(float(re.search(r"at most: ([0-9.]+) MiB", capsys.readouterr().out).group(1)))
+    assert max(most[1:]) < most[0]  # each of train's means saves something
     config = transformers.GPT2Config(n_embd=8, n_layer=1, n_head=2)
     config.save_pretrained(tmp_path / "other")
     assert main(["memory", "grpo", "--model", "other", "--reward-model", "other"]) == 0
@@ -348,7 +368,8 @@ def test_memory_prints_the_ledger(tmp_path, capsys):
 
 
 def test_memory_says_what_it_cannot_count(tmp_path, capsys):
-    assert "cannot read a model's config.json in 'nowhere'" in fails(capsys, "memory", "grpo", "--model", "nowhere")
+    assert "cannot read the config of the model 'nowhere'" in fails(capsys, "memory", "grpo", "--model", "nowhere")
     assert "unknown algorithm" in fails(capsys, "memory", "grp")
     assert "context is 64" in fails(capsys, "memory", "grpo", "--prompt-length", "64")
     assert "sequences is 0" in fails(capsys, "memory", "grpo", "--sequences", "0")
+    assert "not allowed with" in fails(capsys, "memory", "grpo", "--mixed", "--precision", "bfloat16")

@@ -1,6 +1,6 @@
 """The recorded measurements of the chapter on scaling up: a real model of 135 million parameters on this machine.
 
-    python notebooks/results/scaling.py                    everything, on the CPU (about two hours of one core)
+    python notebooks/results/scaling.py                    everything, on the CPU (about three hours of one core)
     python notebooks/results/scaling.py --device cuda      the same on a GPU, with larger batches
     python notebooks/results/scaling.py speed precision    only the parts named
 
@@ -21,7 +21,6 @@ import dataclasses
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -42,15 +41,15 @@ from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, memory_ledger, train, train_step
 from rlhf_minimal.training.compiled import sample_compiled
 from rlhf_minimal.training.loop import judge, update
-from rlhf_minimal.training.memory import most_at_once
-from rlhf_minimal.training.metrics import clock
+from rlhf_minimal.training.memory import Dtypes, most_at_once
+from rlhf_minimal.training.metrics import clock, peak_memory
 from rlhf_minimal.training.passes import read_logp
 from rlhf_minimal.training.rollout import collect
 from rlhf_minimal.training.sampler import pad_left, sample
 
 MODEL = "smollm2-135m"
 TASK = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
-ARMS = ("grpo", "rloo")
+ARMS = ("grpo", "rloo", "dapo")  # a standard deviation, none; a filter and a length penalty, without a KL term
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +65,10 @@ class Scale:
 
 CPU = Scale(
     learn=Config(steps=40, prompts=8, group_size=8, lr=1e-5, max_new_tokens=8, max_refills=1),
-    seeds=(0,),
+    seeds=(0, 1, 2),
     timed=Config(prompts=4, group_size=8, lr=1e-6, max_new_tokens=32),
     turns=3,
-    held_out=100,
+    held_out=200,
 )
 CUDA = Scale(
     learn=Config(steps=150, prompts=32, group_size=16, lr=1e-5, max_new_tokens=32, precision="bfloat16"),
@@ -86,26 +85,27 @@ class Bench:
     Args:
         device: Where the model is.
         scale: How much of everything.
+        model: What `load_pretrained` takes.
     """
 
-    def __init__(self, device: torch.device, scale: Scale):
-        self.device, self.scale = device, scale
+    def __init__(self, device: torch.device, scale: Scale, model: str = MODEL):
+        self.device, self.scale, self.model = device, scale, model
 
     def recipe(self, config: Config, arm: str = "dr_grpo") -> Recipe:
         task = dataclasses.replace(get_task(TASK), instruction="")  # no conversation, no system message
         return Recipe(ALGORITHMS[arm], task, config)
 
     def learner(self, recipe: Recipe) -> Learner:
-        policy, vocabulary = load_pretrained(MODEL, chat=False)
+        policy, vocabulary = load_pretrained(self.model, chat=False)
         return Learner.begin(policy.to(self.device), vocabulary, recipe.algorithm, recipe.config)
 
     # --- learn -----------------------------------------------------------------------------------------------------
 
     def learn(self, kept: list[dict[str, Any]]) -> Any:
-        """Yields the runs so far, one more at a time."""
+        """Yields the runs so far, one more at a time: every arm's first seed, every arm's second, ..."""
         runs = list(kept)
-        for arm in ARMS:
-            for seed in self.scale.seeds:
+        for seed in self.scale.seeds:
+            for arm in ARMS:
                 if any((run["arm"], run["seed"]) == (arm, seed) for run in runs):
                     continue
                 recipe = self.recipe(dataclasses.replace(self.scale.learn, seed=seed), arm)
@@ -282,7 +282,7 @@ class Bench:
             pairs = zip(prompts, completions, strict=True)
             return [recipe.task.verify(text, by_prompt[prompt]) for prompt, text in pairs]
 
-        policy, vocabulary = load_pretrained(MODEL, chat=False)
+        policy, vocabulary = load_pretrained(self.model, chat=False)
         settings = trl_arguments(recipe) | {"logging_steps": 1, "disable_tqdm": True}
         with tempfile.TemporaryDirectory() as folder:
             trainer = GRPOTrainer(
@@ -325,42 +325,65 @@ class Bench:
     # --- memory ----------------------------------------------------------------------------------------------------
 
     def memory(self) -> list[dict[str, Any]]:
-        """Every way in a process of its own, since a process never gives back its peak."""
+        """Every way in a process of its own, since a process never gives back its peak.
+
+        The weights come from a folder of plain ones: multiplying out a packed file holds both for a moment. On Linux
+        the C library is told to give back at once what is freed, so that a peak is what was needed.
+        """
         rows = []
-        for name, changes in WAYS_TO_SAVE.items():
-            command = [sys.executable, __file__, "--device", str(self.device), "--one-step", json.dumps(changes)]
-            run = subprocess.run(command, check=True, capture_output=True, text=True)
-            rows.append({"name": name, "changes": changes, **json.loads(run.stdout.splitlines()[-1])})
-            print(name, rows[-1], flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            policy, vocabulary = load_pretrained(self.model, chat=False)
+            policy.save_pretrained(folder)
+            vocabulary.tokenizer.save_pretrained(folder)
+            del policy
+            for name, changes in WAYS_TO_SAVE.items():
+                command = [sys.executable, __file__, "--device", str(self.device), "--model", folder]
+                command += ["--one-step", json.dumps(changes)]
+                own = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+                run = subprocess.run(command, check=True, capture_output=True, text=True, env=own)
+                rows.append({"name": name, "changes": changes, **json.loads(run.stdout.splitlines()[-1])})
+                print(name, rows[-1], flush=True)
         return rows
 
     def one_step(self, changes: dict[str, Any]) -> dict[str, Any]:
-        """What one step holds at most, and what the model alone holds."""
-        recipe = self.recipe(dataclasses.replace(self.scale.timed, **changes))
+        """What a process holds before there is a model, with the model, and at most in steps; and the ledger's count.
+
+        Two steps, since the optimiser's moments are there from the second one on. No start is kept for the metric
+        `kl`: what is held is what the algorithm needs, as the ledger counts it.
+        """
+        empty = self.peak_memory()
+        recipe = self.recipe(dataclasses.replace(self.scale.timed, watch_kl="off", **changes))
         learner = self.learner(recipe)
         loaded = self.peak_memory()
-        began = clock(self.device)
         train_step(learner, recipe)
-        config = learner.policy.config
+        seconds, peak = round(train_step(learner, recipe)["seconds"], 2), self.peak_memory()
+        groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)  # the step's shapes, near enough
+        assert groups is not None
+        half = recipe.config.precision == "bfloat16"
         rows = memory_ledger(
             recipe.algorithm,
-            config,
-            sequences=recipe.config.prompts * recipe.config.group_size,
-            prompt_length=64,
-            completion_length=recipe.config.max_new_tokens or 1,
+            learner.policy.config,
+            sequences=-(-len(groups.completions) // recipe.config.micro_batches),
+            sampled=len(groups.completions),
+            prompt_length=groups.prompts.shape[1],
+            completion_length=groups.completions.shape[1],
+            padded=bool((groups.prompt_mask == 0).any()),
+            gradient_checkpointing=recipe.config.gradient_checkpointing == "on",
+            lora_rank=recipe.config.lora_rank,
+            dtypes=Dtypes(activations=torch.bfloat16) if half else Dtypes(),
         )
         return {
+            "empty": empty,
             "loaded": loaded,
-            "peak": self.peak_memory(),
-            "seconds": round(clock(self.device) - began, 2),
+            "peak": peak,
+            "seconds": seconds,
             "trained_parameters": sum(p.numel() for p in learner.policy.parameters() if p.requires_grad),
+            "shape": [*groups.completions.shape, groups.prompts.shape[1]],
             "ledger": most_at_once(rows),
         }
 
     def peak_memory(self) -> int:
-        if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return int(peak_memory(self.device)["peak_memory"])
 
 
 WAYS_TO_SAVE: dict[str, dict[str, Any]] = {
@@ -403,13 +426,14 @@ def main() -> None:
     parser.add_argument("part", nargs="*", help=", ".join(parts))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--one-step", help=argparse.SUPPRESS)
+    parser.add_argument("--model", default=MODEL, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if unknown := set(args.part) - set(parts):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     torch.set_num_threads(1)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     device = torch.device(args.device)
-    bench = Bench(device, CPU if device.type == "cpu" else CUDA)
+    bench = Bench(device, CPU if device.type == "cpu" else CUDA, args.model)
     if args.one_step is not None:
         print(json.dumps(bench.one_step(json.loads(args.one_step))))
         return

@@ -13,7 +13,7 @@ from rlhf_minimal.models.forward import (
 )
 from rlhf_minimal.models.heads import Critic
 from rlhf_minimal.models.lora import adapter, add_lora, load_adapter, merged, twin
-from rlhf_minimal.models.pretrained import SHORT_NAMES, load_pretrained
+from rlhf_minimal.models.pretrained import SHORT_NAMES, load_config, load_pretrained
 from rlhf_minimal.models.recompute import recomputing
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
 from rlhf_minimal.models.tabular import Tree
@@ -46,6 +46,7 @@ __all__ = [
     "continue_prompts",
     "critic_values",
     "has_linear_head",
+    "load_config",
     "load_pretrained",
     "load_reward_model",
     "policy_hidden",

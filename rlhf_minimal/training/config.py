@@ -66,7 +66,7 @@ class Config:
         verifier_timeout: Seconds that the verifier or the reward function may take for one completion, which gets 0
             if they are not enough.
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
-        watch_kl: `"off"` saves the forward of the start from which the metrics `kl` and `kl_sequence` come, where no
+        watch_kl: `"off"` saves the start and its forward, from which the metrics `kl` and `kl_sequence` come, where no
             KL term needs it; nothing else depends on it.
         shared_prefix: `"on"`: an update reads each prompt once for all its completions; `"off"`: once for each.
         sort_lengths: `"on"`: rows of like length are read together, so that hardly any padding is computed.

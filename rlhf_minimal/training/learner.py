@@ -35,8 +35,10 @@ class Learner:
     Attributes:
         policy: The model being trained.
         vocabulary: Its vocabulary.
-        start: The policy as it was at the beginning, for the KL that the metrics report.
-        reference: What the algorithm's KL terms are measured against; the same object as `start` while frozen.
+        start: The policy as it was at the beginning, for the KL that the metrics report. None if nothing reads it:
+            neither a metric (`Config.watch_kl`) nor a KL term nor a LoRA, to which it costs no weights.
+        reference: What the algorithm's KL terms are measured against; the same object as `start` while frozen, and
+            None if it moves and there are no such terms.
         optimizer: The policy's, and the value head's if the trunk is shared.
         critic: Present if the algorithm needs values.
         critic_optimizer: The critic's; None if the trunk is shared.
@@ -49,8 +51,8 @@ class Learner:
 
     policy: PreTrainedModel
     vocabulary: Vocabulary | TokenizerVocabulary
-    start: PreTrainedModel
-    reference: PreTrainedModel
+    start: PreTrainedModel | None
+    reference: PreTrainedModel | None
     optimizer: torch.optim.Optimizer
     critic: Critic | None = None
     critic_optimizer: torch.optim.Optimizer | None = None
@@ -80,13 +82,21 @@ class Learner:
             critic = Critic(policy, shared=shared, init=config.value_head_init, seed=config.seed).to(policy.device)
             if not shared:
                 critic_optimizer = _adamw(critic.parameters(), config.value_lr, config)
-        if config.lora_rank is None:
-            start = copy.deepcopy(policy).requires_grad_(False)
-            reference = start if config.reference == "frozen" else copy.deepcopy(start)
-        else:
+        start: PreTrainedModel | None = None
+        needed = "ref_logp" in algorithm.needs
+        if config.lora_rank is not None:
             start = twin(policy.requires_grad_(False))  # the very weights of the policy, which no step changes
             add_lora(policy, rank=config.lora_rank, alpha=config.lora_alpha, seed=config.seed)
-            reference = start if config.reference == "frozen" else twin(policy).requires_grad_(False)
+        elif config.watch_kl == "on" or (needed and config.reference == "frozen"):
+            start = copy.deepcopy(policy).requires_grad_(False)
+        if config.reference == "frozen":
+            reference = start
+        elif not needed:
+            reference = None
+        elif config.lora_rank is None:
+            reference = copy.deepcopy(policy).requires_grad_(False)
+        else:
+            reference = twin(policy).requires_grad_(False)
         trained = [weight for weight in policy.parameters() if weight.requires_grad]
         if critic is not None and critic.shared:
             trained += critic.parameters()
@@ -102,9 +112,10 @@ class Learner:
         """
         own: dict[str, Any] = {"step": self.step, "mean_reward": self.mean_reward}
         own |= {"kl_factor": self.kl_factor, "scores": asdict(self.scores)}
-        tensors = {f"start.{k}": v for k, v in self.start.state_dict().items()}
-        tensors |= checkpoints.optimizer_tensors(self.optimizer, "optimizer")
-        if self.reference is not self.start:
+        tensors = checkpoints.optimizer_tensors(self.optimizer, "optimizer")
+        if self.start is not None:
+            tensors |= {f"start.{k}": v for k, v in self.start.state_dict().items()}
+        if self.reference is not None and self.reference is not self.start:
             tensors |= {f"reference.{k}": v for k, v in self.reference.state_dict().items()}
         if self.critic is not None:
             tensors |= {f"critic.{k}": v for k, v in self.critic.state_dict().items()}
@@ -115,7 +126,7 @@ class Learner:
         tensors |= {f"adapter.{k}": v for k, v in corrections.items()}
 
         def write(new: Path) -> None:
-            policy = merged(self.policy, self.start) if corrections else self.policy
+            policy = self.policy if self.start is None or not corrections else merged(self.policy, self.start)
             checkpoints.save_policy(new, policy, self.vocabulary)
             checkpoints.save_trainer(new, tensors, {**notes, **own})
 

@@ -136,7 +136,9 @@ def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple
     needs, config = recipe.algorithm.needs, recipe.config
     distance: Metrics = {}
     start_logp = None
-    if config.watch_kl == "on" or ("ref_logp" in needs and learner.reference is learner.start):
+    if learner.start is not None and (
+        config.watch_kl == "on" or ("ref_logp" in needs and learner.reference is learner.start)
+    ):
         start_logp = read_logp(learner.start, groups, config, learner.processes)  # [B, T]
         distance["kl"] = masked_mean(k3(groups.logp, start_logp), groups.mask).item()
         distance["kl_sequence"] = sequence_kl(groups.logp, start_logp, groups.mask)
@@ -145,6 +147,7 @@ def judge(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> tuple
     if "sampler_logp" in needs:  # the trainer's own opinion of the sampler's tokens, to weigh one against the other
         old_logp, sampler_logp = read_logp(learner.policy, groups, config, learner.processes), groups.logp
     if "ref_logp" in needs:
+        assert learner.reference is not None
         frozen = learner.reference is learner.start
         ref_logp = start_logp if frozen else read_logp(learner.reference, groups, config, learner.processes)
     if learner.critic is not None:
@@ -197,7 +200,7 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     Returns:
         The metrics that belong to the update.
     """
-    algorithm, config = recipe.algorithm, recipe.config
+    config = recipe.config
     shuffle = torch.Generator().manual_seed(zlib.crc32(f"shuffle/{config.seed}/{step}".encode()))
     optimizers = [one for one in (learner.optimizer, learner.critic_optimizer) if one is not None]
     processes = learner.processes
@@ -216,36 +219,8 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
             for part in places.tensor_split(max(min(config.micro_batches, len(places)), 1)):
                 if len(part) == 0:
                     continue  # more processes than rows
-                micro = minibatch.part(part)
-                bonus = micro.entropy is not None  # entropy is watched always, paid for only by a bonus
-                shared = learner.critic if learner.critic is not None and learner.critic.shared else None
-                through = Pass(
-                    learner.policy,
-                    groups,
-                    rows[part],
-                    config,
-                    critic=shared,
-                    entropy_gradient=bonus,
-                    apart=perhaps_idle(algorithm, micro) if config.skip_idle == "on" else None,
-                )
-                watch.tokens_read += through.tokens
-                logp, entropy, values = through.reading
-                micro = replace(micro, logp=logp, entropy=entropy if bonus else None)
-                piece = policy_loss(algorithm, micro)
-                loss += piece.item()
-                if values is not None:  # one trunk, one gradient
-                    value_piece = _value_loss(values, micro, config)
-                    through.backward(piece + config.value_coef * value_piece)
-                    critic_loss += value_piece.item()
-                else:
-                    through.backward(piece)
-                    if learner.critic is not None:
-                        value_piece = _value_loss(
-                            read_values(learner.critic, groups, config, rows[part]), micro, config
-                        )
-                        value_piece.backward()
-                        critic_loss += value_piece.item()
-                watch.look(algorithm, micro, entropy.detach())
+                own, critics = _forward_backward(learner, recipe, groups, rows[part], minibatch.part(part), watch)
+                loss, critic_loss = loss + own, critic_loss + critics
             for optimizer in optimizers:
                 processes.add_gradients(parameters_of(optimizer))
             if watch.end_minibatch() > (math.inf if config.target_kl is None else config.target_kl):
@@ -263,6 +238,41 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     return watch.metrics()
 
 
+def _forward_backward(
+    learner: Learner, recipe: Recipe, groups: Rollout, rows: Tensor, micro: Batch, watch: Watch
+) -> tuple[float, float]:
+    """The gradient of one micro-batch, added to what is there; its part of the loss and of the critic's.
+
+    A function of its own, so that nothing it has read is still held while the next one is read, or while the optimiser
+    steps: rows without a gradient never had the backward that frees what was kept for it.
+    """
+    algorithm, config = recipe.algorithm, recipe.config
+    bonus = micro.entropy is not None  # entropy is watched always, paid for only by a bonus
+    through = Pass(
+        learner.policy,
+        groups,
+        rows,
+        config,
+        critic=learner.critic if learner.critic is not None and learner.critic.shared else None,
+        entropy_gradient=bonus,
+        apart=perhaps_idle(algorithm, micro) if config.skip_idle == "on" else None,
+    )
+    watch.tokens_read += through.tokens
+    logp, entropy, values = through.reading
+    micro = replace(micro, logp=logp, entropy=entropy if bonus else None)
+    loss, critic_loss = policy_loss(algorithm, micro), None
+    if values is not None:  # one trunk, one gradient
+        critic_loss = _value_loss(values, micro, config)
+        through.backward(loss + config.value_coef * critic_loss)
+    else:
+        through.backward(loss)
+        if learner.critic is not None:
+            critic_loss = _value_loss(read_values(learner.critic, groups, config, rows), micro, config)
+            critic_loss.backward()
+    watch.look(algorithm, micro, entropy.detach())
+    return loss.item(), 0.0 if critic_loss is None else critic_loss.item()
+
+
 def _value_loss(values: Tensor, micro: Batch, config: Config) -> Tensor:
     assert micro.values is not None
     assert micro.returns is not None
@@ -271,6 +281,8 @@ def _value_loss(values: Tensor, micro: Batch, config: Config) -> Tensor:
 
 def move_reference(learner: Learner, config: Config) -> None:
     """The reference stays (frozen), jumps to the policy now and then (refresh), or drifts after it (ema)."""
+    if learner.reference is None:
+        return
     if config.reference == "refresh" and learner.step % config.refresh_every == 0:
         learner.reference.load_state_dict(learner.policy.state_dict())
     elif config.reference == "ema":

@@ -17,7 +17,8 @@ Activations are counted for whole rows, each with its prompt and its padding. Th
 then an upper bound.
 
 Not counted: what is there for a moment only (logits of a frozen model, the optimiser's temporaries), the allocator's
-slack, and the start, which this library keeps for its KL metric even where an algorithm has no reference.
+slack, and the start, which this library keeps for its KL metric (`Config.watch_kl`) where an algorithm has no
+reference.
 
 Chapter: ppo-rlhf (and section 15 of grpo, which counts the same by hand).
 """
@@ -46,6 +47,8 @@ class Dtypes:
         frozen: Weights of reference and reward model.
         moments: AdamW's two.
         activations: Of the forward pass, and of the key-value cache. Norms and log-probs keep float32 in any case.
+            Coarser than the weights, they are autocast's (`Config.precision`): the backward then keeps a copy of the
+            weights in this precision as well.
         master: Of the second, finer copy of the weights that mixed precision updates; None for no copy.
 
     Example:
@@ -103,6 +106,7 @@ def memory_ledger(
     prompt_length: int = 512,
     completion_length: int = 512,
     padded: bool = False,
+    gradient_checkpointing: bool = False,
     lora_rank: int | None = None,
     dtypes: Dtypes = Dtypes(),
 ) -> list[ModelMemory]:
@@ -119,6 +123,7 @@ def memory_ledger(
         prompt_length: S, tokens of a prompt, padding included.
         completion_length: T, tokens of a completion.
         padded: Prompts differ in length, so that attention is given a mask (see `activation_bytes`).
+        gradient_checkpointing: Layers are computed again in the backward (see `activation_bytes`).
         lora_rank: The policy's weights are frozen, and corrections of this rank are trained beside them
             (`models.add_lora`); a frozen reference then shares them. Activations are those of training the weights:
             what the corrections add, and what frozen layers save, is left out.
@@ -156,7 +161,9 @@ def memory_ledger(
             padded=padded,
             head=head,
             entropy=entropy,
+            recomputed=gradient_checkpointing,
             dtype=dtypes.activations,
+            weights=dtypes.weights,
         )
 
     def trained(model: str, parameters: int, activations: int | None, cache: int | None = 0) -> ModelMemory:
@@ -209,28 +216,38 @@ def activation_bytes(
     padded: bool = False,
     head: Literal["logits", "value"] = "logits",
     entropy: bool = False,
+    recomputed: bool = False,
     dtype: torch.dtype = torch.float32,
+    weights: torch.dtype | None = None,
 ) -> int:
     r"""What autograd keeps of one forward pass of a Llama-like model (:eq:`eq-activation-bytes`).
 
     .. math::
-        n \big( N (a(4d + 2he + 2ke + 4f) + 8d + 8) + 4 B h L \big) + N (2ae + (a + 4) d + 12) + \text{head}
+        n \big( N (a(2d + 2he + 2ke + 4f) + (2r + 8) d + 8) + 4 B h L \big) + N (2re + (r + 4) d + 12) + \text{head}
 
     with N = B L tokens of length L = S + T, n layers of width d, feed-forward width f, h heads and k key-value heads of
-    size e, and a bytes a number (float32: 4). Term by term, for each layer:
+    size e, a bytes a number (float32: 4) and r bytes a weight. Term by term, for each layer:
 
     - two norms: the input (float32 in any case), its root mean square (likewise), the normed input;
     - the input of the projections behind each norm, shared by q, k and v, and by gate and up;
     - attention: q, k, v, its output, and a float32 log-normaliser for each head. No score is kept: the fused kernels
-      (`sdpa`, flash) compute them again. With `padded`, the CPU's kernel keeps a mask [B, L, L] a layer as well;
+      (`sdpa`, flash) compute them again. With `padded`, the CPU's kernel keeps a mask [B, L, L] a layer as well, and
+      transformers repeats k and v for the heads that share them (h in place of k, if k > 1);
     - the gated MLP: gate, its silu, up, and their product.
 
     Once a model: token ids, cosines and sines, the last norm. Its head: the T + 1 positions that are read, [B, T, V]
     log-probs in float32 and the sampled ids; the entropy, where the loss has one, keeps three more [B, T, V]. A value
     head keeps its input instead.
 
-    Chapter: ppo-rlhf. Checked against `torch.autograd.graph.saved_tensors_hooks`: exact on the CPU with transformers
-    5.23. Kernels on other devices may keep more or less; with gradient checkpointing it is far less.
+    Under autocast, a < r: what passes from layer to layer has the weights' precision, so the normed inputs have r bytes
+    a number. Each of q, k, v, gate and up rounds its input for itself, which makes 5 such inputs a layer and not 2. And
+    each matrix that is multiplied with is kept once more, in a bytes a number.
+
+    Recomputed (gradient checkpointing), the forward keeps the input of each layer, N r d bytes, and nothing of its
+    inside; the backward then has the inside of one layer at a time. Counted are all inputs and one inside.
+
+    Chapter: ppo-rlhf, scaling-up. Checked against `torch.autograd.graph.saved_tensors_hooks`: exact on the CPU with
+    transformers 5.23. Kernels on other devices may keep more or less.
 
     Args:
         config: Of a Llama, Mistral, Qwen2 or Qwen3.
@@ -240,7 +257,9 @@ def activation_bytes(
         padded: Prompts of different lengths.
         head: "logits" for a policy, "value" for a critic.
         entropy: The loss has an entropy bonus.
+        recomputed: With gradient checkpointing.
         dtype: Of the forward pass.
+        weights: Of the weights, where they are finer: autocast. Default: as `dtype`.
 
     Returns:
         Bytes.
@@ -259,18 +278,23 @@ def activation_bytes(
     d, f, V, L = config.hidden_size, config.intermediate_size, config.vocab_size, S + T
     h, k, e = _heads(config)
     a, tokens = dtype.itemsize, B * L
+    r = a if weights is None else weights.itemsize
 
-    norm = tokens * ((4 + a) * d + 4)
-    attention = tokens * a * (2 * h * e + 2 * k * e) + 4 * B * h * L
+    norm = tokens * ((4 + r) * d + 4)
+    apart = h if padded and k > 1 else k  # heads of k and v that are kept; one that is shared by all is not repeated
+    attention = tokens * a * (2 * h * e + 2 * apart * e) + 4 * B * h * L
     if padded:
         attention += a * tokens * L
     if LLAMA_LIKE[config.model_type]:  # queries and keys go through norms of their own, head by head
         attention += tokens * (h + k) * ((4 + a) * e + 4)
-    layer = 2 * norm + 2 * a * tokens * d + attention + 4 * a * tokens * f
-    body = config.num_hidden_layers * layer + norm + tokens * (2 * a * e + 8)
+    copies = 0 if a == r else a  # bytes a number of a matrix, kept in the forward's precision
+    layer = 2 * norm + (2 if a == r else 5) * a * tokens * d + attention + 4 * a * tokens * f
+    layer += copies * (2 * d * h * e + 2 * d * k * e + 3 * d * f)
+    layers = config.num_hidden_layers * (r * tokens * d if recomputed else layer) + (layer if recomputed else 0)
+    body = layers + norm + tokens * (2 * r * e + 8)
     if head == "value":
-        return body + a * tokens * d
-    return body + B * (a * (T + 1) * d + 4 * T * V * (4 if entropy else 1) + 8 * T)
+        return body + r * tokens * d  # autocast is switched off for this head
+    return body + B * (a * (T + 1) * d + 4 * T * V * (4 if entropy else 1) + 8 * T) + copies * V * d
 
 
 def cache_bytes(

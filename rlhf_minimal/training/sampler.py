@@ -6,6 +6,7 @@ cache goes to one of the last, so that the others need not move.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -83,7 +84,7 @@ def sample(
         use_cache=True,
         logits_to_keep=1,
     )
-    cache = output.past_key_values
+    cache = _as_multiplied(output.past_key_values, prompts.device)
     cache.batch_repeat_interleave(group_size)
     logits = output.logits[:, -1].repeat_interleave(group_size, dim=0)  # [B, V]
     batch, S = logits.shape[0], prompts.shape[1]
@@ -119,6 +120,44 @@ def sample(
     return Samples(completions, logp, completion_mask(completions, eos_id), ~ended)
 
 
+class InOnePrecision:
+    """Keys and values are kept in the precision of the first ones, whatever comes later (mixed into a cache's layer).
+
+    Under autocast a model hands over keys in float32, since they were rotated, and values in bfloat16. Attention
+    rounds both before it multiplies them. To keep them rounded changes no product, and halves the cache.
+    """
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """What `transformers.cache_utils.CacheLayerMixin.update` does."""
+        if self.is_initialized:  # type: ignore[attr-defined]
+            key_states, value_states = (x.to(self.dtype) for x in (key_states, value_states))  # type: ignore[attr-defined]
+        return super().update(key_states, value_states, *args, **kwargs)  # type: ignore[misc]
+
+
+class _Growing(InOnePrecision, DynamicLayer):
+    pass
+
+
+SIMPLE = (DynamicLayer, _Growing)  # layers that hold keys and values of all tokens and nothing more
+
+
+def multiplied_in(x: Tensor) -> torch.dtype:
+    """The precision in which matrix products read `x` here: autocast's, or its own."""
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+
+
+def _as_multiplied(cache: Cache, device: torch.device) -> Cache:
+    """Under autocast the same cache in autocast's precision; a layer of another kind stays as it is."""
+    if not torch.is_autocast_enabled(device.type):
+        return cache
+    for i, layer in enumerate(cache.layers):
+        if type(layer) is DynamicLayer and layer.keys is not None and layer.values is not None:
+            cache.layers[i] = rounded = _Growing()
+            rounded.update(layer.keys.to(multiplied_in(layer.keys)), layer.values.to(multiplied_in(layer.values)))
+    return cache
+
+
 def _close_gaps(cache: Cache, places: Tensor) -> Tensor:
     """Shortens a cache to the n rows that go on: those behind the n-th move to places that became free.
 
@@ -139,7 +178,7 @@ def _close_gaps(cache: Cache, places: Tensor) -> Tensor:
     gaps, movers = free.nonzero().squeeze(-1), places[behind]
     after = places.clone()
     after[behind] = gaps
-    simple = [layer for layer in cache.layers if type(layer) is DynamicLayer]
+    simple = [layer for layer in cache.layers if isinstance(layer, DynamicLayer) and type(layer) in SIMPLE]
     if len(simple) < len(cache.layers):  # some layer holds something else than keys and values, or something more
         cache.batch_select_indices(places[after.argsort()])
         return after

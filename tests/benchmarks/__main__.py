@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -30,6 +29,7 @@ import transformers
 from rlhf_minimal import __version__
 from rlhf_minimal.training import evaluate, sample, train_step
 from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.metrics import peak_memory
 from rlhf_minimal.training.passes import Pass
 from rlhf_minimal.training.sampler import pad_left
 from tests.benchmarks.arms import (
@@ -220,12 +220,8 @@ def time_to_learn(seeds: int, *, target: float = 0.9, every: int = 10, most: int
 
 
 def peak() -> float:
-    """Megabytes that this process has held at most; Linux counts what its parent held into `ru_maxrss`."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 1024)
+    """Megabytes that this process has held at most."""
+    return peak_memory(torch.device("cpu"))["peak_memory"] / 2**20
 
 
 def memory_of(side: str, name: str, batch: int) -> Measured:

@@ -11,6 +11,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.models import policy_logits, tiny_llama
+from rlhf_minimal.training import compiled
 from rlhf_minimal.training.compiled import sample_compiled
 from rlhf_minimal.training.sampler import sample
 
@@ -71,10 +72,22 @@ def test_nothing_is_computed_after_the_last_row_has_ended():
     assert not samples.truncated.any()
 
 
-def test_bfloat16_keys_and_values_share_a_cache():
+def test_under_autocast_keys_and_values_are_kept_in_its_precision(monkeypatch):
+    made = []
+
+    class Seen(compiled._FixedLayer):
+        def __init__(self, length):
+            super().__init__(length)
+            made.append(self)
+
+    monkeypatch.setattr(compiled, "_FixedLayer", Seen)
+    greedy = {**REQUEST, "temperature": 0.0}
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        samples = sample_compiled(tiny_llama(13), *prompts(), compiled=False, **REQUEST)
+        samples = sample_compiled(tiny_llama(13), *prompts(), compiled=False, **greedy)
+        growing = sample(tiny_llama(13), *prompts(), **greedy)
+    assert {x.dtype for layer in made for x in (layer.keys, layer.values)} == {torch.bfloat16}
     assert samples.logp.dtype == torch.float32
+    assert torch.equal(samples.completions, growing.completions)
 
 
 COMPILED = """

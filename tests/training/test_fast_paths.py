@@ -6,6 +6,7 @@ longest, all logits at once, each row with its backward.
 
 import dataclasses
 import itertools
+import weakref
 from functools import partial
 
 import pytest
@@ -25,7 +26,7 @@ from rlhf_minimal.models import (
     tiny_llama,
 )
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, collect, passes, train_step
+from rlhf_minimal.training import Config, Learner, Recipe, collect, loop, passes, train_step
 from rlhf_minimal.training.loop import judge, update
 from rlhf_minimal.training.metrics import OF_THE_MACHINE
 from rlhf_minimal.training.passes import Pass, perhaps_idle, pieces_by_length, read_logp, read_values, widths
@@ -477,7 +478,29 @@ def test_the_distance_from_the_start_costs_nothing_where_it_is_not_asked_for():
     for name, expected in (("dr_grpo", 0), ("grpo", 1)):  # the KL needs it anyway
         learner, recipe = begin(ALGORITHMS[name], dataclasses.replace(SMALL, watch_kl="off"))
         calls = []
-        learner.start.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        assert (learner.start is not None) == bool(expected)  # nor is a copy kept
+        if learner.start is not None:
+            learner.start.register_forward_hook(lambda *_, calls=calls: calls.append(1))
         metrics = train_step(learner, recipe)
         assert len(calls) == expected
         assert ("kl" in metrics) == ("kl_sequence" in metrics) == bool(expected)
+
+
+def test_nothing_of_a_pass_is_held_while_the_next_is_read_or_the_optimiser_steps(monkeypatch):
+    """Idle rows have no backward, so what was kept for theirs would stay as long as anything points to it."""
+    config = dataclasses.replace(SMALL, micro_batches=2, skip_idle="on")
+    learner, recipe = begin(ALGORITHMS["dr_grpo"], config, reward=some_dead(by_length))
+    readings, alive = [], []
+
+    class Watched(loop.Pass):
+        def __init__(self, *args, **options):
+            if torch.is_grad_enabled():
+                assert not any(reading() is not None for reading in readings)
+            super().__init__(*args, **options)
+            readings.append(weakref.ref(self.reading.logp))
+
+    monkeypatch.setattr(loop, "Pass", Watched)
+    learner.optimizer.register_step_pre_hook(lambda *_: alive.append(sum(r() is not None for r in readings)))
+    train_step(learner, recipe)
+    assert len(readings) == 2
+    assert alive == [0]

@@ -139,13 +139,25 @@ def test_the_reference_runs_only_for_those_who_need_it():
     config = dataclasses.replace(SMALL, reference="ema")  # a model of its own, so that its forwards can be counted
     for name, needed in (("grpo", True), ("rloo", True), ("dr_grpo", False), ("reinforce", False)):
         learner, recipe = begin(name, config)
-        calls = count_forwards(learner.reference)
+        assert (learner.reference is not None) == needed, name  # nor is one kept
+        calls = count_forwards(learner.reference) if needed else []
         train_step(learner, recipe)
         assert bool(calls) == needed, name
     learner, recipe = begin(dataclasses.replace(ALGORITHMS["grpo"], kl=(KL(0.0, "k3"),)), config)
-    calls = count_forwards(learner.reference)
+    assert learner.reference is None  # a coefficient of zero needs none
     train_step(learner, recipe)
-    assert not calls  # a coefficient of zero needs no reference
+
+
+def test_a_learner_without_a_start_is_saved_and_goes_on(tmp_path):
+    learner, recipe = begin("dr_grpo", dataclasses.replace(SMALL, watch_kl="off"))
+    assert learner.start is None
+    train_step(learner, recipe)
+    learner.save(tmp_path / "checkpoint", {})
+    other = Learner.resume(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
+    assert other.start is None
+    for one in (learner, other):
+        train_step(one, recipe)
+    assert torch.equal(weights(learner.policy), weights(other.policy))
 
 
 def test_a_frozen_reference_costs_no_second_forward():

@@ -1,6 +1,9 @@
 """The ledger against what is really there: parameters, gradients and moments of learners, and what autograd saves."""
 
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +12,15 @@ from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
-from rlhf_minimal.models import Critic, RewardModel, Vocabulary, critic_values, policy_logits, tiny_llama
+from rlhf_minimal.models import (
+    Critic,
+    RewardModel,
+    Vocabulary,
+    critic_values,
+    policy_logits,
+    recomputing,
+    tiny_llama,
+)
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, train
 from rlhf_minimal.training.loop import judge, update
@@ -22,6 +33,7 @@ from rlhf_minimal.training.memory import (
     memory_table,
     most_at_once,
 )
+from rlhf_minimal.training.metrics import peak_memory
 
 EVEN = get_task("even")
 DIGITS = Vocabulary(EVEN.alphabet)
@@ -109,15 +121,72 @@ def test_relatives_of_llama_are_counted_as_well(kind):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_padded_prompts_bring_a_mask_for_every_layer(dtype):
-    model = llama(layers=3).to(dtype)
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_padded_prompts_bring_a_mask_for_every_layer(dtype, kv_heads):
+    """And keys and values for every head, where several share one; a single one for all is not repeated."""
+    model = llama(layers=3, heads=4, kv_heads=kv_heads, width=32).to(dtype)
     shape = {"sequences": 4, "prompt_length": 5, "completion_length": 6, "dtype": dtype}
     counts = {}
     for padded in (False, True):
         batch = ids(4, 5, 6, padded=padded)
         counts[padded] = saved_bytes([model], lambda: token_logprobs(policy_logits(model, *batch), batch[2]))  # noqa: B023
         assert activation_bytes(model.config, **shape, padded=padded) == counts[padded]
-    assert counts[True] - counts[False] == 3 * 4 * 11 * 11 * dtype.itemsize
+    repeated = 2 * 4 * 11 * {1: 0, 2: 2, 4: 0}[kv_heads] * 8
+    assert counts[True] - counts[False] == 3 * (4 * 11 * 11 + repeated) * dtype.itemsize
+
+
+AUTOCAST = {
+    "tiny": {},
+    "deep": {"layers": 5, "width": 32, "heads": 4, "kv_heads": 2},
+    "untied": {"vocab": 300, "tie": False},
+    "Qwen2": {"kind": "Qwen2", "layers": 2},
+    "Qwen3": {"kind": "Qwen3", "layers": 2, "head_dim": 8},
+}
+
+
+def autocast(run):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return run()
+
+
+@pytest.mark.parametrize("padded", [False, True], ids=["even", "padded"])
+@pytest.mark.parametrize("size", AUTOCAST)
+def test_autocast_keeps_copies_of_the_weights_and_a_stream_as_fine_as_they_are(size, padded):
+    """To the byte as well, and more than half is kept."""
+    model = llama(**AUTOCAST[size])
+    shape = {"sequences": 3, "prompt_length": 5, "completion_length": 6, "padded": padded}
+    batch = ids(3, 5, 6, padded=padded, vocab=model.config.vocab_size)
+    found = saved_bytes([model], lambda: autocast(lambda: token_logprobs(policy_logits(model, *batch), batch[2])))
+    half = {"dtype": torch.bfloat16, "weights": torch.float32}
+    assert activation_bytes(model.config, **shape, **half) == found
+    assert activation_bytes(model.config, **shape, dtype=torch.bfloat16) < found
+
+
+def test_a_critic_under_autocast():
+    critic, batch = Critic(llama(layers=2)), ids(3, 4, 5)
+    found = saved_bytes([critic], lambda: autocast(lambda: critic_values(critic, *batch)))
+    shape = {"sequences": 3, "prompt_length": 4, "completion_length": 5}
+    half = {"dtype": torch.bfloat16, "weights": torch.float32}
+    assert activation_bytes(critic.body.config, **shape, head="value", **half) == found
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "autocast"])
+@pytest.mark.parametrize("layers", [1, 4])
+def test_a_checkpointed_forward_keeps_inputs_and_the_ledger_adds_one_inside(layers, half):
+    options = {"width": 64, "ffn": 200, "heads": 4}
+    model, batch = llama(layers=layers, **options), ids(3, 5, 9)
+
+    def run():
+        with recomputing(model):
+            return token_logprobs(policy_logits(model, *batch), batch[2])
+
+    found = saved_bytes([model], lambda: autocast(run) if half else run())
+    shape = {"sequences": 3, "prompt_length": 5, "completion_length": 9}
+    shape |= {"dtype": torch.bfloat16, "weights": torch.float32} if half else {}
+    inside = activation_bytes(llama(layers=2, **options).config, **shape)
+    inside -= activation_bytes(llama(layers=1, **options).config, **shape)
+    angles = 2 * 3 * 14 * 16 * 4  # cosines and sines: every layer's second forward has them at hand, but not autograd
+    assert activation_bytes(model.config, **shape, recomputed=True) == found + angles + inside
 
 
 def test_an_entropy_bonus_keeps_three_more_tables_of_the_vocabulary():
@@ -375,3 +444,20 @@ def test_a_lora_is_counted_as_it_is_added(rank):
     assert (row.weights, row.gradients, row.optimizer) == (4 * row.parameters, 4 * sum(trained), 8 * sum(trained))
     own = {p.data_ptr() for p in learner.policy.parameters()}
     assert all(p.data_ptr() in own for p in learner.start.parameters())
+
+
+OF_A_CHILD = """
+import sys
+import torch
+from rlhf_minimal.training.metrics import peak_memory
+sys.stdout.write(str(peak_memory(torch.device("cpu"))["peak_memory"]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux only")
+def test_a_run_does_not_report_what_the_process_that_started_it_held():
+    ballast = torch.ones(2**28)  # 1 GiB, most of it more than Python and torch need
+    child = subprocess.run([sys.executable, "-c", OF_A_CHILD], capture_output=True, text=True, check=True)
+    own = peak_memory(torch.device("cpu"))["peak_memory"]
+    assert ballast[-1] == 1
+    assert 2**27 < int(child.stdout) < own - 2**28

@@ -11,6 +11,7 @@ from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, MistralConfi
 from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.models import policy_logits, tiny_llama
+from rlhf_minimal.training import sampler
 from rlhf_minimal.training.sampler import _close_gaps, pad_left, pad_right, sample
 
 PROMPTS, PROMPT_MASK = pad_left([[3], [4, 5, 2, 6], [5, 5]], pad_id=0)
@@ -24,6 +25,39 @@ def policy():
 def draw(policy, *, seed=0, prompts=PROMPTS, mask=PROMPT_MASK, **options):
     options = {"max_new_tokens": 6, "eos_id": 0, "pad_id": 0} | options
     return sample(policy, prompts, mask, generator=torch.Generator().manual_seed(seed), **options)
+
+
+def test_under_autocast_the_cache_is_kept_as_attention_multiplies_it_and_no_draw_changes(policy, monkeypatch):
+    caches = []
+
+    def look(cache, places):
+        caches.append(cache)
+        return _close_gaps(cache, places)
+
+    monkeypatch.setattr(sampler, "_close_gaps", look)
+
+    def drawn():
+        caches.clear()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            samples = draw(policy, group_size=40, max_new_tokens=20)
+        layers = caches[-1].layers
+        return samples, {x.dtype for layer in layers for x in (layer.keys, layer.values)}
+
+    rounded, dtypes = drawn()
+    assert dtypes == {torch.bfloat16}
+    monkeypatch.setattr(sampler, "_as_multiplied", lambda cache, device: cache)
+    fine, dtypes = drawn()
+    assert dtypes == {torch.float32}  # what transformers keeps
+    for name in ("completions", "logp", "mask"):
+        assert torch.equal(getattr(rounded, name), getattr(fine, name)), name
+
+
+def test_without_autocast_the_cache_is_left_as_it_is(policy):
+    with torch.no_grad():
+        cache = policy(PROMPTS, use_cache=True).past_key_values
+    kinds = [type(layer) for layer in cache.layers]
+    assert sampler._as_multiplied(cache, PROMPTS.device) is cache
+    assert [type(layer) for layer in cache.layers] == kinds
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6, 1.7])
