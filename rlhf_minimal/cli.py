@@ -434,8 +434,9 @@ def _train_as(
     after = evaluate(learner.policy, learner.vocabulary, recipe, n=settings["held_out"], processes=processes)
     if main:
         _report(folder, settings, recipe, before, after)
-        size = sum(weight.numel() for weight in learner.policy.parameters())
-        print(f"speed:      {throughput(folder.history(), size)}")
+        weights = list(learner.policy.parameters())
+        size, trained = sum(w.numel() for w in weights), sum(w.numel() for w in weights if w.requires_grad)
+        print(f"speed:      {throughput(folder.history(), size, trained)}")
     return 0
 
 

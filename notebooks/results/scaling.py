@@ -10,6 +10,7 @@ and measured again when it is deleted there. The model is SmolLM2-135M-Instruct,
     learn        an arithmetic task of reasoning-gym, several algorithms, one set of settings for all. Asked without the
                  chat template: as a conversation the model talks about the sum and is next to never right, while after
                  "12 + 30 =" it goes on with a number
+    temperature  the start's answers again, drawn at several temperatures, without any training
     speed        sampling against `generate`, the update against a plain one, and the share of the machine's peak
     trl          whole steps of the same run by TRL, as `export` writes it down, in turns with ours (if it is installed)
     precision    the same tokens read by the sampler and by the trainer, in float32 and in bfloat16
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,29 +40,42 @@ from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, memory_ledger, train, train_step
+from rlhf_minimal.training import Config, Learner, NothingToLearn, Recipe, evaluate, memory_ledger, train, train_step
 from rlhf_minimal.training.compiled import sample_compiled
 from rlhf_minimal.training.loop import judge, update
 from rlhf_minimal.training.memory import Dtypes, most_at_once
 from rlhf_minimal.training.metrics import clock, peak_memory
 from rlhf_minimal.training.passes import read_logp
-from rlhf_minimal.training.rollout import collect
+from rlhf_minimal.training.rollout import collect, roll_out
 from rlhf_minimal.training.sampler import pad_left, sample
 
 MODEL = "smollm2-135m"
 TASK = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
 ARMS = ("grpo", "rloo", "dapo")  # a standard deviation, none; a filter and a length penalty, without a KL term
 
+TRIES = 16
+TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
+
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """What a machine can bear. ``turns``: how often a timing is taken; ``held_out``: problems of an evaluation."""
+    """What a machine can bear.
+
+    Attributes:
+        learn: The runs' settings.
+        seeds: Theirs, fixed beforehand.
+        timed: Settings of a step that is timed.
+        turns: How often.
+        held_out: Problems of an evaluation, one answer each.
+        tried: Problems that are answered `TRIES` times.
+    """
 
     learn: Config
     seeds: tuple[int, ...]
     timed: Config
     turns: int
     held_out: int
+    tried: int
 
 
 CPU = Scale(
@@ -69,6 +84,7 @@ CPU = Scale(
     timed=Config(prompts=4, group_size=8, lr=1e-6, max_new_tokens=32),
     turns=3,
     held_out=200,
+    tried=60,
 )
 CUDA = Scale(
     learn=Config(steps=150, prompts=32, group_size=16, lr=1e-5, max_new_tokens=32, precision="bfloat16"),
@@ -76,6 +92,7 @@ CUDA = Scale(
     timed=Config(prompts=32, group_size=16, lr=1e-6, max_new_tokens=256, precision="bfloat16"),
     turns=9,
     held_out=1000,
+    tried=200,
 )
 
 
@@ -111,8 +128,16 @@ class Bench:
                 recipe = self.recipe(dataclasses.replace(self.scale.learn, seed=seed), arm)
                 learner = self.learner(recipe)
                 before = evaluate(learner.policy, learner.vocabulary, recipe, n=self.scale.held_out)
-                history = train(learner, recipe, show)
+                # Every run begins with the same model and is asked with the same draws.
+                tries = {"before": runs[0]["tries"]["before"] if runs else self.tries(learner, recipe)}
+                history: list[dict[str, Any]] = []
+                stopped = None
+                try:
+                    train(learner, recipe, partial(show, history))
+                except NothingToLearn as reason:  # a filter that finds no group to keep
+                    stopped = str(reason)
                 after = evaluate(learner.policy, learner.vocabulary, recipe, n=self.scale.held_out)
+                tries["after"] = self.tries(learner, recipe)
                 samples = [
                     [p.prompt, one, other]
                     for p, one, other in zip(
@@ -124,9 +149,24 @@ class Bench:
                 ]
                 names = ("reward", "accuracy", "length", "truncated", "entropy", "kl", "seconds", "tokens")
                 series = {name: [round(step[name], 4) for step in history] for name in names}
-                ends = {"before": before.as_json(), "after": after.as_json(), "samples": samples[:12]}
-                runs.append({"arm": arm, "seed": seed, **ends, **series})
+                ends = {"before": before.as_json(), "after": after.as_json(), "samples": samples[:12], "tries": tries}
+                runs.append({"arm": arm, "seed": seed, "stopped": stopped, **ends, **series})
                 yield runs
+
+    def tries(self, learner: Learner, recipe: Recipe, temperature: float = 1.0) -> list[int]:
+        """How many of `TRIES` drawn answers to each of some held-out problems are right."""
+        problems = recipe.task.problems("held_out", self.scale.tried, seed="tries")
+        draws = {"group_size": TRIES, "temperature": temperature, "seed": "tries"}
+        found = roll_out(learner.policy, learner.vocabulary, problems, recipe, **draws)  # type: ignore[arg-type]
+        return [int(n) for n in found.correct.view(-1, TRIES).sum(-1)]
+
+    # --- temperature -----------------------------------------------------------------------------------------------
+
+    def temperature(self) -> dict[str, list[int]]:
+        """The start's `tries`, drawn more and less boldly: what training has to be compared with."""
+        recipe = self.recipe(self.scale.learn)
+        learner = self.learner(recipe)
+        return {str(value): self.tries(learner, recipe, value) for value in TEMPERATURES}
 
     # --- speed -----------------------------------------------------------------------------------------------------
 
@@ -397,18 +437,25 @@ WAYS_TO_SAVE: dict[str, dict[str, Any]] = {
 }
 
 
-def show(metrics: dict[str, Any]) -> None:
+def show(history: list[dict[str, Any]], metrics: dict[str, Any]) -> None:
+    history.append(metrics)
     names = ("step", "reward", "accuracy", "length", "entropy", "kl", "seconds")
     print(*(f"{name} {metrics[name]:.3g}" for name in names), flush=True)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
     """What the numbers belong to."""
+    from importlib.metadata import PackageNotFoundError, version
+
     import peft
     import reasoning_gym
 
     versions = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
     versions |= {"peft": peft.__version__, "reasoning_gym": reasoning_gym.__version__}
+    try:
+        versions["trl"] = version("trl")
+    except PackageNotFoundError:
+        pass
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
     return {"device": name, "threads": torch.get_num_threads(), **versions, "python": platform.python_version()}
 
@@ -421,7 +468,7 @@ def cpu_name() -> str:
 
 def main() -> None:
     """Measure what is asked for and not yet on file."""
-    parts = ("learn", "speed", "trl", "precision", "memory")
+    parts = ("learn", "temperature", "speed", "trl", "precision", "memory")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", nargs="*", help=", ".join(parts))
     parser.add_argument("--device", default="cpu")

@@ -185,9 +185,15 @@ class Config:
                 f"coefficient's sign; got {self.kl_control_horizon}"
             )
 
-    def autocast(self, device: torch.device) -> torch.autocast:
-        """The context in which a model's forward computes at `precision`."""
-        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.precision == "bfloat16")
+    def autocast(self, device: torch.device, *, keep_copies: bool = True) -> torch.autocast:
+        """The context in which a model's forward computes at `precision`.
+
+        Args:
+            device: The model's.
+            keep_copies: Round a weight once in this context and keep the copy until it ends: for many forwards.
+        """
+        half = self.precision == "bfloat16"
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half, cache_enabled=keep_copies)
 
     @property
     def changes_scores(self) -> bool:

@@ -111,20 +111,24 @@ def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
     return metrics
 
 
-def throughput(history: Sequence[dict[str, int | float]], parameters: int) -> str:
+def throughput(history: Sequence[dict[str, int | float]], parameters: int, trained: int | None = None) -> str:
     """One line on how fast a run was: tokens a second, and the arithmetic that they stand for.
 
-    A forward costs two operations for each parameter and token, a backward four. Divide by what the machine can do at
-    most, and you have the model FLOPs utilisation; attention's own products are not counted in it.
+    A forward costs two operations for each parameter and token; a backward two for handing the gradient on, and two
+    for a parameter's own, if it is trained. Divide by what the machine can do at most, and you have the model FLOPs
+    utilisation; attention's own products, and what checkpointing computes again, are not counted in it.
 
     Args:
         history: The metrics of some steps.
         parameters: Of the model.
+        trained: How many of them have a gradient (fewer with LoRA). Default: all.
 
     Example:
         >>> step = {"tokens": 1000, "tokens_read": 1500, "sampling_seconds": 2.0, "update_seconds": 3.0}
         >>> throughput([step], 1_000_000)
         'sampling 500 tokens/s, update 500 tokens/s (0.003 TFLOP/s)'
+        >>> throughput([step], 1_000_000, trained=0)
+        'sampling 500 tokens/s, update 500 tokens/s (0.002 TFLOP/s)'
     """
     written, read, sampling, updating = (
         sum(step.get(name, 0) for step in history)
@@ -132,7 +136,8 @@ def throughput(history: Sequence[dict[str, int | float]], parameters: int) -> st
     )
     found = [f"sampling {written / sampling:,.0f} tokens/s"] if sampling else []
     if updating and read:
-        found.append(f"update {read / updating:,.0f} tokens/s ({6 * parameters * read / updating / 1e12:.3g} TFLOP/s)")
+        operations = 4 * parameters + 2 * (parameters if trained is None else trained)  # a token
+        found.append(f"update {read / updating:,.0f} tokens/s ({operations * read / updating / 1e12:.3g} TFLOP/s)")
     if peak := max((step.get("peak_memory", 0) for step in history), default=0):
         found.append(f"peak memory {peak / 2**30:.2f} GiB")
     return ", ".join(found)

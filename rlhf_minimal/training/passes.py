@@ -291,8 +291,9 @@ def _recomputes(config: Config) -> bool:
 
 @contextmanager
 def _at_precision(model: nn.Module, config: Config) -> Iterator[None]:
-    device = next(model.parameters()).device
-    with config.autocast(device), recomputing(model, on=_recomputes(config)):
+    device, again = next(model.parameters()).device, _recomputes(config)
+    # What is computed again is rounded again: else the copies of all weights would be there at the forward's end.
+    with config.autocast(device, keep_copies=not again), recomputing(model, on=again):
         yield
 
 

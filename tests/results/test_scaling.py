@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -24,16 +25,26 @@ def bench(chat_model, monkeypatch):
         return load_pretrained(str(chat_model), **options)
 
     monkeypatch.setattr(script, "load_pretrained", load)
-    scale = script.Scale(learn=SMALL, seeds=(0,), timed=SMALL, turns=1, held_out=4)
+    scale = script.Scale(learn=SMALL, seeds=(0,), timed=SMALL, turns=1, held_out=4, tried=3)
     return script.Bench(torch.device("cpu"), scale)
 
 
-def test_runs_are_added_one_by_one(bench, monkeypatch):
-    monkeypatch.setattr(script, "ARMS", ("grpo", "rloo"))  # a filter would find nothing in an untrained model's answers
+def test_runs_are_added_one_by_one(bench):
     *_, runs = bench.learn([])
     assert [run["arm"] for run in runs] == list(script.ARMS)
-    assert all(len(run["reward"]) == 2 and run["after"]["sampled"]["n"] == 4 for run in runs)
+    steps = {run["arm"]: (len(run["reward"]), run["stopped"] is None) for run in runs}
+    assert steps["grpo"] == steps["rloo"] == (2, True)
+    assert steps["dapo"] == (0, False)  # an untrained model's answers are all wrong: the filter keeps none
+    assert all(run["after"]["sampled"]["n"] == 4 for run in runs)
+    for run in runs:
+        assert all(len(counts) == 3 and max(counts) <= script.TRIES for counts in run["tries"].values())
     assert list(bench.learn(runs)) == []  # all are on file
+
+
+def test_a_start_is_asked_at_several_temperatures(bench):
+    found = bench.temperature()
+    assert list(found) == [str(value) for value in script.TEMPERATURES]
+    assert all(len(counts) == 3 for counts in found.values())
 
 
 def test_what_is_timed_adds_up(bench, monkeypatch):
@@ -79,12 +90,31 @@ def test_the_record_is_whole(device):
     assert record["learn_config"] == config
     assert [(run["arm"], run["seed"]) for run in record["learn"]] == [(a, s) for s in scale.seeds for a in script.ARMS]
     for run in record["learn"]:
-        assert len(run["reward"]) == scale.learn.steps
+        assert len(run["reward"]) == scale.learn.steps or (run["stopped"] and len(run["reward"]) < scale.learn.steps)
         for when in ("before", "after"):
             share = run[when]["sampled"]
+            assert len(run["tries"][when]) == scale.tried
             assert [share["low"], share["high"]] == pytest.approx(wilson(share["right"], share["n"]))
     assert [row["name"] for row in record["memory"]] == list(script.WAYS_TO_SAVE)
     assert {"device", "torch", "transformers", "threads"} <= set(record["machine"])
+
+
+def pass_at(k, right):
+    n = script.TRIES
+    return sum(1 - math.comb(n - c, k) / math.comb(n, k) for c in right) / len(right)
+
+
+@pytest.mark.parametrize("device", [device for device in FOUND if "temperature" in FOUND[device]])
+def test_most_of_the_gain_is_what_a_temperature_gives(device):
+    """At one attempt every run is above the start at any temperature, at sixteen about where the best of them is."""
+    start, runs = FOUND[device]["temperature"], FOUND[device]["learn"]
+    assert all(run["tries"]["before"] == start["1.0"] for run in runs)
+    best = {k: max(pass_at(k, right) for right in start.values()) for k in (1, 16)}
+    after = {k: [pass_at(k, run["tries"]["after"]) for run in runs] for k in (1, 16)}
+    assert min(after[1]) > best[1]
+    gain = sum(after[1]) / len(runs) - pass_at(1, start["1.0"])
+    assert best[1] - pass_at(1, start["1.0"]) > gain / 2
+    assert abs(sum(after[16]) / len(runs) - best[16]) < 0.06
 
 
 @pytest.mark.parametrize("device", FOUND)

@@ -504,3 +504,23 @@ def test_nothing_of_a_pass_is_held_while_the_next_is_read_or_the_optimiser_steps
     train_step(learner, recipe)
     assert len(readings) == 2
     assert alive == [0]
+
+
+def test_what_is_computed_again_is_rounded_again(monkeypatch):
+    """Copies of all weights until the forward ends would take back what checkpointing saves."""
+    seen = {}
+    for again in ("off", "on"):
+        changes = {"precision": "bfloat16", "gradient_checkpointing": again, "watch_kl": "off"}
+        learner, recipe = begin(
+            ALGORITHMS["dr_grpo"],
+            dataclasses.replace(SMALL, **changes),
+            dtype=torch.float32,
+            reward=some_dead(by_length),
+        )
+        groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+        kept = []
+        learner.policy.register_forward_hook(lambda *_, kept=kept: kept.append(torch.is_autocast_cache_enabled()))
+        read = Pass(learner.policy, groups, torch.arange(len(groups.mask)), recipe.config).reading
+        seen[again] = set(kept), read.logp.detach()
+    assert [kept for kept, _ in seen.values()] == [{True}, {False}]
+    assert torch.equal(seen["off"][1], seen["on"][1])

@@ -53,7 +53,7 @@ LOST_STEPS = Bug(
     minutes=5,
     statement="""
     To halve the memory, weights are kept in bfloat16. Loss and gradients are finite and look right, the learning rate
-    is the one that the paper used in float32, and nothing is learnt. The cell walks downhill with four learning rates
+    is one that works well in float32, and nothing is learnt. The cell walks downhill with four learning rates
     and prints how far a weight gets.
     """,
     wrong=suspect_train,
@@ -63,8 +63,8 @@ LOST_STEPS = Bug(
     moral="""
     A bfloat16 number has 8 significant bits. A step smaller than about a 512th of a weight is rounded away, and the
     next one again: nothing saves them up. So what is trained is kept in float32, and rounded for the forward (mixed
-    precision); or only the corrections of a LoRA are trained, in float32. Published training code that steps on
-    bfloat16 weights learns with its largest updates only. The habit: after the first step, count how many weights
+    precision); or only the corrections of a LoRA are trained, in float32. A run that steps on bfloat16 weights learns
+    from its largest updates only. The habit: after the first step, count how many weights
     changed.
     """,
 )
@@ -120,9 +120,9 @@ SHARED_MEAN = Bug(
     concept="data-parallel",
     minutes=5,
     statement="""
-    On one GPU the run behaves. On eight, with the same batch, long answers no longer get longer. Nothing but the
-    launcher has changed: each process computes the loss of its rows, and the gradients are averaged, as data-parallel
-    libraries do by default. The cell prints the weight of one token in a short row and in a long one.
+    On one GPU the run behaves. On eight, with the same batch, answers stop growing. Nothing but the
+    launcher has changed: each process computes the loss of its rows, and the gradients are averaged, as PyTorch's
+    `DistributedDataParallel` does. The cell prints the weight of one token in a short row and in a long one.
     """,
     wrong=suspect_shared_loss,
     symptom=pull_on_a_token,

@@ -111,6 +111,6 @@ TRUNCATED = Exercise(
         Mistake(_ascends, "The sign is wrong: a loss goes down as the objective goes up."),
     ),
     where="Let engine and model agree: the plain policy gradient must be left.",
-    right="Right. Without the cap the expected gradient is exactly the model's own, token by token.",
+    right="Right. For one-token answers and without the cap the expected gradient is exactly the model's own.",
     gradient_of="logp",
 )
