@@ -5,9 +5,8 @@
 
 Writes notebooks/results/lora-runs.json, a line a run. Every run takes 40 steps of 512 completions from the shipped
 start with Dr. GRPO, alpha 8 at every rank, so that a first step is about as large at each; the last arm has alpha 32,
-twice its rank, as a rule of thumb has it. The learning rate of the
-corrections is ten times that of the weights; it was chosen for rank 4 on seed 100, among 1, 3, 10 and 30 times. Seeds 0
-to 4 were fixed beforehand and all are recorded.
+twice its rank, as a rule of thumb has it. The learning rate of the corrections is ten times that of the weights; it was
+chosen for rank 4 on seed 100, among 1, 3, 10 and 30 times. Seeds 0 to 4 were fixed beforehand and all are recorded.
 """
 
 import time

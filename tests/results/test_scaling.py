@@ -76,7 +76,7 @@ def test_both_precisions_are_compared(bench):
 @pytest.mark.parametrize("name", script.WAYS_TO_SAVE)
 def test_every_way_to_save_memory_is_a_run_that_works(bench, name):
     found = bench.one_step(script.WAYS_TO_SAVE[name])
-    assert 0 < found["loaded"] <= found["peak"]
+    assert 0 < found["empty"] <= found["peak"]
     assert found["ledger"] > 0
     if "lora_rank" in script.WAYS_TO_SAVE[name]:
         assert found["trained_parameters"] < bench.one_step({})["trained_parameters"]
@@ -104,10 +104,9 @@ def pass_at(k, right):
     return sum(1 - math.comb(n - c, k) / math.comb(n, k) for c in right) / len(right)
 
 
-@pytest.mark.parametrize("device", [device for device in FOUND if "temperature" in FOUND[device]])
-def test_most_of_the_gain_is_what_a_temperature_gives(device):
+def test_most_of_the_gain_is_what_a_temperature_gives():
     """At one attempt every run is above the start at any temperature, at sixteen about where the best of them is."""
-    start, runs = FOUND[device]["temperature"], FOUND[device]["learn"]
+    start, runs = FOUND["cpu"]["temperature"], FOUND["cpu"]["learn"]
     assert all(run["tries"]["before"] == start["1.0"] for run in runs)
     best = {k: max(pass_at(k, right) for right in start.values()) for k in (1, 16)}
     after = {k: [pass_at(k, run["tries"]["after"]) for run in runs] for k in (1, 16)}
