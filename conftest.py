@@ -5,8 +5,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent
 
-# Kernels run in notebooks/ and do not see pytest's own `pythonpath`.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+# Kernels and commands that tests start do not see pytest's own `pythonpath`.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(ROOT), str(ROOT / "notebooks"), os.environ.get("PYTHONPATH")])
+)
 # Tests run side by side, one core each; two threads apiece would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Nothing here may need a model hub: fail at once instead of waiting for a network.

@@ -40,7 +40,10 @@ from rlhf_minimal.cli_shared import (
     settle,
     untrained,
 )
-from rlhf_minimal.export import ONLY_VERIFIER, export_trl, export_verl
+from rlhf_minimal.extras import curves
+from rlhf_minimal.extras.export import ONLY_VERIFIER, export_trl, export_verl
+from rlhf_minimal.extras.memory import Dtypes, in_units, memory_ledger, memory_table, most_at_once
+from rlhf_minimal.extras.trackers import TRACKERS, Trackers
 from rlhf_minimal.models import (
     TokenizerVocabulary,
     Vocabulary,
@@ -59,22 +62,17 @@ from rlhf_minimal.training import (
     TrustRegion,
     evaluate,
     imitate,
-    memory_ledger,
-    memory_table,
     roll_out,
     save_policy,
     train,
     trust_region_update,
     write_folder,
 )
-from rlhf_minimal.training.memory import Dtypes, in_units, most_at_once
 from rlhf_minimal.training.metrics import Metrics, throughput
 from rlhf_minimal.training.processes import Processes, launched
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
-from rlhf_minimal.training.trackers import TRACKERS, Trackers
 from rlhf_minimal.training.trpo import check_trust_region
-from rlhf_minimal.viz import plotting
 
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
@@ -550,13 +548,13 @@ def _report(folder: RunFolder, settings: dict[str, Any], recipe: Recipe, before:
 
     def draw(ax: Axes, history: list[Metrics]) -> None:
         steps = [row["step"] for row in history]
-        color = plotting.color(settings["algorithm"]) if settings["reward"] == "verifier" else plotting.CONTROL
+        color = curves.POLICY if settings["reward"] == "verifier" else curves.CONTROL
         if recipe.task.score_range is None:
             name, limits = "accuracy", (0.0, 1.0)
         else:
             name, limits = "gold" if recipe.reward else "reward", recipe.task.score_range
         measured = [row[name] for row in history]
-        plotting.learning_curve(ax, steps, [measured], label=settings["algorithm"], color=color, smooth=5)
+        curves.learning_curve(ax, steps, [measured], label=settings["algorithm"], color=color, smooth=5)
         ax.set(xlabel="training step", ylabel=f"{_measure(recipe.task)}, sampled", ylim=limits)
         ax.set_title(f"{recipe.task.about}, seed {recipe.config.seed}, mean of 5 steps", fontsize=9)
 

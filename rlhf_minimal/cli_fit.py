@@ -35,6 +35,7 @@ from rlhf_minimal.cli_shared import (
     settle,
     writing,
 )
+from rlhf_minimal.extras import curves
 from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
 from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, Task, TextRow, get_task, read_rows, verify_all, write_rows
@@ -56,7 +57,6 @@ from rlhf_minimal.training.preferences import judge_reward_model, preference_los
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
 from rlhf_minimal.training.supervised import language_loss
-from rlhf_minimal.viz import plotting
 
 Rows = Sequence[Any]  # all of one kind: TextRow, CompletionRow or PairRow; or what a job has made of them
 BY_POLICY = [name for name, row in PAIRWISE.items() if row.reference]  # rows of the second table that train a policy
@@ -560,7 +560,7 @@ def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[s
 
     def draw(ax: Axes, history: list[Metrics]) -> None:
         steps, losses = ([row[name] for row in history] for name in ("step", "loss"))
-        plotting.learning_curve(ax, steps, [losses], label="training rows", color=plotting.CONTROL, smooth=5)
+        curves.learning_curve(ax, steps, [losses], label="training rows", color=curves.CONTROL, smooth=5)
         seen = [(row["step"], row["held_out_loss"]) for row in history if "held_out_loss" in row]
         ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
         ax.set(xlabel="step", ylabel="loss", title=f"{command}, seed {config.seed}, mean of 5 steps")

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from transformers import PreTrainedModel
 
 from rlhf_minimal import __version__
+from rlhf_minimal.extras import curves
 from rlhf_minimal.models import SHORT_NAMES, TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import Task, VerifierWarning
@@ -30,7 +31,6 @@ from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.checkpoints import cannot_write, write_file
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.run_folder import RunFolder
-from rlhf_minimal.viz import plotting
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -122,7 +122,7 @@ def report(
     write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
-    with matplotlib.rc_context(plotting.STYLE):
+    with matplotlib.rc_context(curves.STYLE):
         ax = figure.add_subplot()
         draw(ax, folder.history())
         ax.legend()

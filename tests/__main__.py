@@ -23,11 +23,11 @@ SIDE_BY_SIDE = "-n 2 --dist loadfile"  # without loadfile, one notebook's cells 
 CHECKS = {
     "style": "ruff check .",
     "format": "ruff format --check .",
-    "types": "mypy rlhf_minimal",
+    "types": "mypy",
     # Shapes are checked while the tests run: the hook turns every jaxtyping annotation into an assertion.
-    "unit": f"{PYTEST} {SIDE_BY_SIDE} tests rlhf_minimal --doctest-modules "
+    "unit": f"{PYTEST} {SIDE_BY_SIDE} tests rlhf_minimal notebooks/rlhf_book --doctest-modules "
     "--ignore tests/errors --ignore tests/book --ignore tests/browser "
-    "--jaxtyping-packages=rlhf_minimal,beartype.beartype",
+    "--jaxtyping-packages=rlhf_minimal,rlhf_book,beartype.beartype",
     # A reader gets our errors, not the hook's: these run without it.
     "errors": f"{PYTEST} tests/errors",
     "notebooks": f"{PYTEST} {SIDE_BY_SIDE} --nbval-lax --nbval-current-env notebooks",

@@ -20,18 +20,16 @@ ALLOWED = {
     "tasks": {"functional", "models", "time_limit"},
     # The loop takes an Algorithm and never asks its name: it may not even see the table. The second table stands in one
     # file with its class and its loss; that the loop does not look at the rows is tested below.
-    "training": {"functional", "objective", "pairwise", "models", "tasks"},
-    "viz": {"functional", "objective", "algorithms", "pairwise", "anatomy", "models", "tasks", "."},
-    "exercises": {"functional", "objective", "algorithms", "pairwise", "anatomy", "models", "tasks", "time_limit", "."},
+    "training": {"functional", "objective", "pairwise", "models", "tasks", "extras"},
+    "extras": {"functional", "objective", "models", "tasks", "training"},
     "__init__": {"functional", "objective", "algorithms", "pairwise", "anatomy", "models", "tasks"},
     "__main__": {"cli"},
     "cli": {
         *("functional", "objective", "algorithms", "pairwise", "anatomy"),
-        *("models", "tasks", "training", "viz", "exercises", "cli_fit", "cli_shared", "export", "."),
+        *("models", "tasks", "training", "extras", "cli_fit", "cli_shared", "."),
     },
-    "export": {"functional", "objective", "models", "training"},
-    "cli_fit": {"pairwise", "models", "tasks", "training", "viz", "cli_shared", "."},
-    "cli_shared": {"models", "tasks", "training", "viz", "."},
+    "cli_fit": {"pairwise", "models", "tasks", "training", "extras", "cli_shared", "."},
+    "cli_shared": {"models", "tasks", "training", "extras", "."},
 }
 
 

@@ -45,7 +45,9 @@ def wheel(tmp_path_factory):
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-TEXT"):
         (source / name).write_bytes((ROOT / name).read_bytes())
-    subprocess.run(["cp", "-r", ROOT / "rlhf_minimal", source / "rlhf_minimal"], check=True)
+    (source / "notebooks").mkdir()
+    for package in ("rlhf_minimal", "notebooks/rlhf_book"):
+        subprocess.run(["cp", "-r", ROOT / package, source / package], check=True)
     command = [
         sys.executable,
         "-m",
@@ -70,15 +72,19 @@ def test_it_installs_a_built_wheel_and_the_chapter_goes_on(wheel, tmp_path):
         [
             "import sys",
             # An editable install of the working tree would be found first: this Python must not know it.
-            f"root = {str(ROOT)!r}",
+            f"roots = {[str(ROOT), str(ROOT / 'notebooks')]!r}",
             "sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]",
-            "sys.path = [p for p in sys.path if p not in ('', root)]",
+            "sys.path = [p for p in sys.path if p not in ('', *roots)]",
             "import importlib.util",
             "assert importlib.util.find_spec('rlhf_minimal') is None, 'the working tree is still visible'",
+            "assert importlib.util.find_spec('rlhf_book') is None, 'the working tree is still visible'",
             f"sys.path.insert(0, {str(target)!r})",
             install_cell.source(""),
             "import rlhf_minimal",
             "from rlhf_minimal.tasks import get_task",
+            "from rlhf_book.exercises import EXERCISES",
+            "from rlhf_book.figures.widgets import GroupExplorer",
+            "assert EXERCISES and GroupExplorer()._esm",
             f"assert rlhf_minimal.__file__.startswith({str(target)!r}), rlhf_minimal.__file__",
             "print(rlhf_minimal.diff('gspo', 'gspo_token'), len(get_task('addition').problems('held_out', 3, seed=0)))",
         ]

@@ -5,8 +5,8 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
+from rlhf_book import plotting
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.viz import plotting
 
 
 def test_every_algorithm_has_one_colour_and_no_two_share_it():

@@ -394,7 +394,7 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
     Raises:
         ValueError: a reference that leads nowhere.
     """
-    from rlhf_minimal.exercises import BUGS, EXERCISES
+    from rlhf_book.exercises import BUGS, EXERCISES
 
     hidden = ("hide-cell", "nbval-check-output")
     match reference.split("/"):

@@ -240,7 +240,7 @@ class ExerciseList(Apparatus):
 
     @told_on_the_page
     def run(self):
-        from rlhf_minimal.exercises import BUGS, EXERCISES
+        from rlhf_book.exercises import BUGS, EXERCISES
 
         self.watch()
         left, text = {**EXERCISES, **BUGS}, []

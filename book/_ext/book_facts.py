@@ -54,7 +54,7 @@ def reading_minutes(path):
 
 def exercise_minutes(path):
     """What the exercises that a notebook sets, and the bugs that it hides, say that they take."""
-    from rlhf_minimal.exercises import BUGS, EXERCISES
+    from rlhf_book.exercises import BUGS, EXERCISES
 
     origins = [str(cell["metadata"].get("from", "")) for cell in cells_of(path)]
     return sum(

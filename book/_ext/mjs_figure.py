@@ -121,7 +121,7 @@ def visit_text(self, node):
 
 
 def setup(app):
-    app.add_config_value("mjs_figure_path", "rlhf_minimal/viz", "env", [str])
+    app.add_config_value("mjs_figure_path", "notebooks/rlhf_book/figures", "env", [str])
     app.add_node(
         mjs_figure,
         html=(visit_html, None),

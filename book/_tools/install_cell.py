@@ -29,7 +29,7 @@ import os
 import subprocess
 import sys
 
-if importlib.util.find_spec("rlhf_minimal") is None:
+if any(importlib.util.find_spec(package) is None for package in ("rlhf_minimal", "rlhf_book")):
     source = os.environ.get("RLHF_MINIMAL") or "{source}"
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], check=True)
     importlib.invalidate_caches()"""

@@ -29,7 +29,8 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
     """Run all cells in a fresh kernel, as the tests do: one thread, no network, inline figures."""
     environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
     environment |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    paths = [str(ROOT), str(ROOT / "notebooks"), os.environ.get("PYTHONPATH")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     client = NotebookClient(
         notebook,
         kernel_name="python3",

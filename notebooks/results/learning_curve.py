@@ -18,9 +18,9 @@ import torch
 import transformers
 from matplotlib.figure import Figure
 
+from rlhf_book import plotting
 from rlhf_minimal import __version__
 from rlhf_minimal.cli import main
-from rlhf_minimal.viz import plotting
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "notebooks" / "results" / "learning-curve.json"

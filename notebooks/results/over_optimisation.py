@@ -16,8 +16,8 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from ppo_rlhf import ARMS, BEST_OF, kl_of_best_of
 
+from rlhf_book import plotting
 from rlhf_minimal.tasks.reviews import BEST
-from rlhf_minimal.viz import plotting
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "notebooks" / "results" / "ppo-rlhf.json"

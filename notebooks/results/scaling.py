@@ -35,15 +35,15 @@ import torch
 import transformers
 
 from rlhf_minimal import ALGORITHMS, __version__
-from rlhf_minimal.export import trl_arguments
+from rlhf_minimal.extras.compiled import sample_compiled
+from rlhf_minimal.extras.export import trl_arguments
+from rlhf_minimal.extras.memory import Dtypes, memory_ledger, most_at_once
 from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, NothingToLearn, Recipe, evaluate, memory_ledger, train, train_step
-from rlhf_minimal.training.compiled import sample_compiled
+from rlhf_minimal.training import Config, Learner, NothingToLearn, Recipe, evaluate, train, train_step
 from rlhf_minimal.training.loop import judge, update
-from rlhf_minimal.training.memory import Dtypes, most_at_once
 from rlhf_minimal.training.metrics import clock, peak_memory
 from rlhf_minimal.training.passes import read_logp
 from rlhf_minimal.training.rollout import collect, roll_out

@@ -6,7 +6,6 @@ from rlhf_minimal.training.evaluation import Accuracy, Evaluation, MeanScore, ev
 from rlhf_minimal.training.fit import FitConfig, Student
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, train, train_step
-from rlhf_minimal.training.memory import memory_ledger, memory_table
 from rlhf_minimal.training.metrics import METRICS, wilson
 from rlhf_minimal.training.pairwise import judge_pairs, train_pairwise
 from rlhf_minimal.training.preferences import bayes_accuracy, judge_reward_model, preference_loss, sample_pairs
@@ -37,8 +36,6 @@ __all__ = [
     "judge_reward_model",
     "language_loss",
     "load_policy",
-    "memory_ledger",
-    "memory_table",
     "preference_loss",
     "roll_out",
     "sample",

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
+from rlhf_minimal.extras.compiled import sample_compiled
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import Problem, score_all, verify_all
-from rlhf_minimal.training.compiled import sample_compiled
 from rlhf_minimal.training.config import Recipe
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.sampler import pad_left, sample

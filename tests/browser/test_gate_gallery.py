@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from rlhf_book.plotting import COLORS
 from rlhf_minimal import ALGORITHMS, gradient_weight
-from rlhf_minimal.viz.plotting import COLORS
 from tests.browser.test_mjs_figure import build
 
-SOURCE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "gate_gallery.mjs"
+SOURCE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "gate_gallery.mjs"
 PAGE = "# A page\n\n```{mjs-figure} gate_gallery.mjs\n:alt: The weights of two rows.\n```\n"
 LOG2 = [-3, -1, -0.6, -0.3, -0.01, 0, 0.01, 0.25, 0.3, 0.35, 0.5, 0.6, 1, 2.3, 3]
 

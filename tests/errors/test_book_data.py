@@ -322,7 +322,7 @@ def warnings(tmp_path_factory):
     for name, (text, _) in zip(names, PAGES, strict=True):
         (here / f"{name}.md").write_text(f"# Page\n\n```{{{text}\n```\n")
     (here / "index.md").write_text("# Book\n\n```{toctree}\n" + "\n".join(names) + "\n```\n")
-    viz = str(ROOT / "rlhf_minimal" / "viz")
+    viz = str(ROOT / "notebooks" / "rlhf_book" / "figures")
     (here / "conf.py").write_text(CONF.format(extensions=str(ROOT / "book" / "_ext"), here=str(here), viz=viz))
     command = [
         sys.executable,

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from rlhf_minimal.exercises import EXERCISES, check
-from rlhf_minimal.exercises import exercise as machinery
+from rlhf_book.exercises import EXERCISES, check
+from rlhf_book.exercises import exercise as machinery
 
 PLAIN, LOSS = "grpo-leave-one-out", "grpo-clipped-loss"  # what they return is compared; the gradient, too
 

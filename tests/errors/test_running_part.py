@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from rlhf_book import plotting
 from rlhf_minimal.models import Vocabulary
 from rlhf_minimal.tasks import PairRow, TextRow, get_task, read_rows
 from rlhf_minimal.training import Config
 from rlhf_minimal.training.trpo import mean_kl
-from rlhf_minimal.viz import plotting
 
 
 def test_an_unknown_split():

@@ -6,9 +6,9 @@ import io
 import pytest
 import torch
 
+from rlhf_book.exercises import BUGS
 from rlhf_minimal import Batch, policy_loss
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.exercises import BUGS
 from rlhf_minimal.functional import advantages, kl
 
 each_bug = pytest.mark.parametrize("bug", BUGS.values(), ids=lambda bug: bug.id)

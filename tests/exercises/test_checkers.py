@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from rlhf_minimal.exercises import EXERCISES, Exercise, Verdict, check
-from rlhf_minimal.exercises.exercise import Case, Mistake
-from rlhf_minimal.exercises.grpo.advantage import my_group_advantage
-from rlhf_minimal.exercises.grpo.clipped_loss import my_clipped_loss
-from rlhf_minimal.exercises.grpo.closed_form import my_scores
-from rlhf_minimal.exercises.grpo.dead_groups import my_dead_share
-from rlhf_minimal.exercises.grpo.k3_penalty import my_k3_penalty
-from rlhf_minimal.exercises.grpo.leave_one_out import my_leave_one_out
-from rlhf_minimal.exercises.grpo.on_policy import my_on_policy_loss
-from rlhf_minimal.exercises.grpo.process import my_process_advantage
+from rlhf_book.exercises import EXERCISES, Exercise, Verdict, check
+from rlhf_book.exercises.exercise import Case, Mistake
+from rlhf_book.exercises.grpo.advantage import my_group_advantage
+from rlhf_book.exercises.grpo.clipped_loss import my_clipped_loss
+from rlhf_book.exercises.grpo.closed_form import my_scores
+from rlhf_book.exercises.grpo.dead_groups import my_dead_share
+from rlhf_book.exercises.grpo.k3_penalty import my_k3_penalty
+from rlhf_book.exercises.grpo.leave_one_out import my_leave_one_out
+from rlhf_book.exercises.grpo.on_policy import my_on_policy_loss
+from rlhf_book.exercises.grpo.process import my_process_advantage
 from tests.exercises.answers import grpo
 
 MISTAKES = [(e, m) for e in EXERCISES.values() for m in e.mistakes]

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from rlhf_book.exercises import BUGS, EXERCISES
+from rlhf_book.exercises.dr_grpo.effective_reward import my_effective_reward
+from rlhf_book.exercises.dr_grpo.objective import my_objective
+from rlhf_book.exercises.dr_grpo.residual import my_residual
+from rlhf_book.exercises.dr_grpo.stop_drift import my_stop_drift
+from rlhf_book.exercises.grpo.std_weight import my_weight
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
-from rlhf_minimal.exercises import BUGS, EXERCISES
-from rlhf_minimal.exercises.dr_grpo.effective_reward import my_effective_reward
-from rlhf_minimal.exercises.dr_grpo.objective import my_objective
-from rlhf_minimal.exercises.dr_grpo.residual import my_residual
-from rlhf_minimal.exercises.dr_grpo.stop_drift import my_stop_drift
-from rlhf_minimal.exercises.grpo.std_weight import my_weight
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.models import Tree
 

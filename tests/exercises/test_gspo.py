@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from rlhf_book.exercises import BUGS, EXERCISES
+from rlhf_book.exercises.gspo.gap import my_gap
+from rlhf_book.exercises.gspo.noise import my_noise
+from rlhf_book.exercises.gspo.reweight import my_reweighted_reward
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
-from rlhf_minimal.exercises import BUGS, EXERCISES
-from rlhf_minimal.exercises.gspo.gap import my_gap
-from rlhf_minimal.exercises.gspo.noise import my_noise
-from rlhf_minimal.exercises.gspo.reweight import my_reweighted_reward
 from rlhf_minimal.functional import ratios
 from rlhf_minimal.models import Tree
 

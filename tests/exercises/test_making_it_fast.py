@@ -2,8 +2,8 @@
 
 import torch
 
-from rlhf_minimal.exercises import BUGS
-from rlhf_minimal.exercises.making_it_fast.cut import my_least_cost
+from rlhf_book.exercises import BUGS
+from rlhf_book.exercises.making_it_fast.cut import my_least_cost
 from rlhf_minimal.functional.aggregation import token_mean
 from rlhf_minimal.objective import Totals
 from rlhf_minimal.training.passes import pieces_by_length

@@ -6,11 +6,11 @@ from contextlib import redirect_stdout
 import pytest
 import torch
 
-from rlhf_minimal.exercises import BUGS, EXERCISES
-from rlhf_minimal.exercises.ppo_clip.leak import my_ratios
-from rlhf_minimal.exercises.ppo_clip.length import my_expected_step
-from rlhf_minimal.exercises.ppo_clip.promise import my_excess
-from rlhf_minimal.exercises.ppo_clip.variance import my_variance
+from rlhf_book.exercises import BUGS, EXERCISES
+from rlhf_book.exercises.ppo_clip.leak import my_ratios
+from rlhf_book.exercises.ppo_clip.length import my_expected_step
+from rlhf_book.exercises.ppo_clip.promise import my_excess
+from rlhf_book.exercises.ppo_clip.variance import my_variance
 from rlhf_minimal.functional import aggregation, gates
 from rlhf_minimal.models import Tree
 

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from rlhf_minimal.exercises import BUGS
-from rlhf_minimal.exercises.scaling_up.checkpoint import my_most_kept
-from rlhf_minimal.exercises.scaling_up.decode import my_tokens_per_second
-from rlhf_minimal.exercises.scaling_up.lora import my_lora
+from rlhf_book.exercises import BUGS
+from rlhf_book.exercises.scaling_up.checkpoint import my_most_kept
+from rlhf_book.exercises.scaling_up.decode import my_tokens_per_second
+from rlhf_book.exercises.scaling_up.lora import my_lora
 from rlhf_minimal.functional import aggregation
 from rlhf_minimal.models import add_lora, tiny_llama
 from rlhf_minimal.objective import Totals

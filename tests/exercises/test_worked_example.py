@@ -5,8 +5,8 @@ from collections import defaultdict
 import pytest
 import torch
 
+from rlhf_book.exercises.worked_example import COMPLETIONS, GROUP_SIZE, PROMPTS, REWARDS, worked_example
 from rlhf_minimal import ALGORITHMS, policy_loss
-from rlhf_minimal.exercises.worked_example import COMPLETIONS, GROUP_SIZE, PROMPTS, REWARDS, worked_example
 
 OLD, NEW, REFERENCE, VALUE = 1, 2, 3, 4
 

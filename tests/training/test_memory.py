@@ -11,6 +11,15 @@ import transformers
 from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.extras.memory import (
+    Dtypes,
+    ModelMemory,
+    activation_bytes,
+    cache_bytes,
+    memory_ledger,
+    memory_table,
+    most_at_once,
+)
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.models import (
     Critic,
@@ -24,15 +33,6 @@ from rlhf_minimal.models import (
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, train
 from rlhf_minimal.training.loop import judge, update
-from rlhf_minimal.training.memory import (
-    Dtypes,
-    ModelMemory,
-    activation_bytes,
-    cache_bytes,
-    memory_ledger,
-    memory_table,
-    most_at_once,
-)
 from rlhf_minimal.training.metrics import peak_memory
 
 EVEN = get_task("even")

@@ -15,11 +15,11 @@ import pytest
 import torch
 import traitlets
 
+from rlhf_book.figures.widgets import CLIP_EXPLORER_ALT, ClipExplorer
 from rlhf_minimal import ALGORITHMS, gradient_weight
 from rlhf_minimal.functional import gates
-from rlhf_minimal.viz.widgets import CLIP_EXPLORER_ALT, ClipExplorer
 
-MODULE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "clip_explorer.mjs"
+MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "clip_explorer.mjs"
 
 
 def cases():

@@ -14,10 +14,10 @@ import pytest
 import torch
 import traitlets
 
+from rlhf_book.figures.widgets import GAE_EXPLORER_ALT, GaeExplorer
 from rlhf_minimal.functional import advantages
-from rlhf_minimal.viz.widgets import GAE_EXPLORER_ALT, GaeExplorer
 
-MODULE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "gae_explorer.mjs"
+MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "gae_explorer.mjs"
 CRITICS = ("right", "offset", "noisy", "blind", "late")
 BATCH = 64
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 import traitlets
 
+from rlhf_book.figures.widgets import GROUP_EXPLORER_ALT, GroupExplorer
 from rlhf_minimal.functional import advantages
-from rlhf_minimal.viz.widgets import GROUP_EXPLORER_ALT, GroupExplorer
 
-MODULE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "group_explorer.mjs"
+MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "group_explorer.mjs"
 PRESETS = ("one right", "half right", "continuous", "outlier", "nearly equal", "all equal")
 
 

@@ -13,11 +13,11 @@ import pytest
 import torch
 import traitlets
 
+from rlhf_book.figures.widgets import LENGTH_EXPLORER_ALT, LengthExplorer
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
-from rlhf_minimal.viz.widgets import LENGTH_EXPLORER_ALT, LengthExplorer
 
-MODULE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "length_explorer.mjs"
+MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "length_explorer.mjs"
 DIVISORS = {
     "own": aggregation.sequence_mean,
     "batch": aggregation.token_mean,

@@ -14,11 +14,11 @@ import pytest
 import torch
 import traitlets
 
+from rlhf_book.figures.widgets import RATIO_EXPLORER_ALT, RatioExplorer
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import gates, ratios
-from rlhf_minimal.viz.widgets import RATIO_EXPLORER_ALT, RatioExplorer
 
-MODULE = Path(__file__).resolve().parents[2] / "rlhf_minimal" / "viz" / "ratio_explorer.mjs"
+MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "ratio_explorer.mjs"
 BANDS = {"0.2 / 0.2": (0.2, 0.2), "0.2 / 0.27": (0.2, 0.27), "0.03 / 0.04": (0.03, 0.04), "3e-4 / 4e-4": (3e-4, 4e-4)}
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from rlhf_minimal.exercises.gae.error import my_error
-from rlhf_minimal.exercises.gae.recursion import my_gae
-from rlhf_minimal.exercises.gae.value_loss import my_value_loss
+from rlhf_book.exercises.gae.error import my_error
+from rlhf_book.exercises.gae.recursion import my_gae
+from rlhf_book.exercises.gae.value_loss import my_value_loss
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.objective import value_loss
 

@@ -7,15 +7,15 @@ import statistics
 import numpy as np
 import torch
 
+from rlhf_book.exercises.grpo.advantage import my_group_advantage
+from rlhf_book.exercises.grpo.clipped_loss import my_clipped_loss
+from rlhf_book.exercises.grpo.closed_form import my_scores
+from rlhf_book.exercises.grpo.k3_penalty import my_k3_penalty
+from rlhf_book.exercises.grpo.on_policy import my_on_policy_loss
+from rlhf_book.exercises.grpo.process import my_process_advantage
+from rlhf_book.exercises.grpo.std_weight import my_weight
 from rlhf_minimal import Batch, policy_loss
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.exercises.grpo.advantage import my_group_advantage
-from rlhf_minimal.exercises.grpo.clipped_loss import my_clipped_loss
-from rlhf_minimal.exercises.grpo.closed_form import my_scores
-from rlhf_minimal.exercises.grpo.k3_penalty import my_k3_penalty
-from rlhf_minimal.exercises.grpo.on_policy import my_on_policy_loss
-from rlhf_minimal.exercises.grpo.process import my_process_advantage
-from rlhf_minimal.exercises.grpo.std_weight import my_weight
 from rlhf_minimal.functional import advantages, kl
 
 # ── answers on nobody's list ─────────────────────────────────────────────────────────────────────────────────────

@@ -6,8 +6,8 @@ from functools import partial
 
 import torch
 
+from rlhf_book.exercises.ppo_clip.loss import my_ppo_loss
 from rlhf_minimal import ALGORITHMS, Batch, gradient_weight, policy_loss
-from rlhf_minimal.exercises.ppo_clip.loss import my_ppo_loss
 from rlhf_minimal.functional import aggregation, gates
 
 # ── wrong, on nobody's list ──────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The book's figures: one style, one colour per algorithm, one for each sign of the advantage. Arrays in, Axes out.
+"""The learning curve that a run ends with, and the style it is drawn in. Arrays in, Axes out.
 
 Nothing here knows of training or of models, and no function opens or saves a file.
 """
@@ -6,32 +6,12 @@ Nothing here knows of training or of models, and no function opens or saves a fi
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-# Okabe and Ito's palette for the two signs: told apart with any kind of colour vision, and in grey print.
-POSITIVE = "#0072B2"  # an advantage above zero: do it more
-NEGATIVE = "#D55E00"  # an advantage below zero: do it less
+POLICY = "#1f77b4"  # a run that is rewarded by its task
 CONTROL = "#808080"  # control arms, such as random rewards
-
-# One colour per algorithm for the whole book; a family shares a hue.
-COLORS: dict[str, str] = {
-    "reinforce": "#222222",
-    "rloo": "#7a5195",
-    "ppo": "#d62728",
-    "reinforce_pp": "#ff9896",
-    "grpo": "#1f77b4",
-    "dr_grpo": "#17becf",
-    "dapo": "#2ca02c",
-    "gspo": "#ff7f0e",
-    "gspo_token": "#ffbb78",
-    "gmpo": "#bcbd22",
-    "cispo": "#8c564b",
-    "sapo": "#e377c2",
-    "kimi_k2": "#9467bd",
-}
 
 STYLE: dict[Any, Any] = {
     "figure.figsize": (6.4, 3.6),
@@ -48,21 +28,6 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.8,
     "legend.frameon": False,
 }
-
-
-def use_style() -> None:
-    """Makes the book's style the default of every figure drawn from here on."""
-    mpl.rcParams.update(STYLE)
-
-
-def color(algorithm: str) -> str:
-    """The colour of an algorithm; black for one that is not of the table.
-
-    Example:
-        >>> color("grpo")
-        '#1f77b4'
-    """
-    return COLORS.get(algorithm, "#000000")
 
 
 def learning_curve(

@@ -16,10 +16,10 @@ Activations are counted for whole rows, each with its prompt and its padding. Th
 (`Config.shared_prefix`, `sort_lengths`, `logit_chunk`) keep less, by how much depends on the lengths: the ledger is
 then an upper bound.
 
-Not counted: what is there for a moment only (logits of a frozen model, the optimiser's temporaries; while sampling under
-autocast, the rounded copies of the weights, which are counted among the activations of training), the allocator's slack,
-and the start, which this library keeps for its KL metric (`Config.watch_kl`) where an algorithm has no
-reference.
+Not counted: what is there for a moment only (logits of a frozen model, the optimiser's temporaries; while sampling
+under autocast, the rounded copies of the weights, which are counted among the activations of training), the
+allocator's slack, and the start, which this library keeps for its KL metric (`Config.watch_kl`) where an algorithm
+has no reference.
 
 Chapter: ppo-rlhf (and section 15 of grpo, which counts the same by hand).
 """

@@ -3,7 +3,8 @@
 import torch
 from torch import Generator, Tensor
 
-from ..functional.advantages import group_normalized
+from rlhf_minimal.functional.advantages import group_normalized
+
 from .worked_example import worked_example
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ..time_limit import in_time
+from rlhf_minimal.time_limit import in_time
 
 HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
@@ -400,4 +400,4 @@ def _show(x: Any, exact: bool = False) -> str:
 def _imports(source: str) -> str:
     """What a printed cell begins with: the same for the stub and the solution."""
     standard = "import math\n\n" if "math." in source else ""
-    return f"{standard}import torch\nfrom torch import Tensor\n\nfrom rlhf_minimal.exercises import check\n\n\n"
+    return f"{standard}import torch\nfrom torch import Tensor\n\nfrom rlhf_book.exercises import check\n\n\n"

@@ -1,6 +1,6 @@
 """Exercises that say why an answer is wrong: hand the checker your function.
 
-    from rlhf_minimal.exercises import check
+    from rlhf_book.exercises import check
     check("grpo-advantage", my_group_advantage)
 
 `exercise.py` and `bug.py` hold the machinery; each chapter with exercises has a folder of its own here.

@@ -1,0 +1,1 @@
+"""What a reader of the algorithms need not pass: export, memory ledger, compiled decoding, trackers, learning curve."""
