@@ -1,12 +1,16 @@
 """The first cell of every chapter, run for real: from a wheel built here, into a folder that is thrown away."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import nbformat
 import pytest
+from setuptools import find_packages
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_tools"))
@@ -46,7 +50,7 @@ def wheel(tmp_path_factory):
     for name in ("pyproject.toml", "README.md", "LICENSE", "LICENSE-TEXT"):
         (source / name).write_bytes((ROOT / name).read_bytes())
     (source / "notebooks").mkdir()
-    for package in ("rlhf_minimal", "notebooks/rlhf_book"):
+    for package in ("rlhf_minimal", "notebooks/rlhf_book", "notebooks/results"):
         subprocess.run(["cp", "-r", ROOT / package, source / package], check=True)
     command = [
         sys.executable,
@@ -65,45 +69,111 @@ def wheel(tmp_path_factory):
     return built
 
 
-def test_it_installs_a_built_wheel_and_the_chapter_goes_on(wheel, tmp_path):
-    """A Python that does not see this working tree runs the cell, then imports and uses what was installed."""
-    target = tmp_path / "site"
-    program = "\n".join(
+def hidden_working_tree(target: Path) -> str:
+    """A program's first lines: its Python does not see this working tree, only what is installed in `target`."""
+    return "\n".join(
         [
             "import sys",
             # An editable install of the working tree would be found first: this Python must not know it.
             f"roots = {[str(ROOT), str(ROOT / 'notebooks')]!r}",
             "sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]",
-            "sys.path = [p for p in sys.path if p not in ('', *roots)]",
+            "sys.path = [p for p in sys.path if p not in roots]",
             "import importlib.util",
-            "assert importlib.util.find_spec('rlhf_minimal') is None, 'the working tree is still visible'",
-            "assert importlib.util.find_spec('rlhf_book') is None, 'the working tree is still visible'",
+            "for package in ('rlhf_minimal', 'rlhf_book'):",
+            "    assert importlib.util.find_spec(package) is None, 'the working tree is still visible'",
             f"sys.path.insert(0, {str(target)!r})",
-            install_cell.source(""),
-            "import rlhf_minimal",
-            "from rlhf_minimal.tasks import get_task",
-            "from rlhf_book.exercises import EXERCISES",
-            "from rlhf_book.figures.widgets import GroupExplorer",
-            "assert EXERCISES and GroupExplorer()._esm",
-            f"assert rlhf_minimal.__file__.startswith({str(target)!r}), rlhf_minimal.__file__",
-            "print(rlhf_minimal.diff('gspo', 'gspo_token'), len(get_task('addition').problems('held_out', 3, seed=0)))",
         ]
     )
+
+
+@pytest.fixture(scope="session")
+def installed(wheel, tmp_path_factory):
+    """The folder into which the install cell puts the wheel, as on Colab: torch and the rest are there already."""
+    target = tmp_path_factory.mktemp("site")
+    empty = tmp_path_factory.mktemp("empty")
+    program = "\n".join([hidden_working_tree(target), install_cell.source("")])
     environment = {
         **os.environ,
         "RLHF_MINIMAL": str(wheel),
         "PYTHONPATH": "",
-        # As on Colab: torch and the rest are there. Into a folder of its own, without an index to ask.
+        # Into a folder of its own, without an index to ask.
         "PIP_TARGET": str(target),
         "PIP_NO_DEPS": "1",
         "PIP_NO_INDEX": "1",
     }
+    result = subprocess.run([sys.executable, "-c", program], cwd=empty, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert not (ROOT / "build").exists()
+    return target
+
+
+def test_every_package_and_every_record_is_in_the_wheel(wheel):
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = {p for p in find_packages(str(ROOT)) if p.split(".")[0] == "rlhf_minimal"}
+    found |= set(find_packages(str(ROOT / "notebooks"))) | {"rlhf_book.results"}
+    assert listed == found, "pyproject.toml lists the packages of the wheel"
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder, package in (
+        (ROOT / "notebooks" / "results", "rlhf_book/results"),
+        (ROOT / "rlhf_minimal", "rlhf_minimal"),
+    ):
+        for file in folder.rglob("*"):
+            if file.suffix in (".json", ".safetensors", ".yml"):
+                assert f"{package}/{file.relative_to(folder).as_posix()}" in names
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_no_chapter_reads_what_lies_beside_it(path):
+    """What a chapter reads comes from the packages: a chapter that was downloaded alone has nothing beside it."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            assert not re.search(r"""\b(Path|open)\(\s*f?["'](?!/)""", cell.source), cell.source
+
+
+# The others are held by the test above; each of these reads records, sets exercises and shows a figure that moves.
+@pytest.mark.parametrize("name", ["gae"])
+def test_a_chapter_runs_in_a_folder_that_holds_nothing_else(installed, tmp_path, name):
+    """The wheel is installed, the chapter was downloaded, and there is nothing else."""
+    cells = [
+        c for c in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells if c.cell_type == "code"
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(hidden_working_tree(installed)), *cells])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    (tmp_path / "chapter.ipynb").write_text(nbformat.writes(notebook))
+    program = (
+        "import nbformat; from nbclient import NotebookClient; n = nbformat.read('chapter.ipynb', as_version=4);"
+        "NotebookClient(n, timeout=300, resources={'metadata': {'path': '.'}}).execute();"
+        "print(sum(bool(cell.get('outputs')) for cell in n.cells))"
+    )
+    environment = {**os.environ, "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+    environment.pop("MPLBACKEND", None)
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert int(result.stdout) == sum(bool(cell.outputs) for cell in cells)
+
+
+def test_what_was_installed_is_what_the_chapter_goes_on_with(installed, tmp_path):
+    program = "\n".join(
+        [
+            hidden_working_tree(installed),
+            "import rlhf_minimal",
+            "from rlhf_minimal.tasks import get_task",
+            "from rlhf_book.exercises import EXERCISES",
+            "from rlhf_book.figures.widgets import GroupExplorer",
+            "from rlhf_book.records import read_record",
+            "assert EXERCISES and GroupExplorer()._esm and read_record('grpo-sweeps')['runs']",
+            f"assert rlhf_minimal.__file__.startswith({str(installed)!r}), rlhf_minimal.__file__",
+            "print(rlhf_minimal.diff('gspo', 'gspo_token'), len(get_task('addition').problems('held_out', 3, seed=0)))",
+        ]
+    )
+    environment = {**os.environ, "PYTHONPATH": ""}
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.split("\n")[-2] == "ratio: sequence -> sequence_token 3"
-    assert not (ROOT / "build").exists()
 
 
 def test_the_address_is_refused_where_it_is_none(tmp_path, monkeypatch):
