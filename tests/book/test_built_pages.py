@@ -5,6 +5,7 @@ seen in tests/browser.
 """
 
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -83,6 +84,11 @@ class Addresses(HTMLParser):
             self.named_in_scripts += SCRIPT_ADDRESS.findall(data)
 
 
+@cache
+def addresses(page: Path) -> Addresses:
+    return Addresses(page.read_text(encoding="utf-8"))
+
+
 def css_addresses(css: str) -> list[str]:
     return [one or other for one, other in CSS_ADDRESS.findall(css)]
 
@@ -96,7 +102,7 @@ pytestmark = pytest.mark.skipif(not PAGES, reason="the book is not built: run `m
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(BUILT)))
 def test_a_page_names_no_outside_address(page):
-    found = Addresses(page.read_text(encoding="utf-8"))
+    found = addresses(page)
     assert outside(found.fetched) == []
     assert outside(found.named_in_scripts) == []
 
@@ -104,7 +110,7 @@ def test_a_page_names_no_outside_address(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(BUILT)))
 def test_everything_a_page_fetches_was_built(page):
     missing = []
-    for address in Addresses(page.read_text(encoding="utf-8")).fetched:
+    for address in addresses(page).fetched:
         parts = urlsplit(address)
         if parts.scheme or parts.netloc or not parts.path:
             continue

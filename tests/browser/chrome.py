@@ -7,6 +7,8 @@ is a browser that opens the pages, notes everything they ask for, and runs what 
         page = browser.open(Path("_build/html/index.html"))
         assert page.outside_requests == [] and page.errors == []
         page.evaluate("document.title")
+
+Threads may drive several tabs at a time, each its own: `browser.tab()`.
 """
 
 import base64
@@ -14,8 +16,8 @@ import json
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
-import urllib.request
 from pathlib import Path
 
 import websocket
@@ -34,6 +36,10 @@ FLAGS = [
     "--disable-extensions",
     "--disable-dev-shm-usage",
     "--hide-scrollbars",
+    # A tab that another one covers is drawn, and its clock runs, as if it were in front.
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     "--proxy-server=direct://",
     "--remote-debugging-port=0",  # the browser picks a free one and writes it down
@@ -53,12 +59,24 @@ KEYS = {  # name: (key code, text it types)
     "End": (35, ""),
 }
 
+# Listeners to a size or a colour scheme are called with the next frame, and what they change is drawn with the one after.
+# What fades is put at its end: how long it takes to get there depends on how busy the machine is.
+DRAWN = """(async () => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+  await frame();
+  await frame();
+  for (const animation of document.getAnimations()) {
+    if (animation.effect.getComputedTiming().endTime !== Infinity) animation.finish();
+  }
+  await frame();
+})()"""
+
 
 class Browser:
-    """One Chromium process with one tab; a context manager."""
+    """One Chromium with a tab to begin with, and more on demand; a context manager."""
 
     def __enter__(self) -> "Browser":
-        """Start Chromium and connect to its tab."""
+        """Start Chromium and connect to its first tab."""
         if PROGRAM is None:
             raise FileNotFoundError("no Chromium found: install Debian's package `chromium`")
         self._profile = tempfile.TemporaryDirectory(prefix="chrome-", ignore_cleanup_errors=True)
@@ -68,7 +86,10 @@ class Browser:
             stderr=subprocess.DEVNULL,
         )
         try:
-            self._page = Page(self._tab_address())
+            self._socket = _connect(self._address())
+            self._lock = threading.Lock()
+            self._page = self.tab()
+            self._opened: tuple[Path | str, int, int] | None = None
         except BaseException:
             self.__exit__()
             raise
@@ -84,33 +105,59 @@ class Browser:
             self._process.wait()
         self._profile.cleanup()
 
-    def _tab_address(self) -> str:
+    def _address(self) -> str:
         port_file = Path(self._profile.name) / "DevToolsActivePort"
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 raise RuntimeError(f"{PROGRAM} ended with status {self._process.returncode} before it was ready")
-            if port_file.exists() and (lines := port_file.read_text().split()):
-                with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list", timeout=10) as answer:
-                    tabs = [tab for tab in json.load(answer) if tab["type"] == "page"]
-                if tabs:
-                    return tabs[0]["webSocketDebuggerUrl"]
+            if port_file.exists() and len(lines := port_file.read_text().split()) == 2:
+                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
             time.sleep(0.1)
         raise TimeoutError(f"{PROGRAM} was not ready after 60 seconds")
+
+    def _send(self, method: str, **parameters: object) -> dict:
+        """A command to the browser itself, which answers and says nothing else."""
+        with self._lock:
+            self._socket.send(json.dumps({"id": 1, "method": method, "params": parameters}))
+            answer = json.loads(self._socket.recv())
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+    def tab(self) -> "Page":
+        """A new tab in a window and a profile of its own: it has its own process, and nothing of another's storage."""
+        context = self._send("Target.createBrowserContext")["browserContextId"]
+        target = self._send("Target.createTarget", url="about:blank", browserContextId=context, newWindow=True)
+        address, _, _ = self._address().partition("/devtools/")
+        return Page(f"{address}/devtools/page/{target['targetId']}")
 
     def open(self, page: Path | str, *, width: int = 1400, height: int = 900, dark: bool = False) -> "Page":
         """Open a built page from disk (or any address) and wait until it has settled."""
         self._page.resize(width, height)
         self._page.prefer(dark=dark)
         self._page.goto(page.resolve().as_uri() if isinstance(page, Path) else page)
+        self._opened = page, width, height
         return self._page
+
+    def keep(self, page: Path | str, *, width: int = 1400, height: int = 900, dark: bool = False) -> "Page":
+        """The page that is open, as the last test has left it, if it is this one at this size; or else open it."""
+        if self._opened != (page, width, height):
+            return self.open(page, width=width, height=height, dark=dark)
+        self._page.prefer(dark=dark)
+        self._page.draw()
+        return self._page
+
+
+def _connect(address: str) -> websocket.WebSocket:
+    return websocket.create_connection(address, timeout=60, suppress_origin=True)
 
 
 class Page:
     """The open page: what it asked for, what went wrong, and hands to try it with."""
 
     def __init__(self, address: str):
-        self._socket = websocket.create_connection(address, timeout=60, suppress_origin=True)
+        self._socket = _connect(address)
         self._number = 0
         self._loaded = False
         self.requests: list[str] = []
@@ -124,6 +171,7 @@ class Page:
             downloadThroughput=0,
             uploadThroughput=0,
         )
+        self.send("Emulation.setFocusEmulationEnabled", enabled=True)  # several tabs cannot all have the focus
 
     @property
     def outside_requests(self) -> list[str]:
@@ -181,6 +229,10 @@ class Page:
     def settle(self, seconds: float = 0.3) -> None:
         """Let timers, animations and late scripts run."""
         self.evaluate(f"new Promise(resolve => setTimeout(resolve, {1000 * seconds}))")
+
+    def draw(self) -> None:
+        """Wait until what was changed (a size, a colour scheme) is on the screen."""
+        self.evaluate(DRAWN)
 
     def evaluate(self, expression: str) -> object:
         """Run JavaScript on the page (a promise is awaited) and return its value."""

@@ -11,17 +11,22 @@ from tests.viz.test_gae_explorer import MODULE, SCATTER, cases, compare
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 # A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
 PAGES = ["book/figures.html", "notebooks/gae.html"]
-each_page = pytest.mark.parametrize("name", PAGES)
 
 FIGURE = "document.querySelector('.gae-explorer')"
 NUMBERS = f"[...{FIGURE}.querySelectorAll('tbody .number')].map((v) => Number(v.textContent.replace('\\u2212', '-')))"
 SAID = f"{FIGURE}.querySelector('.said').textContent"
 
 
+@pytest.fixture(scope="module", params=PAGES)
+def name(request):
+    """Module-wide: all tests of one page come together, and it is opened once for each width."""
+    return request.param
+
+
 def opened(browser, name, **look):
     if not (BUILT / name).is_file():
         pytest.skip(f"{name} is not built: run `make book` first")
-    page = browser.open(BUILT / name, **look)
+    page = browser.keep(BUILT / name, **look)
     for _ in range(50):  # the widget manager takes its time
         if page.evaluate(f"Boolean({FIGURE})"):
             break
@@ -30,9 +35,8 @@ def opened(browser, name, **look):
     return page
 
 
-@each_page
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [1400, 390, 360])
+@pytest.mark.parametrize("width", [360, 390, 1400])
 def test_the_keyboard_moves_it(browser, name, dark, width):
     page = opened(browser, name, width=width, dark=dark)
     before, said = page.evaluate(NUMBERS), page.evaluate(SAID)
@@ -50,9 +54,10 @@ def test_the_keyboard_moves_it(browser, name, dark, width):
     assert page.evaluate(
         f"Math.max(...[...{FIGURE}.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
     ) <= (page.evaluate(over) + 1)
+    page.press("ArrowRight", times=3)
+    assert (page.evaluate(NUMBERS), page.evaluate(SAID)) == (before, said)  # the way back, for the next test too
 
 
-@each_page
 def test_its_controls_work_by_keyboard(browser, name):
     page = opened(browser, name)
     page.evaluate(f"{FIGURE}.querySelector('.lam').focus()")
@@ -79,7 +84,6 @@ def test_its_controls_work_by_keyboard(browser, name):
     assert page.errors == []
 
 
-@each_page
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_can_be_seen_and_heard(browser, name, dark):
     page = opened(browser, name, dark=dark)

@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from rlhf_book.plotting import COLORS
 from rlhf_minimal import ALGORITHMS, gradient_weight
-from tests.browser.test_mjs_figure import build
 
 SOURCE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "gate_gallery.mjs"
-PAGE = "# A page\n\n```{mjs-figure} gate_gallery.mjs\n:alt: The weights of two rows.\n```\n"
 LOG2 = [-3, -1, -0.6, -0.3, -0.01, 0, 0.01, 0.25, 0.3, 0.35, 0.5, 0.6, 1, 2.3, 3]
 
 # Choose a row, a sign and a ratio with the page's own controls, and read the weight that it shows.
@@ -35,16 +32,8 @@ READ = """
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gallery")
-    result = build(folder / "book", PAGE, {"gate_gallery.mjs": SOURCE.read_text(encoding="utf-8")})
-    assert result.returncode == 0, result.stderr
-    return folder / "book" / "out"
-
-
-def test_its_numbers_are_the_gradients_of_the_library(browser, folder):
-    page = browser.open(folder / "index.html")
+def test_its_numbers_are_the_gradients_of_the_library(browser, figures):
+    page = browser.open(figures / "gate_gallery.html")
     shown = page.evaluate(READ.replace("RATIOS", str(LOG2)))
     assert page.errors == []
     assert set(shown) == {f"{row} {sign}" for row in ALGORITHMS for sign in (1, -1)}
@@ -56,8 +45,8 @@ def test_its_numbers_are_the_gradients_of_the_library(browser, folder):
             torch.testing.assert_close(theirs, ours, rtol=1e-9, atol=1e-9)
 
 
-def test_the_keyboard_moves_the_ratio_and_the_picture_follows(browser, folder):
-    page = browser.open(folder / "index.html")
+def test_the_keyboard_moves_the_ratio_and_the_picture_follows(browser, figures):
+    page = browser.open(figures / "gate_gallery.html")
     picture = "document.querySelector('.gate-gallery svg').innerHTML"
     words = "document.querySelector('.gate-gallery .said').textContent"
     before, said = page.evaluate(picture), page.evaluate(words)
@@ -70,8 +59,8 @@ def test_the_keyboard_moves_the_ratio_and_the_picture_follows(browser, folder):
     assert page.errors == []
 
 
-def test_it_fits_a_phone_and_can_be_seen_in_the_dark(browser, folder):
-    page = browser.open(folder / "index.html", width=390, height=844, dark=True)
+def test_it_fits_a_phone_and_can_be_seen_in_the_dark(browser, figures):
+    page = browser.open(figures / "gate_gallery.html", width=390, height=844, dark=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.outside_requests == []
 

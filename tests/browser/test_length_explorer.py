@@ -4,27 +4,17 @@ import json
 
 import pytest
 
-from tests.browser.test_mjs_figure import build
 from tests.viz.test_length_explorer import MODULE, cases, compare
 
-PAGE = "# A page\n\n```{mjs-figure} length_explorer.mjs\n:alt: What a token and a response weigh.\n```\n"
 FIGURE = "document.querySelector('.length-explorer')"
 SHOWN = f"[...{FIGURE}.querySelectorAll('tbody .value')].map((v) => v.textContent.replace('\\u2212', '-'))"
 SAID = f"{FIGURE}.querySelector('.said').textContent"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("explorer")
-    result = build(folder / "book", PAGE, {"length_explorer.mjs": MODULE.read_text(encoding="utf-8")})
-    assert result.returncode == 0, result.stderr
-    return folder / "book" / "out"
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1400, 360])
-def test_the_keyboard_moves_it(browser, folder, dark, width):
-    page = browser.open(folder / "index.html", width=width, dark=dark)
+def test_the_keyboard_moves_it(browser, figures, dark, width):
+    page = browser.open(figures / "length_explorer.html", width=width, dark=dark)
     before, said = page.evaluate(SHOWN), page.evaluate(SAID)
     assert len(before) == 12
     page.evaluate(f"{FIGURE}.querySelectorAll('.length-slider')[1].focus()")
@@ -41,8 +31,8 @@ def test_the_keyboard_moves_it(browser, folder, dark, width):
     ) <= (page.evaluate(over) + 1)
 
 
-def test_its_controls_work_by_keyboard(browser, folder):
-    page = browser.open(folder / "index.html")
+def test_its_controls_work_by_keyboard(browser, figures):
+    page = browser.open(figures / "length_explorer.html")
 
     def press(name):
         page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === '{name}').focus()")
@@ -69,8 +59,8 @@ def test_its_controls_work_by_keyboard(browser, folder):
     assert page.errors == []
 
 
-def test_everything_has_a_name(browser, folder):
-    page = browser.open(folder / "index.html")
+def test_everything_has_a_name(browser, figures):
+    page = browser.open(figures / "length_explorer.html")
     unnamed = (
         f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
         "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"

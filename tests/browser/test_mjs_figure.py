@@ -1,12 +1,10 @@
 """The directive that puts an interactive figure into a page, on a tiny book of its own."""
 
-import subprocess
-import sys
-from pathlib import Path
+import re
 
 import pytest
 
-EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
+from tests.browser.tiny_book import build
 
 SLIDER = """\
 // A slider and the number it stands for, as an anywidget module.
@@ -43,23 +41,10 @@ The **slider** and its value.
 """
 
 
-def build(folder: Path, page: str, modules: dict[str, str]) -> subprocess.CompletedProcess:
-    (folder / "viz").mkdir(parents=True)
-    for name, source in modules.items():
-        (folder / "viz" / name).write_text(source)
-    (folder / "index.md").write_text(page)
-    (folder / "conf.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(EXTENSIONS)!r})\n"
-        "extensions = ['myst_parser', 'mjs_figure']\nmjs_figure_path = 'viz'\nnumfig = True\n"
-    )
-    command = [sys.executable, "-m", "sphinx", "-W", "-n", "-q", "-b", "html", str(folder), str(folder / "out")]
-    return subprocess.run(command, capture_output=True, text=True)
-
-
 def test_a_figure_moves_without_kernel_or_network(browser, tmp_path):
-    result = build(tmp_path, PAGE, {"slider.mjs": SLIDER})
+    result = build(tmp_path / "book", {"index": PAGE}, {"slider.mjs": SLIDER})
     assert result.returncode == 0, result.stderr
-    page = browser.open(tmp_path / "out" / "index.html")
+    page = browser.open(tmp_path / "book" / "out" / "index.html")
     assert page.errors == []
     assert page.outside_requests == []
     texts = "[...document.querySelectorAll('output')].map(o => o.textContent)"
@@ -76,26 +61,39 @@ def test_a_figure_moves_without_kernel_or_network(browser, tmp_path):
     assert "Fig. 1" in page.evaluate("document.querySelector('figcaption').textContent")
 
 
-@pytest.mark.parametrize(
-    ("page", "modules", "message"),
-    [
-        ("```{mjs-figure} slider.mjs\n```\n", {"slider.mjs": SLIDER}, "`:alt:` is required"),
-        ("```{mjs-figure} none.mjs\n:alt: x\n```\n", {}, "there is no module"),
-        ("```{mjs-figure} a.mjs\n:alt: x\n:params: {low}\n```\n", {"a.mjs": SLIDER}, "is not JSON"),
-        (
-            "```{mjs-figure} a.mjs\n:alt: x\n```\n",
-            {"a.mjs": "import { a } from './b.mjs';\n" + SLIDER},
-            "no other export or import",
-        ),
-        (
-            "```{mjs-figure} a.mjs\n:alt: x\n```\n",
-            {"a.mjs": "export const a = 1;\n" + SLIDER},
-            "no other export or import",
-        ),
-        ("```{mjs-figure} a.mjs\n:alt: x\n```\n", {"a.mjs": "const a = 1;\n"}, "one `export default`"),
-    ],
-)
-def test_a_figure_that_cannot_work_stops_the_build(tmp_path, page, modules, message):
-    result = build(tmp_path, "# A page\n\n" + page, modules)
-    assert result.returncode != 0
-    assert message in " ".join(result.stderr.split())
+BROKEN = {  # name: (the figure, the module that it names, what is wrong)
+    "silent": ("```{mjs-figure} {name}.mjs\n```\n", SLIDER, "`:alt:` is required"),
+    "absent": ("```{mjs-figure} {name}.mjs\n:alt: x\n```\n", None, "there is no module"),
+    "no-json": ("```{mjs-figure} {name}.mjs\n:alt: x\n:params: {low}\n```\n", SLIDER, "is not JSON"),
+    "import": (
+        "```{mjs-figure} {name}.mjs\n:alt: x\n```\n",
+        "import { a } from './b.mjs';\n" + SLIDER,
+        "no other export or import",
+    ),
+    "export": (
+        "```{mjs-figure} {name}.mjs\n:alt: x\n```\n",
+        "export const a = 1;\n" + SLIDER,
+        "no other export or import",
+    ),
+    "no-export": ("```{mjs-figure} {name}.mjs\n:alt: x\n```\n", "const a = 1;\n", "one `export default`"),
+}
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """One build of a book with all of them, each on a page of its own."""
+    pages = {"index": "# Figures\n"}
+    pages |= {name: "# A page\n\n" + text.replace("{name}", name) for name, (text, _, _) in BROKEN.items()}
+    modules = {f"{name}.mjs": source for name, (_, source, _) in BROKEN.items() if source}
+    return build(tmp_path_factory.mktemp("broken") / "book", pages, modules)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_figure_that_cannot_work_stops_the_build(broken, name):
+    """Under -W every line that names a page is a reason to fail."""
+    assert broken.returncode != 0
+    told = re.findall(
+        rf"^\S*/{name}\.md:\d+: (?:ERROR|WARNING|CRITICAL): .*(?:\n(?!/).*)*", broken.stderr, re.MULTILINE
+    )
+    assert len(told) == 1, broken.stderr
+    assert BROKEN[name][2] in " ".join(told[0].split())

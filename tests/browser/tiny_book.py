@@ -1,0 +1,38 @@
+"""Books of a few pages, for what a figure does on a page of its own and for what stops a build."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+EXTENSIONS = ROOT / "book" / "_ext"
+FIGURES = ROOT / "notebooks" / "rlhf_book" / "figures"
+
+PAGE = "# A page\n\n```{{mjs-figure}} {name}.mjs\n:alt: An interactive figure, on a page of its own.\n```\n"
+
+
+def build(folder: Path, pages: dict[str, str], modules: dict[str, str]) -> subprocess.CompletedProcess:
+    """Build a book; the first of its pages is the one that it begins with."""
+    (folder / "viz").mkdir(parents=True)
+    for name, source in modules.items():
+        (folder / "viz" / name).write_text(source, encoding="utf-8")
+    first, *others = pages
+    for name, text in pages.items():
+        contents = "\n```{toctree}\n" + "\n".join(others) + "\n```\n" if name == first and others else ""
+        (folder / f"{name}.md").write_text(text + contents, encoding="utf-8")
+    (folder / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(EXTENSIONS)!r})\nroot_doc = {first!r}\n"
+        "extensions = ['myst_parser', 'mjs_figure']\nmjs_figure_path = 'viz'\nnumfig = True\n"
+    )
+    strict = ["-W", "--keep-going", "-n", "-q"]
+    command = [sys.executable, "-m", "sphinx", *strict, "-b", "html", str(folder), str(folder / "out")]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def with_every_figure(folder: Path) -> Path:
+    """A book with a page for each figure, named like the figure; returns where it was built."""
+    modules = {path.name: path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.mjs"))}
+    pages = {"index": "# Figures\n"} | {Path(name).stem: PAGE.format(name=Path(name).stem) for name in modules}
+    result = build(folder, pages, modules)
+    assert result.returncode == 0, result.stderr
+    return folder / "out"

@@ -1,0 +1,160 @@
+"""Every built page, opened once for all that is asked of it, several pages at a time.
+
+Loading a chapter and typesetting its formulas takes seconds, and each question after that takes little. So a page is
+opened once, looked at in every width and in both colour schemes, and what was seen is kept for the tests to judge.
+A tab waits more than it computes, and every tab is a process of its own: the pages that are asked for next are opened
+meanwhile, in other tabs.
+"""
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.browser.chrome import Browser, Page
+
+TABS = 3
+SIZES = ((1400, 900), (390, 844), (1600, 900), (1920, 1080))  # two desks, a phone between them, and a large screen
+READ_AT = (1400, 390)  # where the colours of all text are compared: a wider window has no other ones
+
+# Sphinx puts the file's own address where an author said nothing.
+SILENT = "[...document.querySelectorAll('.bd-article img')].filter(i => !i.alt.trim() || i.alt.includes('_images/'))"
+
+# Every piece of text that is paler than WCAG's level AA asks for: 4.5 to 1 against its ground, 3 to 1 if it is large.
+PALE = r"""(() => {
+  const rgba = (colour) => { const c = colour.match(/[\d.]+/g).map(Number); return c.length < 4 ? [...c, 1] : c; };
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const linear = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  // What lies behind an element, and how faded it is, follows from its parent: each is asked once.
+  const known = new Map();
+  const look = (element) => {
+    if (!element) return { ground: [255, 255, 255, 1], opacity: 1 };
+    if (!known.has(element)) {
+      const style = getComputedStyle(element), behind = look(element.parentElement);
+      const told = behind.ground && style.backgroundImage === "none";
+      known.set(element, {
+        ground: told ? over(rgba(style.backgroundColor), behind.ground) : null,  // a picture's colours are not known
+        opacity: style.opacity * behind.opacity,
+      });
+    }
+    return known.get(element);
+  };
+  const left_out = "script, style, option, [aria-hidden=true], mjx-assistive-mml, .headerlink";
+  const found = new Set(), texts = document.createTreeWalker(document.querySelector(".bd-main"), NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const e = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
+    if (!text || e.closest(left_out) || !e.checkVisibility({ opacityProperty: true, visibilityProperty: true })) {
+      continue;
+    }
+    const style = getComputedStyle(e), { ground: below, opacity } = look(e);
+    if (!below) continue;
+    const ink = rgba(style.color);
+    ink[3] *= opacity;
+    const [dark, bright] = [luminance(over(ink, below)), luminance(below)].sort((a, b) => a - b);
+    const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+    const ratio = (bright + 0.05) / (dark + 0.05);
+    if (ratio < (large ? 3 : 4.5)) found.add(`${e.tagName}.${e.className} ${ratio.toFixed(2)}: ${text.slice(0, 40)}`);
+  }
+  return [...found].slice(0, 10);
+})()"""
+
+# What a page that scrolls sideways has beyond the right edge of the window, other than in a box that scrolls.
+OVER = r"""(() => {
+  const over = [...document.querySelectorAll(".bd-main *")].filter((element) => {
+    if (element.getBoundingClientRect().right <= document.documentElement.clientWidth + 1) return false;
+    if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) return false;
+    for (let e = element.parentElement; e; e = e.parentElement) {
+      if (e !== document.body && getComputedStyle(e).overflowX !== "visible") return false;
+    }
+    return true;
+  });
+  return over.slice(0, 5).map((e) => `${e.tagName}.${e.getAttribute("class")}`);
+})()"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A page at one width in one colour scheme."""
+
+    width: int
+    dark: bool
+    scroll_width: int
+    over: list[str]  # what widens it, if it is wider than its window
+    theme: str
+    pale: list[str]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """All that the tests ask about a page."""
+
+    outside_requests: list[str]
+    errors: list[str]
+    formulas: int
+    typeset: int
+    misprinted: int
+    silent: list[str]
+    looks: list[Look] = field(default_factory=list)
+
+
+def visit(page: Page, file: Path, *, compare_colours: bool = True) -> Visit:
+    """Open a page and look at it from all sides."""
+    page.resize(*SIZES[0])
+    page.prefer(dark=False)
+    page.goto(file.resolve().as_uri())
+    seen = Visit(
+        outside_requests=page.outside_requests,
+        errors=list(page.errors),
+        formulas=page.evaluate("document.querySelectorAll('.math.notranslate').length"),
+        typeset=page.evaluate("document.querySelectorAll('.math.notranslate mjx-container svg').length"),
+        misprinted=page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length"),
+        silent=page.evaluate(f"{SILENT}.map(i => i.src)"),
+    )
+    for width, height in SIZES:  # laying out a chapter anew takes longer than painting it anew
+        page.resize(width, height)
+        for dark in (False, True):
+            page.prefer(dark=dark)
+            page.draw()
+            scroll_width = page.evaluate("document.documentElement.scrollWidth")
+            seen.looks.append(
+                Look(
+                    width=width,
+                    dark=dark,
+                    scroll_width=scroll_width,
+                    over=page.evaluate(OVER) if scroll_width > width else [],
+                    theme=page.evaluate("document.documentElement.dataset.theme"),
+                    pale=page.evaluate(PALE) if compare_colours and width in READ_AT else [],
+                )
+            )
+    return seen
+
+
+class Visits:
+    """Visits pages in the background, in the order in which they will be asked for; a context manager."""
+
+    def __init__(self, browser: Browser, folder: Path, names: Iterable[str], no_colours: Iterable[str] = ()):
+        self._folder, self._no_colours = folder, frozenset(no_colours)
+        self._tabs: SimpleQueue[Page] = SimpleQueue()
+        for _ in range(TABS):
+            self._tabs.put(browser.tab())
+        self._pool = ThreadPoolExecutor(TABS, thread_name_prefix="visit")
+        self._visits: dict[str, Future[Visit]] = {name: self._pool.submit(self._visit, name) for name in names}
+
+    def __enter__(self) -> "Visits":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def _visit(self, name: str) -> Visit:
+        page = self._tabs.get()
+        try:
+            return visit(page, self._folder / name, compare_colours=name not in self._no_colours)
+        finally:
+            self._tabs.put(page)
+
+    def of(self, name: str) -> Visit:
+        """What was seen on a page; waits for it if need be, and raises what went wrong on the way."""
+        return self._visits[name].result()
