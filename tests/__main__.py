@@ -1,8 +1,10 @@
 """Every check this repository has, in order, with one summary at the end: `python -m tests`.
 
 All checks run even after one has failed; the exit status is 0 only when all of them passed. Words after the
-command choose checks by name: `python -m tests unit errors`. The summary says where the time went: every check, and the
-files that took the longest.
+command choose checks by name: `python -m tests unit errors`. The summary says where the time went: every check, the
+files that took the longest, and every chapter.
+
+`python -m tests row NAME` runs what holds one row of the tables, and says where each of its functions is tested.
 """
 
 import os
@@ -11,74 +13,99 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
-from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+
+from tests import costs, row
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PYTEST = "python -m pytest -q -rs"
-SIDE_BY_SIDE = "-n 2 --dist loadfile"  # without loadfile, one notebook's cells are spread over two kernels
+# A worker that has nothing left takes over half of what the other still has, in the middle of a file if need be. The
+# cells of a notebook have to stay together: they share a kernel.
+SIDE_BY_SIDE, BY_NOTEBOOK = "-n 2 --dist worksteal", "-n 2 --dist loadfile"
+
+# Shapes are checked while the tests run: the hook turns every jaxtyping annotation into an assertion. The checkers of
+# exercises have none, and call functions a hundred thousand times: mypy checks their types.
+HOOKED = "rlhf_minimal,rlhf_book.figures,rlhf_book.plotting,rlhf_book.records"
+SHAPES = f"--jaxtyping-packages={HOOKED},beartype.beartype"
 
 CHECKS = {
     "style": "ruff check .",
     "format": "ruff format --check .",
     "types": "mypy",
-    # Shapes are checked while the tests run: the hook turns every jaxtyping annotation into an assertion.
-    "unit": f"{PYTEST} {SIDE_BY_SIDE} tests rlhf_minimal notebooks/rlhf_book --doctest-modules "
-    "--ignore tests/errors --ignore tests/book --ignore tests/browser "
-    "--jaxtyping-packages=rlhf_minimal,rlhf_book,beartype.beartype",
-    # A reader gets our errors, not the hook's: these run without it.
-    "errors": f"{PYTEST} tests/errors",
-    "notebooks": f"{PYTEST} {SIDE_BY_SIDE} --nbval-lax --nbval-current-env notebooks",
+    "errors": f"{PYTEST} tests/errors",  # without the hook: a reader gets our errors, not the hook's
     "book": "jupyter-book build . -W -n --keep-going --all",
+    "unit": f"{PYTEST} {SIDE_BY_SIDE} tests rlhf_minimal notebooks/rlhf_book --doctest-modules {SHAPES} "
+    "--ignore tests/errors --ignore tests/book --ignore tests/browser",
+    "notebooks": f"{PYTEST} {BY_NOTEBOOK} --nbval-lax --nbval-current-env notebooks",
     "pages": f"{PYTEST} tests/book tests/browser",
 }
+# Its build keeps one core busy, and so does each check before it: it begins with the first of them.
+BESIDE = "book"
 
 
-def run(command: str) -> tuple[bool, float]:
-    """Run one command of this environment; say whether it passed and how long it took."""
+def run(command: str, to: Path | None = None) -> tuple[bool, float]:
+    """Run one command of this environment; say whether it passed and how long it took. `to` gets what it prints."""
     program, *arguments = command.split()
     start = time.monotonic()
-    code = subprocess.run([BIN / program, *arguments], cwd=ROOT).returncode
+    with open(to, "wb") if to else nullcontext() as file:
+        said = {"stdout": file, "stderr": subprocess.STDOUT} if to else {}
+        code = subprocess.run([BIN / program, *arguments], cwd=ROOT, **said).returncode
     return code == 0, time.monotonic() - start
 
 
-def slowest(report: Path, n: int = 15) -> list[tuple[float, str]]:
-    """The seconds of the files that took the longest, their tests added up, from what `--junit-xml` writes.
+def run_all(names: list[str], reports: Path) -> dict[str, tuple[bool, float]]:
+    """Run checks in order, the book's build beside those that come before it."""
 
-    Two files run at a time, so the seconds of all files add up to about twice those of the check.
-    """
-    seconds: Counter[str] = Counter()
-    for case in ElementTree.parse(report).iter("testcase"):
-        seconds[case.get("classname", "?")] += float(case.get("time", 0.0))
-    return [(time, name) for name, time in seconds.most_common(n) if time >= 1]
+    def command(name: str) -> str:
+        return CHECKS[name] + (f" --junit-xml={reports / name}.xml" if "pytest" in CHECKS[name] else "")
+
+    results, book = {}, reports / "book.txt"
+    with ThreadPoolExecutor(1) as other:
+        if BESIDE in names:  # a build that writes nothing must not be mistaken for the last one
+            shutil.rmtree(ROOT / "_build" / "html", ignore_errors=True)
+            building = other.submit(run, command(BESIDE), book)
+        for name in names:
+            print(f"\n── {name}: {CHECKS[name]}", flush=True)
+            if name == BESIDE:
+                results[name] = building.result()
+                print(book.read_text(encoding="utf-8", errors="replace"), flush=True)
+            else:
+                results[name] = run(command(name))
+    return results
+
+
+def print_costs(reports: Path) -> None:
+    """Where the time went: the slowest files of each check, and what each chapter costs."""
+    cases = {file.stem: costs.read(file) for file in sorted(reports.glob("*.xml"))}
+    for name, those in cases.items():
+        print(f"\n── slowest files of {name}")
+        for seconds, tests in costs.slowest(those):
+            print(f"{seconds:6.1f} s  {tests}")
+    if cases:
+        print("\n── what a chapter costs, in seconds of one core: its notebook, the tests of its exercises and of its")
+        print("   recorded runs, its page in a browser")
+        print("\n".join(costs.table(costs.Book().costs([case for those in cases.values() for case in those]))))
 
 
 def main(names: list[str]) -> int:
-    unknown = set(names) - set(CHECKS)
-    if unknown:
-        print(f"unknown check: {', '.join(sorted(unknown))}; choose among {', '.join(CHECKS)}")
+    if names[:1] == ["row"]:
+        return row.main(names[1:])
+    if unknown := set(names) - set(CHECKS):
+        print(f"unknown check: {', '.join(sorted(unknown))}; choose among {', '.join(CHECKS)}, or: row NAME")
         return 2
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    results = {}
-    reports = Path(tempfile.mkdtemp(prefix="tests-"))
-    for name in names or CHECKS:
-        if name == "book":  # a build that writes nothing must not be mistaken for the last one
-            shutil.rmtree(ROOT / "_build" / "html", ignore_errors=True)
-        print(f"\n── {name}: {CHECKS[name]}", flush=True)
-        report = f" --junit-xml={reports / name}.xml" if "pytest" in CHECKS[name] else ""
-        results[name] = run(CHECKS[name] + report)
-    for file in sorted(reports.glob("*.xml")):
-        print(f"\n── slowest files of {file.stem}")
-        for seconds, tests in slowest(file):
-            print(f"{seconds:6.1f} s  {tests}")
-    shutil.rmtree(reports)
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tests-") as folder:
+        results = run_all([name for name in CHECKS if name in names or not names], Path(folder))
+        print_costs(Path(folder))
     print("\n── summary")
     for name, (passed, seconds) in results.items():
         print(f"{'passed' if passed else 'FAILED'}  {name:<10} {seconds:6.1f} s")
     failed = [name for name, (passed, _) in results.items() if not passed]
-    print(f"        {'all':<10} {sum(seconds for _, seconds in results.values()):6.1f} s")
+    print(f"        {'all':<10} {time.monotonic() - start:6.1f} s")
     print("everything passed" if not failed else f"failed: {', '.join(failed)}")
     return 1 if failed else 0
 

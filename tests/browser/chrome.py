@@ -59,8 +59,8 @@ KEYS = {  # name: (key code, text it types)
     "End": (35, ""),
 }
 
-# Listeners to a size or a colour scheme are called with the next frame, and what they change is drawn with the one after.
-# What fades is put at its end: how long it takes to get there depends on how busy the machine is.
+# Listeners to a size or a colour scheme are called with the next frame, and what they change is drawn with the one
+# after. What fades is put at its end: how long it takes to get there depends on how busy the machine is.
 DRAWN = """(async () => {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
   await frame();

@@ -13,16 +13,17 @@ pytestmark = pytest.mark.skipif(not PAGES, reason="the book is not built: run `m
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_works_alone_and_in_every_light(visits, name):
+def test_a_page_works_alone_and_in_every_light(visits, name, record_property):
     page = visits.of(name)
+    record_property("seconds", f"{page.seconds:.2f}")  # the visit's own, which this test only waits for
     assert page.outside_requests == []
     assert page.errors == []
     assert page.typeset >= page.formulas, "mathematics that is not typeset"
     assert page.misprinted == 0
     assert page.silent == [], "pictures without alternative text"
 
-    # On three desks and on a phone, by day and by night: all text can be read, and the page never scrolls sideways (wide
-    # tables and formulas scroll in their own boxes).
+    # On three desks and on a phone, by day and by night: all text can be read, and the page never scrolls sideways
+    # (wide tables and formulas scroll in their own boxes).
     assert {(look.width, look.dark) for look in page.looks} == {(w, d) for w in WIDTHS for d in (False, True)}
     for look in page.looks:
         where = f"{'dark' if look.dark else 'light'}, {look.width} wide"

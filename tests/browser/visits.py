@@ -6,9 +6,10 @@ A tab waits more than it computes, and every tab is a process of its own: the pa
 meanwhile, in other tabs.
 """
 
+import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -88,7 +89,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Visit:
-    """All that the tests ask about a page."""
+    """All that the tests ask about a page, and what it took to see it."""
 
     outside_requests: list[str]
     errors: list[str]
@@ -97,10 +98,12 @@ class Visit:
     misprinted: int
     silent: list[str]
     looks: list[Look] = field(default_factory=list)
+    seconds: float = 0.0
 
 
 def visit(page: Page, file: Path, *, compare_colours: bool = True) -> Visit:
     """Open a page and look at it from all sides."""
+    began = time.monotonic()
     page.resize(*SIZES[0])
     page.prefer(dark=False)
     page.goto(file.resolve().as_uri())
@@ -128,7 +131,7 @@ def visit(page: Page, file: Path, *, compare_colours: bool = True) -> Visit:
                     pale=page.evaluate(PALE) if compare_colours and width in READ_AT else [],
                 )
             )
-    return seen
+    return replace(seen, seconds=time.monotonic() - began)
 
 
 class Visits:
