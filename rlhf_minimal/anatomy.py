@@ -96,8 +96,8 @@ def gradient_weight(
 
     .. math:: -\frac{\partial L}{\partial \log\pi} \quad\text{at}\quad \pi/\pi_{old} = w
 
-    Positive makes the token likelier. On-policy (w = 1) it is A for every row. A KL against the reference is left out:
-    it would need a third policy.
+    Positive makes the token likelier. On-policy (w = 1) it is A for every row. What needs more than w and A is left out:
+    a KL against the reference, the sampler's correction, trust.
 
     Chapter: anatomy.
 
@@ -126,12 +126,14 @@ def gradient_weight(
     if not (w > 0).all():
         raise ValueError("a ratio of probabilities is above 0")
     old = tuple(kl for kl in row.kl if kl.against == "old")
-    row = dataclasses.replace(row, kl=old, entropy=0.0, correct=None)
-    logp = w.log().reshape(-1, 1).requires_grad_()
-    one = torch.ones_like(logp).detach()
+    row = dataclasses.replace(row, kl=old, correct=None, trust=None, entropy=0.0, entropy_aggregate=None)
+    log_ratio = w.log().reshape(-1, 1)
+    one = torch.ones_like(log_ratio)
+    lowest = -log_ratio.max().clamp(min=0).expand_as(log_ratio)  # low enough for every ratio: no log-prob is above 0
+    logp = (lowest + log_ratio).requires_grad_()
     batch = Batch(
         logp,
-        torch.zeros_like(one),
+        lowest,
         one,
         torch.zeros(len(one), dtype=torch.float64),
         group_size=1,
@@ -167,7 +169,8 @@ def token_weights(
                 [0.5000, 0.0000]], dtype=torch.float64)
     """
     check_mask(mask)
-    row = dataclasses.replace(get_algorithm(algorithm), kl=(), entropy=0.0, correct=None, shape=None, keep=None)
+    row = get_algorithm(algorithm)
+    row = dataclasses.replace(row, kl=(), entropy=0.0, entropy_aggregate=None, correct=None, trust=None, shape=None)
     logp = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device, requires_grad=True)
     ones = torch.ones(len(mask), dtype=torch.float64, device=mask.device)
     batch = Batch(logp, logp, mask, ones, group_size=1, advantages=ones, budget=budget)

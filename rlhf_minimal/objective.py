@@ -1,11 +1,11 @@
 r"""The one place where the columns meet: a batch of sampled sequences goes in, a scalar to minimise comes out.
 
-    rewards --shape--> token_rewards --advantage--> A            (no gradient: `prepare`)
-    logp, old_logp --ratio--> w                                    (the gradient enters here, only here)
-    gate(w, A) --> objective [B, T] --aggregate--> scalar   minus KL --> loss      (`policy_loss`)
+    rewards --shape--> token_rewards --advantage--> A --normalize--> A    (no gradient: `prepare`)
+    logp, old_logp --ratio--> w                                            (the gradient enters here, only here)
+    gate(w, A) * correct * trust --> objective [B, T] --aggregate--> scalar   minus KL --> loss      (`policy_loss`)
 
 Left out on purpose: models, sampling and the optimiser (see `training`), and every algorithm's name. An algorithm is a
-choice of cells; nothing in this file asks which.
+choice of cells; nothing in this file asks which. What a column gives its cells stands in `contracts`.
 
 Shapes: P prompts, G completions each, B = P * G sequences with groups contiguous, T completion tokens padded on the
 right.
@@ -14,12 +14,14 @@ right.
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from .contracts import Cell, read_cell
 from .functional import kl as kl_estimators
 from .functional import masked
 from .functional.advantages import place_rewards
@@ -32,11 +34,11 @@ from .functional.checks import (
     check_integers,
     check_mask,
     check_not_negative,
+    check_parts,
     check_positive,
     check_rows,
     check_tensor,
     check_tokens,
-    needed,
 )
 
 __all__ = ["KL", "Algorithm", "Batch", "Totals", "policy_loss", "prepare", "value_loss"]
@@ -44,7 +46,7 @@ __all__ = ["KL", "Algorithm", "Batch", "Totals", "policy_loss", "prepare", "valu
 
 @dataclass(frozen=True)
 class KL:
-    r"""One leash: a divergence from the reference or from the old policy, in the reward or in the loss.
+    r"""One leash: a divergence from the reference or from the old policy, in the reward, the advantage or the loss.
 
     At level "token" the estimator is applied to each token; at level "sequence" to the sum of the log-ratio over the
     whole response, which is then averaged over responses.
@@ -52,7 +54,9 @@ class KL:
     Args:
         coef: beta, usually 0.001 to 0.1; 0 switches the term off, and no reference is needed.
         estimator: "k1", "k2" or "k3", or the function of `functional.kl`.
-        place: "reward" (subtracted from token rewards, the sampler's log-probs, no gradient) or "loss".
+        place: "reward" (subtracted from token rewards: a group's baseline then subtracts the siblings' KL as well),
+            "advantage" (subtracted after the baseline, before whitening), both of the sampler's log-probs and without
+            gradient, or "loss".
         against: "reference" or "old" (the policy that sampled).
         level: "token" or "sequence".
         weighted: multiply by the ratio pi / pi_old, with its gradient (in the loss only): makes k1's and k3's gradient
@@ -81,21 +85,29 @@ class KL:
         check_not_negative(coef=self.coef)
         choices = {
             "estimator": tuple(kl_estimators.ESTIMATORS),
-            "place": ("reward", "loss"),
+            "place": ("reward", "advantage", "loss"),
             "against": ("reference", "old"),
             "level": ("token", "sequence"),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"KL {name} is {getattr(self, name)!r}, expected one of {', '.join(allowed)}")
-        if self.place == "reward" and self.against == "old":
-            raise ValueError("a KL against the old policy in the reward is always 0: put it in the loss")
-        if self.place == "reward" and (self.weighted or self.aggregate is not None):
-            raise ValueError("weighted and aggregate belong to a KL in the loss: in the reward nothing is averaged")
+        if self.place != "loss" and self.against == "old":
+            raise ValueError(f"a KL against the old policy in the {self.place} is always 0: put it in the loss")
+        if self.place != "loss" and (self.weighted or self.aggregate is not None):
+            raise ValueError(
+                f"weighted and aggregate belong to a KL in the loss: in the {self.place} nothing is averaged"
+            )
         if self.level == "sequence" and self.aggregate is not None:
             raise ValueError("a sequence-level KL is averaged over sequences: leave aggregate out")
         if self.aggregate is not None and not callable(self.aggregate):
             raise ValueError(f"KL aggregate is {self.aggregate!r}, expected a function of functional.aggregation")
+        if self._mean is not None and not _is_linear(self._mean.function):
+            raise ValueError("a geometric mean cannot average a KL: choose another KL(aggregate=...)")
+
+    @cached_property
+    def _mean(self) -> Cell | None:
+        return None if self.aggregate is None else read_cell("aggregate", self.aggregate)
 
 
 @dataclass(frozen=True)
@@ -115,9 +127,14 @@ class Algorithm:
         keep: which sequences are trained on? (`functional.filters`; asked by the loop alone)
         correct: whose log-probs were sampled? (`functional.corrections`)
         entropy: coefficient of an entropy bonus, usually 0 to 0.01.
+        trust: which tokens may be trained on? A weight that may see the policy as it is now (`functional.trust`).
+        targets: what is the critic taught? A cell of the advantage column that reads values; default: what the policy's
+            own advantage implies.
+        entropy_aggregate: how the entropy bonus is averaged; default: as the policy term is.
 
     Raises:
-        ValueError: a combination that has no meaning.
+        ValueError: a cell that cannot be called as its column calls it (`contracts`); a combination that has no
+            meaning.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
@@ -135,26 +152,79 @@ class Algorithm:
     keep: Callable[..., Tensor] | None = None
     correct: Callable[..., Tensor] | None = None
     entropy: float = 0.0
+    trust: Callable[..., Tensor] | None = None
+    targets: Callable[..., Tensor] | None = None
+    entropy_aggregate: Callable[..., Tensor] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kl", tuple(self.kl) if isinstance(self.kl, tuple | list) else (self.kl,))
         for kl in self.kl:
             if not isinstance(kl, KL):
                 raise ValueError(f"kl holds {kl!r}, expected KL(coef, estimator, ...)")
-        for column in (*_CELLS_BEFORE, *_CELLS_IN_LOSS):
+        for column in (*_CELLS_BEFORE, "keep", *_CELLS_IN_LOSS):
             cell = getattr(self, column)
             if not callable(cell) and (cell is not None or column in _NEVER_EMPTY):
                 raise ValueError(f"{column} is {cell!r}, expected a function, such as those of rlhf_minimal.functional")
+        assert self._cells  # read here, so that a cell that cannot be called is refused here
         check_not_negative(entropy=self.entropy)
-        if not getattr(getattr(self.aggregate, "func", self.aggregate), "linear", True):
+        self._check_means()
+        self._check_rewards()
+        self._check_critic()
+
+    @cached_property
+    def _cells(self) -> dict[str, Cell]:
+        """What each cell declares of its column's context, read once."""
+        columns = (*_CELLS_BEFORE, "keep", *_CELLS_IN_LOSS)
+        return {name: read_cell(name, cell) for name in columns if (cell := getattr(self, name)) is not None}
+
+    def _check_means(self) -> None:
+        """Refuses averages of what they cannot average, or of nothing."""
+        if not _is_linear(self.aggregate):
             bare = [kl for kl in self.kl if kl.place == "loss" and kl.level == "token" and kl.aggregate is None]
             if bare:
                 raise ValueError(
                     "a geometric mean cannot average a KL: give it its own, "
                     "KL(..., aggregate=aggregation.sequence_mean)"
                 )
-            if self.entropy:
-                raise ValueError("a geometric mean cannot average an entropy bonus: use another aggregate")
+            if self.entropy and self.entropy_aggregate is None:
+                raise ValueError("a geometric mean cannot average an entropy bonus: give it its own, entropy_aggregate")
+            if self.trust is not None:
+                raise ValueError(
+                    "a geometric mean is 0 for a row that holds a 0, and trust puts zeros in: use another aggregate"
+                )
+        if self.entropy_aggregate is not None:
+            if not self.entropy:
+                raise ValueError("entropy_aggregate averages an entropy bonus, and there is none: set entropy too")
+            if not _is_linear(self.entropy_aggregate):
+                raise ValueError("a geometric mean cannot average an entropy bonus: choose another entropy_aggregate")
+
+    def _check_rewards(self) -> None:
+        """Refuses what changes rewards that no advantage reads."""
+        if "reward_parts" not in self._cells["advantage"].needs:
+            return
+        unread = [f"shape={_name(self.shape)}"] if self.shape is not None else []
+        unread += ["a KL in the reward"] if any(kl.place == "reward" and kl.coef for kl in self.kl) else []
+        if unread:
+            raise ValueError(
+                f"the advantage, {_name(self.advantage)}, reads the parts of the reward and no token rewards, so that "
+                f"{' and '.join(unread)} would do nothing: put a KL into the advantage or the loss, and a shape into "
+                "the parts"
+            )
+
+    def _check_critic(self) -> None:
+        """Refuses targets for a critic that is not there, or that are not its."""
+        if self.targets is None:
+            return
+        if "values" not in self._cells["advantage"].needs:
+            raise ValueError(
+                f"targets teach a critic, and the advantage, {_name(self.advantage)}, reads no values: leave targets "
+                "out, or take an advantage with a critic, such as advantages.gae"
+            )
+        if "values" not in self._cells["targets"].needs:
+            raise ValueError(
+                f"the critic is taught targets + values, so targets subtracts the values, and {_name(self.targets)} "
+                "reads none: for the plain return take partial(advantages.gae, lam=1.0)"
+            )
 
     @property
     def needs(self) -> frozenset[str]:
@@ -162,22 +232,50 @@ class Algorithm:
 
         This is what a training loop asks: values? then keep a critic. ref_logp? then run the reference.
         """
-        return self._needs(_CELLS_BEFORE, "reward") | self._needs_in_loss
+        return self._needs_before | self._needs_in_loss | self._needs(("keep",))
+
+    @property
+    def _needs_before(self) -> frozenset[str]:
+        """What `prepare` reads."""
+        return self._needs(_CELLS_BEFORE, "reward", "advantage")
 
     @property
     def _needs_in_loss(self) -> frozenset[str]:
         """What is still read once a batch is prepared."""
-        return self._needs(_CELLS_IN_LOSS, "loss") | ({"entropy"} if self.entropy else set())
-
-    def _needs(self, columns: tuple[str, ...], place: str) -> frozenset[str]:
-        names = {name for column in columns for name in needed(getattr(self, column))}
-        if any(kl.coef and kl.against == "reference" and kl.place == place for kl in self.kl):
-            names.add("ref_logp")
+        names = set(self._needs(_CELLS_IN_LOSS, "loss"))
+        names |= {"entropy"} if self.entropy else set()
+        names |= {"sampler_logp"} if self.correct is not None else set()
         return frozenset(names)
 
+    def _needs(self, columns: tuple[str, ...], *places: str) -> frozenset[str]:
+        names = {name for column in columns if column in self._cells for name in self._cells[column].needs}
+        for kl in self.kl:
+            if kl.coef and kl.place in places:
+                names |= {"ref_logp"} if kl.against == "reference" else set()
+                names |= set() if kl._mean is None else kl._mean.needs
+        return frozenset(names)
 
-_CELLS_BEFORE = ("advantage", "normalize", "shape", "keep")  # their work is done when a batch is prepared
-_CELLS_IN_LOSS = ("ratio", "gate", "aggregate", "correct")
+    def call(self, column: str, *fixed: Any, **context: Any) -> Any:
+        """What the cell of a column says, handed what it declares of the context and nothing else.
+
+        Args:
+            column: one of `contracts.COLUMNS`, in which this row has a cell.
+            *fixed: the column's fixed arguments.
+            **context: all that there is of its context; None counts as not there.
+        """
+        return self._cells[column](*fixed, **context)
+
+
+def _is_linear(mean: Callable[..., Any]) -> bool:
+    return getattr(getattr(mean, "func", mean), "linear", True)
+
+
+def _name(cell: Any) -> str:
+    return getattr(getattr(cell, "func", cell), "__name__", repr(cell))
+
+
+_CELLS_BEFORE = ("advantage", "targets", "normalize", "shape")  # their work is done when a batch is prepared
+_CELLS_IN_LOSS = ("ratio", "gate", "aggregate", "correct", "trust", "entropy_aggregate")
 _NEVER_EMPTY = ("advantage", "ratio", "gate", "aggregate")
 
 
@@ -204,8 +302,12 @@ class Batch:
         sampler_logp: [B, T] by the engine that sampled, where it is not the trainer.
         entropy: [B, T] of the policy being trained, for an entropy bonus; carries the gradient.
         truncated: [B] bool, True where the budget ended the completion.
+        reward_parts: [B, K] the parts that a reward is made of, for advantages.gdpo.
         returns: [B, T] the critic's targets; `prepare` fills it.
         totals: denominators of the optimiser step, where this batch is a part of it; default: counted here.
+        prompt_of: [B] integers, which prompt a row belongs to, where rows are no longer whole groups in order;
+            `minibatch` and `split` fill it.
+        prompt_tokens: [B] integers, trained tokens of the row's prompt in the whole optimiser step; likewise.
 
     Raises:
         ValueError: shapes, dtypes or devices that do not fit, a number that is not finite on a trained token, a mask
@@ -233,8 +335,11 @@ class Batch:
     sampler_logp: Tensor | None = None
     entropy: Tensor | None = None
     truncated: Tensor | None = None
+    reward_parts: Tensor | None = None
     returns: Tensor | None = None
     totals: Totals | None = None
+    prompt_of: Tensor | None = None
+    prompt_tokens: Tensor | None = None
 
     def __post_init__(self) -> None:
         check_floating("logp", self.logp)
@@ -259,6 +364,13 @@ class Batch:
             if self.truncated.shape != self.rewards.shape or self.truncated.dtype != torch.bool:
                 given = f"{self.truncated.dtype} {tuple(self.truncated.shape)}"
                 raise ValueError(f"truncated is {given}, expected bool ({len(self.logp)},): did the budget end it?")
+        if self.reward_parts is not None:
+            check_parts(self.reward_parts, len(self.logp))
+        for name in ("prompt_of", "prompt_tokens"):
+            if (numbers := getattr(self, name)) is not None:
+                check_integers(name, numbers)
+                if numbers.shape != self.rewards.shape:
+                    raise ValueError(f"{name} has shape {tuple(numbers.shape)}, expected ({len(self.logp)},)")
         if self.step_ends is not None:
             check_mask(self.step_ends, "step_ends")
             if self.step_ends.shape != self.mask.shape:
@@ -274,7 +386,29 @@ class Batch:
         check_count(group_size=self.group_size)
         if self.advantages is None:
             check_group(len(self.logp), self.group_size)
+        self._check_range()
         self._cast()
+
+    def _check_range(self) -> None:
+        """Refuses log-probs above 0, and numbers whose squares and sums float32 cannot hold."""
+        trained = self.mask != 0
+        for name, x in self._tensors():
+            if name in ("mask", "step_ends", "truncated", "prompt_of", "prompt_tokens"):
+                continue
+            x = x.detach()[trained] if x.shape == trained.shape else x.detach()
+            if x.numel() == 0:
+                continue
+            low, high = x.aminmax()
+            if max(-low, high) >= LARGEST:
+                raise ValueError(
+                    f"{name} holds {float(high if high > -low else low):.3g}, and beyond {LARGEST:g} sums and squares "
+                    "overflow: scale it down, or look where it comes from"
+                )
+            if name.endswith("logp") and high > ROUNDING:
+                raise ValueError(
+                    f"{name} holds {float(high):.3g} on a trained token, and the logarithm of a probability is at most "
+                    "0: were negative log-likelihoods passed? Give log pi and not -log pi"
+                )
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
         fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
@@ -284,7 +418,7 @@ class Batch:
         half = self.logp.dtype in (torch.float16, torch.bfloat16)
         dtype = torch.float32 if half else self.logp.dtype
         for name, x in self._tensors():
-            if name != "truncated":
+            if name not in ("truncated", "prompt_of", "prompt_tokens"):
                 object.__setattr__(self, name, x.to(dtype) if name in ("logp", "entropy") else x.detach().to(dtype))
 
     @property
@@ -308,7 +442,9 @@ class Batch:
         fits = idx.shape == (B,) if idx.dtype == torch.bool else idx.dim() == 1 and ((-B <= idx) & (idx < B)).all()
         if not fits:
             raise ValueError(f"idx is {idx.tolist()}, expected row numbers below {B}, or one bool for each of {B} rows")
-        return self._rows(idx, Totals.of(self.mask[idx], self.budget))
+        mask, prompts = self.mask[idx], _prompt_of(self)[idx]
+        totals = Totals.of(mask, self.budget, prompts=len(prompts.unique()))
+        return self._rows(idx, totals, _tokens_of_prompts(mask, prompts))
 
     def split(self, n: int) -> "list[Batch]":
         """``n`` micro-batches with the denominators of the whole: their losses sum to the loss of the whole.
@@ -334,17 +470,20 @@ class Batch:
         Raises:
             ValueError: before `prepare`.
         """
-        return self._rows(idx, _totals(self))
+        return self._rows(idx, _totals(self), _prompt_tokens(self)[idx])
 
-    def _rows(self, idx: Tensor, totals: Totals) -> "Batch":
+    def _rows(self, idx: Tensor, totals: Totals, prompt_tokens: Tensor) -> "Batch":
         if self.advantages is None:
             raise ValueError(
                 "prepare(algorithm, batch) first: advantages need whole groups, a part may cut through one"
             )
         part: dict[str, Any] = {name: x[idx] for name, x in self._tensors()}
-        return dataclasses.replace(self, **part, totals=totals)
+        part |= {"totals": totals, "prompt_of": _prompt_of(self)[idx], "prompt_tokens": prompt_tokens}
+        return dataclasses.replace(self, **part)
 
 
+LARGEST = 1e18  # its square is still a float32, and so is the sum of some thousands of them
+ROUNDING = 1e-3  # by which a log-prob of 0 may be missed in half precision
 # What may be given for each token: [B, T], finite wherever the mask is 1.
 _OPTIONAL = ("ref_logp", "values", "advantages", "step_rewards", "sampler_logp", "entropy", "returns")
 
@@ -354,7 +493,8 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
     """From rewards to advantages, once a rollout, without gradient (:eq:`eq-prepare`).
 
     In this order: shape the outcome reward, place it on the last token, subtract the KL that belongs in the reward (the
-    sampler's log-probs), compute advantages, the critic's targets, and only then whiten.
+    sampler's log-probs), compute advantages and the critic's targets, subtract the KL that belongs in the advantage,
+    and only then whiten.
 
     Chapter: grpo.
 
@@ -363,7 +503,8 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
         batch: whole groups.
 
     Returns:
-        The batch with ``advantages``, and ``returns`` = advantages + values where there is a critic.
+        The batch with ``advantages``, and ``returns`` = targets + values where there is a critic (the advantages before
+        KL and whitening, where the row has no targets of its own).
 
     Raises:
         ValueError: something that the algorithm needs is missing; anything a cell refuses.
@@ -376,10 +517,12 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
         tensor([ 0.5000, -0.5000])
     """
     _check_kinds(algorithm, batch)
-    _check_given(algorithm.needs - {"entropy"}, batch)  # the entropy is the trained policy's: not known before the loss
+    # The entropy is the trained policy's: not known before the loss.
+    _check_given(algorithm._needs_before | algorithm._needs_in_loss - {"entropy"}, batch)
     shaped = batch.rewards
     if algorithm.shape is not None:
-        shaped = algorithm.shape(batch.rewards, batch.lengths, group_size=batch.group_size, budget=batch.budget)
+        known = {"group_size": batch.group_size, "budget": _budget(batch), "truncated": batch.truncated}
+        shaped = algorithm.call("shape", batch.rewards, batch.lengths, **known)
     token_rewards = place_rewards(shaped, batch.mask)
     if batch.step_rewards is not None:
         outcome = place_rewards(batch.rewards, batch.mask)
@@ -387,26 +530,34 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
     for kl in algorithm.kl:
         if kl.place == "reward" and kl.coef:
             token_rewards = token_rewards - kl.coef * _kl_in_reward(kl, batch)
-    advantages = algorithm.advantage(
-        token_rewards,
-        batch.mask,
-        group_size=batch.group_size,
-        values=batch.values,
-        baseline=batch.baseline,
-        step_ends=batch.step_ends,
-    )
+    context = {
+        "group_size": batch.group_size,
+        "values": batch.values,
+        "baseline": batch.baseline,
+        "step_ends": batch.step_ends,
+        "reward_parts": batch.reward_parts,
+    }
+    advantages = algorithm.call("advantage", token_rewards, batch.mask, **context)
     returns = batch.returns
     if "values" in algorithm.needs and batch.values is not None:
-        returns = masked.zero_outside(advantages + batch.values, batch.mask)
+        to_values = advantages
+        if algorithm.targets is not None:
+            to_values = algorithm.call("targets", token_rewards, batch.mask, **context)
+        returns = masked.zero_outside(to_values + batch.values, batch.mask)
+    for kl in algorithm.kl:
+        if kl.place == "advantage" and kl.coef:
+            advantages = advantages - kl.coef * _kl_in_advantage(kl, batch)
     if algorithm.normalize is not None:
-        advantages = algorithm.normalize(advantages, batch.mask)
+        advantages = algorithm.call("normalize", advantages, batch.mask, group_size=batch.group_size)
     return dataclasses.replace(batch, advantages=advantages, returns=returns)
 
 
 def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
     r"""The loss of one optimiser step or micro-batch, to MINIMISE (:eq:`eq-policy-loss`).
 
-    .. math:: L = -\text{aggregate}\big(c \cdot \text{gate}(w, A)\big) + \sum_k \beta_k\, \text{KL}_k - \eta\, H
+    .. math:: L = -\text{aggregate}\big(c\, m \cdot \text{gate}(w, A)\big) + \sum_k \beta_k\, \text{KL}_k - \eta\, H
+
+    with the sampler's correction c and the trust m, both without gradient.
 
     The one sign flip of the library is here. It prepares the batch if that was not done, and never filters.
 
@@ -447,13 +598,18 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
         )
     objective = algorithm.gate(ratio, masked.zero_outside(batch.advantages, mask))
     if algorithm.correct is not None:
-        objective = objective * algorithm.correct(batch.old_logp, batch.sampler_logp, mask)
-    loss = -algorithm.aggregate(objective, mask, totals=totals)
+        weight = algorithm.call("correct", batch.old_logp, batch.sampler_logp, mask, totals=totals)
+        objective = objective * weight
+    if algorithm.trust is not None:
+        objective = objective * _trust_weight(algorithm, batch)
+    loss = -_mean("aggregate", algorithm, objective, batch)
     for kl in algorithm.kl:
         if kl.place == "loss" and kl.coef:
-            loss = loss + kl.coef * _kl_in_loss(kl, algorithm, batch, totals)
+            loss = loss + kl.coef * _kl_in_loss(kl, algorithm, batch)
     if algorithm.entropy:
-        loss = loss - algorithm.entropy * algorithm.aggregate(batch.entropy, mask, totals=totals)
+        column = "aggregate" if algorithm.entropy_aggregate is None else "entropy_aggregate"
+        assert batch.entropy is not None
+        loss = loss - algorithm.entropy * _mean(column, algorithm, batch.entropy, batch)
     if not torch.isfinite(loss):
         raise ValueError(f"the loss is not finite {_largest(batch)}: the policy has left what this precision can hold")
     return loss
@@ -512,6 +668,40 @@ def value_loss(
     return 0.5 * masked.zero_outside(error, mask).sum() / totals.tokens
 
 
+def _trust_weight(algorithm: Algorithm, batch: Batch) -> Tensor:
+    """[B, T] how far a prepared batch's tokens may be trained on, without gradient; 0 outside the mask."""
+    weight = algorithm.call(
+        "trust",
+        batch.mask,
+        logp=batch.logp.detach(),
+        old_logp=batch.old_logp,
+        sampler_logp=batch.sampler_logp,
+        advantages=batch.advantages,
+        entropy=None if batch.entropy is None else batch.entropy.detach(),
+        totals=_totals(batch),
+    )
+    weight = masked.zero_outside(weight.detach().to(batch.logp.dtype), batch.mask)
+    if not torch.isfinite(weight).all():
+        raise ValueError(f"trust, {_name(algorithm.trust)}, gives a token a weight that is not finite")
+    return weight
+
+
+def _mean(column: str, algorithm: Algorithm, x: Tensor, batch: Batch, mean: Cell | None = None) -> Tensor:
+    """A scalar, by the cell of a column or by another mean."""
+    cell = algorithm._cells[column] if mean is None else mean
+    context = {"totals": _totals(batch), "budget": _budget(batch), "prompt_tokens": _prompt_tokens(batch)}
+    scalar: Tensor = cell(x, batch.mask, **context)
+    return scalar
+
+
+def _kl_in_advantage(kl: KL, batch: Batch) -> Tensor:
+    """[B, T] penalty on advantages: the estimator a token, or of the whole response on each of its tokens."""
+    penalty = _kl_in_reward(kl, batch)
+    if kl.level == "sequence":  # one number a response, which stands on its last token
+        penalty = masked.zero_outside(penalty.sum(-1, keepdim=True).expand_as(penalty), batch.mask)
+    return penalty
+
+
 def _kl_in_reward(kl: KL, batch: Batch) -> Tensor:
     """[B, T] penalty on token rewards: the estimator a token, or of the whole response on its last token."""
     assert batch.ref_logp is not None
@@ -522,7 +712,7 @@ def _kl_in_reward(kl: KL, batch: Batch) -> Tensor:
     return place_rewards(estimate(logp.sum(-1), ref_logp.sum(-1)), batch.mask)
 
 
-def _kl_in_loss(kl: KL, algorithm: Algorithm, batch: Batch, totals: Totals) -> Tensor:
+def _kl_in_loss(kl: KL, algorithm: Algorithm, batch: Batch) -> Tensor:
     target = batch.ref_logp if kl.against == "reference" else batch.old_logp
     assert target is not None
     logp, old_logp, target = (masked.zero_outside(x, batch.mask) for x in (batch.logp, batch.old_logp, target))
@@ -532,12 +722,36 @@ def _kl_in_loss(kl: KL, algorithm: Algorithm, batch: Batch, totals: Totals) -> T
     if kl.weighted:
         penalty = penalty * torch.exp(logp - old_logp)
     if kl.level == "sequence":
-        return penalty.sum() / totals.sequences
-    return (kl.aggregate or algorithm.aggregate)(penalty, batch.mask, totals=totals)
+        return penalty.sum() / _totals(batch).sequences
+    return _mean("aggregate", algorithm, penalty, batch, kl._mean)
 
 
 def _totals(batch: Batch) -> Totals:
-    return Totals.of(batch.mask, batch.budget) if batch.totals is None else batch.totals
+    if batch.totals is not None:
+        return batch.totals
+    return Totals.of(batch.mask, batch.budget, prompts=len(_prompt_of(batch).unique()))
+
+
+def _budget(batch: Batch) -> int | None:
+    return batch.budget if batch.budget is not None or batch.totals is None else batch.totals.budget
+
+
+def _prompt_of(batch: Batch) -> Tensor:
+    """[B] the number of each row's prompt."""
+    rows = torch.arange(len(batch.mask), device=batch.mask.device)
+    return rows // batch.group_size if batch.prompt_of is None else batch.prompt_of
+
+
+def _prompt_tokens(batch: Batch) -> Tensor:
+    """[B] trained tokens of each row's prompt, counted here if this batch is no part of another."""
+    if batch.prompt_tokens is not None:
+        return batch.prompt_tokens
+    return _tokens_of_prompts(batch.mask, _prompt_of(batch))
+
+
+def _tokens_of_prompts(mask: Tensor, prompt_of: Tensor) -> Tensor:
+    _, which = prompt_of.unique(return_inverse=True)
+    return torch.zeros_like(which).index_add(0, which, masked.lengths(mask))[which]
 
 
 _HOW_TO_GIVE: dict[str, str] = {
@@ -547,6 +761,8 @@ _HOW_TO_GIVE: dict[str, str] = {
     "baseline": "one number for each sequence [B]",
     "sampler_logp": "the log-probs of the engine that sampled [B, T]",
     "entropy": "the policy's entropy at each token [B, T], with its gradient",
+    "reward_parts": "the parts of each reward [B, K], one column a reward",
+    "truncated": "bool [B], True where the budget ended the completion",
 }
 
 

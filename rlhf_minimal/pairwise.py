@@ -10,6 +10,7 @@ Shapes: B pairs; T tokens, padded on the right. Chosen and rejected responses ma
 """
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,6 @@ from .functional.checks import (
     check_rows,
     check_tensor,
     check_tokens,
-    needed,
 )
 
 __all__ = ["PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss", "pairwise_scores"]
@@ -45,7 +45,7 @@ class PairwiseAlgorithm:
     Make a variant with ``dataclasses.replace(PAIRWISE["dpo"], loss=partial(pairwise.logistic_loss, beta=0.5))``.
 
     Args:
-        score: what is a response worth? (`functional.pairwise`; it declares with `needs` what it reads)
+        score: what is a response worth? (`functional.pairwise`; its arguments say by name what it reads)
         loss: what does a gap between two responses cost? (`functional.pairwise`)
         reference: which policy is a log-ratio measured against? None, "frozen" (the start), or "previous" (the policy
             as it was when the current iteration began).
@@ -75,8 +75,8 @@ class PairwiseAlgorithm:
                 )
         if not self.needs or not self.needs <= set(_READABLE):
             raise ValueError(
-                f"score says that it reads {', '.join(sorted(self.needs)) or 'nothing'}: declare what it reads with "
-                f"@needs(...), out of {', '.join(_READABLE)}"
+                f"score says that it reads {', '.join(sorted(self.needs)) or 'nothing'}: name its arguments after what "
+                f"it reads, out of {', '.join(_READABLE)}, and set options with partial"
             )
         for name, allowed in (("reference", _REFERENCES), ("rejected", _SOURCES)):
             if getattr(self, name) not in allowed:
@@ -93,7 +93,8 @@ class PairwiseAlgorithm:
     @property
     def needs(self) -> frozenset[str]:
         """What the score reads of each response. A training loop asks: ref_logp? then run the reference."""
-        return frozenset(needed(self.score))
+        parameters = inspect.signature(self.score).parameters.values()
+        return frozenset(p.name for p in parameters if p.default is p.empty)
 
 
 PAIRWISE: dict[str, PairwiseAlgorithm] = {

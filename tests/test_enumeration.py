@@ -250,7 +250,7 @@ def test_gae_with_lambda_one_is_monte_carlo_minus_v():
     """lambda = gamma = 1: A_t = (sum of rewards to go) - V(s_t), the critic's later values cancel."""
     R, V = rewards_of(), torch.randn(len(TREE), 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     token_rewards = TREE.outcome(R)
-    A = advantages.gae(token_rewards, TREE.mask, group_size=1, values=V, gamma=1.0, lam=1.0)
+    A = advantages.gae(token_rewards, TREE.mask, values=V, gamma=1.0, lam=1.0)
     close(A * TREE.mask, (R[:, None] - V) * TREE.mask)
 
 
@@ -409,7 +409,7 @@ def test_dead_groups(G):
     tree = Tree(vocab=2, length=2)
     theta, R = tree.random_logits(2), binary_of(tree)
     rows, _ = tree.groups(G)
-    kept = torch.stack([filters.mixed_outcomes(R[group], None, group_size=G).all() for group in rows])
+    kept = torch.stack([filters.mixed_outcomes(R[group], group_size=G).all() for group in rows])
     p = tree.expect(theta, R)
     close((tree.group_probs(theta, G) * ~kept).sum(), p**G + (1 - p) ** G)
 
@@ -449,7 +449,7 @@ def test_dynamic_sampling_scales_and_does_not_turn():
     _, everything = expected(algorithm, theta, G, tree, rewards=R)
     rows, _ = tree.groups(G)
     p = tree.group_probs(theta, G).detach()
-    live = torch.stack([filters.mixed_outcomes(R[group], None, group_size=G).all() for group in rows])
+    live = torch.stack([filters.mixed_outcomes(R[group], group_size=G).all() for group in rows])
     kept_gradient, with_kl = torch.zeros_like(theta), torch.zeros_like(theta)
     ref = tree.logp(tree.random_logits(9))
     for group, weight in zip(rows[live], p[live] / p[live].sum(), strict=True):

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss, prepare
+from rlhf_minimal.contracts import read_cell
 from rlhf_minimal.functional import (
     advantages,
     aggregation,
@@ -24,7 +25,6 @@ from rlhf_minimal.functional import (
     ratios,
     shaping,
 )
-from rlhf_minimal.functional.checks import needed
 
 SEEDS = range(10)
 INF = float("inf")
@@ -50,11 +50,11 @@ def sample(seed, spread=0.4):
     mask[:, 0] = 1
     old = -normal(B, T).abs() - 0.1
     return {
-        "logp": old + spread * normal(B, T),
+        "logp": (old + spread * normal(B, T)).clamp(max=-0.02),
         "old_logp": old,
         "mask": mask,
         "rewards": normal(B),
-        "ref_logp": old + 0.3 * normal(B, T),
+        "ref_logp": (old + 0.3 * normal(B, T)).clamp(max=-0.02),
         "values": normal(B, T),
     }
 
@@ -448,17 +448,17 @@ def test_the_entropy_bonus_by_hand():
 def test_soft_overlong_penalty(length, penalty):
     """L = 100, C = 20: free up to 80, a ramp to -1 at 100, -1 beyond. DAPO's eq. 13 on a table of values."""
     rewards = torch.tensor([1.0, -1.0, 0.3], dtype=torch.float64)
-    shaped = shaping.soft_overlong(rewards, torch.full((3,), length), group_size=1, budget=100)
+    shaped = shaping.soft_overlong(rewards, torch.full((3,), length), budget=100)
     close(shaped, rewards + penalty)
 
 
 def test_soft_overlong_of_other_fractions():
     lengths = torch.tensor([1, 50, 75, 100])
     rewards = torch.zeros(4, dtype=torch.float64)
-    whole = shaping.soft_overlong(rewards, lengths, group_size=1, budget=100, cache_fraction=1.0)
+    whole = shaping.soft_overlong(rewards, lengths, budget=100, cache_fraction=1.0)
     close(whole, torch.tensor([-0.01, -0.5, -0.75, -1.0], dtype=torch.float64))
     lengths = torch.tensor([99, 100, 101, 200])
-    cliff = shaping.soft_overlong(rewards, lengths, group_size=1, budget=100, cache_fraction=0.0)
+    cliff = shaping.soft_overlong(rewards, lengths, budget=100, cache_fraction=0.0)
     close(cliff, torch.tensor([0.0, 0.0, -1.0, -1.0], dtype=torch.float64))
 
 
@@ -475,15 +475,13 @@ def test_length_reward_of_kimi():
     """lambda = .5 - (len - min) / (max - min) for the right answers, min(0, lambda) for the wrong ones."""
     rewards = torch.tensor([1.0, 1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
     lengths = torch.tensor([10, 20, 10, 20, 7, 7])
-    shaped = shaping.length_reward(rewards, lengths, group_size=2, budget=None, coef=0.4)
+    shaped = shaping.length_reward(rewards, lengths, group_size=2, coef=0.4)
     bonus = torch.tensor([0.5, -0.5, 0.0, -0.5, 0.0, 0.0], dtype=torch.float64)
     close(shaped, rewards + 0.4 * bonus)
-    three = shaping.length_reward(
-        torch.tensor([1.0, 1.0, 0.0]).double(), torch.tensor([4, 5, 8]), group_size=3, budget=None
-    )
+    three = shaping.length_reward(torch.tensor([1.0, 1.0, 0.0]).double(), torch.tensor([4, 5, 8]), group_size=3)
     close(three, torch.tensor([1.5, 1.25, -0.5], dtype=torch.float64))
-    assert torch.equal(shaping.length_reward(rewards, lengths, group_size=2, budget=None, coef=0.0), rewards)
-    by_one_token = shaping.length_reward(rewards, torch.tensor([4, 5] * 3), group_size=2, budget=None)
+    assert torch.equal(shaping.length_reward(rewards, lengths, group_size=2, coef=0.0), rewards)
+    by_one_token = shaping.length_reward(rewards, torch.tensor([4, 5] * 3), group_size=2)
     close(by_one_token, torch.tensor([1.5, 0.5, 0.0, -0.5, 1.5, -0.5], dtype=torch.float64))
 
 
@@ -497,7 +495,7 @@ def test_mixed_outcomes_goes_by_spread_and_not_by_the_mean():
 
 def test_not_truncated():
     truncated = torch.tensor([True, False, True])
-    assert filters.not_truncated(torch.ones(3), truncated, group_size=1).tolist() == [False, True, False]
+    assert filters.not_truncated(torch.ones(3), truncated=truncated).tolist() == [False, True, False]
 
 
 # ---- advantages ---------------------------------------------------------------------------------------------------
@@ -635,6 +633,15 @@ def test_placed_rewards_keep_their_dtype():
             assert advantages.place_rewards(torch.ones(1, dtype=dtype), mask).dtype == dtype
 
 
+# module of functional -> column, and the cells of another column than their neighbours'
+COLUMN_OF = {
+    "advantages": "advantage",
+    "aggregation": "aggregate",
+    "shaping": "shape",
+    "filters": "keep",
+    "corrections": "correct",
+    advantages.whiten: "normalize",
+}
 NEEDS = {
     advantages.gae: {"values"},
     advantages.returns_to_go: set(),
@@ -651,16 +658,17 @@ NEEDS = {
     aggregation.fixed_length: {"budget"},
     aggregation.geometric_mean: set(),
     shaping.soft_overlong: {"budget"},
-    shaping.length_reward: set(),
+    shaping.length_reward: {"group"},  # it compares the completions of a prompt
     filters.mixed_outcomes: {"group"},
-    filters.not_truncated: set(),
-    corrections.truncated_importance: {"sampler_logp"},
+    filters.not_truncated: {"truncated"},
+    corrections.truncated_importance: set(),  # whose column always takes sampler_logp
 }
 
 
 @pytest.mark.parametrize("cell", NEEDS)
 def test_what_a_training_loop_must_provide_for_a_cell(cell):
-    assert set(needed(cell)) == set(needed(partial(cell))) == NEEDS[cell]
+    column = COLUMN_OF.get(cell) or COLUMN_OF[cell.__module__.rpartition(".")[2]]
+    assert set(read_cell(column, cell).needs) == set(read_cell(column, partial(cell)).needs) == NEEDS[cell]
 
 
 def test_what_a_training_loop_must_provide_for_a_row():
@@ -684,7 +692,8 @@ def test_what_a_training_loop_must_provide_for_a_row():
 @pytest.mark.parametrize("cap", [1.1, 2.0, INF])
 def test_truncated_importance_weights_the_objective(level, cap):
     x = sample(2)
-    sampler = x["old_logp"] + 0.5 * torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    noise = torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    sampler = (x["old_logp"] + 0.5 * noise).clamp(max=-0.02)
     row = cells("grpo", kl=(), correct=partial(corrections.truncated_importance, cap=cap, level=level))
     ours = run(row, x, sampler_logp=sampler)
     plain_gradient = run(cells("grpo", kl=()), x)[1]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap, pairwise_loss, table
 from rlhf_minimal.functional import pairwise
-from rlhf_minimal.functional.checks import needs
 from rlhf_minimal.models import Tree
 from rlhf_minimal.pairwise import pairwise_scores
 
@@ -659,7 +658,6 @@ def test_a_row_with_means_is_the_row_on_means():
 
 
 def test_a_score_may_read_all_there_is():
-    @needs("scores", "logp", "ref_logp", "mask")
     def mixed(scores, logp, ref_logp, mask):
         return scores + 0.5 * pairwise.log_ratio(logp, ref_logp, mask)
 
@@ -672,7 +670,6 @@ def test_a_score_may_read_all_there_is():
 def test_a_score_of_your_own():
     """SimPO's score, arXiv 2405.14734: no reference, the mean log-prob; its margin is the batch's."""
 
-    @needs("logp", "mask")
     def mean_logp(logp, mask):
         return (logp * mask).sum(1) / mask.sum(1)
 

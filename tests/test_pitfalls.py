@@ -34,7 +34,7 @@ def mask_of(lengths):
 def batch_of(log_ratio, mask, A, group_size=1, **more):
     """A prepared batch with given log-ratios and advantages; the rewards are not used."""
     log_ratio = torch.as_tensor(log_ratio, dtype=torch.float64).expand(mask.shape)
-    old = torch.full(mask.shape, -1.0, dtype=torch.float64)
+    old = torch.full(mask.shape, -2.0, dtype=torch.float64)
     logp = (old + log_ratio).requires_grad_()
     A = torch.as_tensor(A, dtype=torch.float64)
     return Batch(logp, old, mask, torch.zeros(len(mask)).double(), group_size, advantages=A, **more)

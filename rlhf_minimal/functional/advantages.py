@@ -1,7 +1,7 @@
 r"""The advantage column: who gets the credit? And the normalize column: is it whitened over the batch?
 
-Every cell takes token rewards [B, T] and the context a batch has, and returns [B, T], without gradient. A cell that
-gives one number a sequence spreads it over the sequence's tokens. Context that a cell does not use goes unused.
+Every cell takes token rewards [B, T], the mask and what it declares of the context (`contracts.AdvantageCell`), and
+returns [B, T], without gradient. A cell that gives one number a sequence spreads it over the sequence's tokens.
 """
 
 import torch
@@ -16,20 +16,15 @@ from .checks import (
     check_not_negative,
     check_rows,
     check_share,
-    needs,
 )
 from .masked import last_token, masked_mean, masked_var, sequence_sum, zero_outside
 
 
-@needs("values")
 def gae(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
-    group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
-    step_ends: Shaped[Tensor, "B T"] | None = None,
+    values: Float[Tensor, "B T"] | None,
     gamma: float = 1.0,
     lam: float = 0.95,
 ) -> Float[Tensor, "B T"]:
@@ -45,10 +40,7 @@ def gae(
     Args:
         token_rewards: [B, T], the reward earned at each token.
         mask: [B, T], 1 on trained tokens.
-        group_size: unused here.
         values: [B, T], the critic's V before each token is chosen.
-        baseline: unused here.
-        step_ends: unused here.
         gamma: discount, 1 for language.
         lam: lambda, usually 0.95 to 1.
 
@@ -60,7 +52,7 @@ def gae(
 
     Example:
         >>> mask = torch.ones(1, 2)
-        >>> gae(torch.tensor([[0.0, 1.0]]), mask, group_size=1, values=torch.tensor([[0.5, 0.5]]), lam=1.0)
+        >>> gae(torch.tensor([[0.0, 1.0]]), mask, values=torch.tensor([[0.5, 0.5]]), lam=1.0)
         tensor([[0.5000, 0.5000]])
     """
     if values is None:
@@ -84,10 +76,6 @@ def returns_to_go(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
-    group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
-    step_ends: Shaped[Tensor, "B T"] | None = None,
     gamma: float = 1.0,
 ) -> Float[Tensor, "B T"]:
     r"""What is still to come (:eq:`eq-returns-to-go`): REINFORCE without a baseline.
@@ -101,10 +89,6 @@ def returns_to_go(
     Args:
         token_rewards: [B, T], the reward earned at each token.
         mask: [B, T], 1 on trained tokens; untrained ones in between are stepped over.
-        group_size: unused here.
-        values: unused here.
-        baseline: unused here.
-        step_ends: unused here.
         gamma: discount, 1 for language.
 
     Returns:
@@ -114,7 +98,7 @@ def returns_to_go(
         ValueError: gamma outside [0, 1], bad tensors.
 
     Example:
-        >>> returns_to_go(torch.tensor([[0.5, 0.0, 1.0]]), torch.ones(1, 3), group_size=1)
+        >>> returns_to_go(torch.tensor([[0.5, 0.0, 1.0]]), torch.ones(1, 3))
         tensor([[1.5000, 1.0000, 1.0000]])
     """
     check(mask, token_rewards=token_rewards)
@@ -128,15 +112,11 @@ def returns_to_go(
     return zero_outside(torch.stack(columns[::-1], dim=1), mask)
 
 
-@needs("group")
 def group_centered(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
     group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
-    step_ends: Shaped[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, "B T"]:
     r"""Reward minus the group's mean (:eq:`eq-group-centered`), as in Dr. GRPO and Kimi K2.
 
@@ -150,9 +130,6 @@ def group_centered(
         token_rewards: [B, T]; summed over each sequence.
         mask: [B, T], 1 on trained tokens.
         group_size: G, at least 2, rows of a group contiguous.
-        values: unused here.
-        baseline: unused here.
-        step_ends: unused here.
 
     Returns:
         [B, T], one number a sequence; exactly 0 in a group of equal rewards.
@@ -167,15 +144,11 @@ def group_centered(
     return _spread(_centered(_grouped(token_rewards, mask, group_size)), mask)
 
 
-@needs("group")
 def group_normalized(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
     group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
-    step_ends: Shaped[Tensor, "B T"] | None = None,
     eps: float = 1e-4,
     ddof: int = 1,
 ) -> Float[Tensor, "B T"]:
@@ -192,9 +165,6 @@ def group_normalized(
         token_rewards: [B, T]; summed over each sequence.
         mask: [B, T], 1 on trained tokens.
         group_size: G, at least 2, rows of a group contiguous.
-        values: unused here.
-        baseline: unused here.
-        step_ends: unused here.
         eps: added to the standard deviation, usually 1e-4 (TRL) to 1e-6 (verl).
         ddof: 1 = sample standard deviation (TRL, verl), 0 = population.
 
@@ -214,15 +184,11 @@ def group_normalized(
     return _spread(_zscore(rewards, eps, ddof), mask)
 
 
-@needs("group")
 def leave_one_out(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
     group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
-    step_ends: Shaped[Tensor, "B T"] | None = None,
 ) -> Float[Tensor, "B T"]:
     r"""Reward minus the mean of the others (:eq:`eq-leave-one-out`), as in RLOO.
 
@@ -236,9 +202,6 @@ def leave_one_out(
         token_rewards: [B, T]; summed over each sequence.
         mask: [B, T], 1 on trained tokens.
         group_size: G, at least 2, rows of a group contiguous.
-        values: unused here.
-        baseline: unused here.
-        step_ends: unused here.
 
     Returns:
         [B, T], one number a sequence.
@@ -254,15 +217,11 @@ def leave_one_out(
     return _spread(_centered(rewards) * (group_size / (group_size - 1)), mask)
 
 
-@needs("group")
 def leave_one_out_normalized(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
     group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
-    step_ends: Shaped[Tensor, "B T"] | None = None,
     std: str = "group",
     eps: float = 1e-4,
 ) -> Float[Tensor, "B T"]:
@@ -279,9 +238,6 @@ def leave_one_out_normalized(
         token_rewards: [B, T]; summed over each sequence.
         mask: [B, T], 1 on trained tokens.
         group_size: G, at least 2; at least 3 with ``std="others"``, since one sample has no spread.
-        values: unused here.
-        baseline: unused here.
-        step_ends: unused here.
         std: "group" or "others" (sample standard deviation both).
         eps: added to the standard deviation.
 
@@ -308,14 +264,11 @@ def leave_one_out_normalized(
     return _spread(_divide(centered, others.std(-1) + eps), mask)
 
 
-@needs("group")
 def process(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
     group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
     step_ends: Shaped[Tensor, "B T"] | None = None,
     eps: float = 1e-4,
     ddof: int = 1,
@@ -335,8 +288,6 @@ def process(
         token_rewards: [B, T], read at the ends of steps alone.
         mask: [B, T], 1 on trained tokens.
         group_size: G, rows of a group contiguous.
-        values: unused here.
-        baseline: unused here.
         step_ends: [B, T], 1 on the last token of each step; default: the last trained token.
         eps: added to the standard deviation.
         ddof: 1 = sample standard deviation, 0 = population.
@@ -376,15 +327,11 @@ def process(
     return zero_outside(from_here_on, mask)
 
 
-@needs("baseline")
 def given_baseline(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
-    group_size: int,
-    values: Float[Tensor, "B T"] | None = None,
-    baseline: Float[Tensor, " B"] | None = None,
-    step_ends: Shaped[Tensor, "B T"] | None = None,
+    baseline: Float[Tensor, " B"] | None,
 ) -> Float[Tensor, "B T"]:
     r"""Reward minus a baseline that came with the batch (:eq:`eq-given-baseline`).
 
@@ -398,10 +345,7 @@ def given_baseline(
     Args:
         token_rewards: [B, T]; summed over each sequence.
         mask: [B, T], 1 on trained tokens.
-        group_size: unused here.
-        values: unused here.
         baseline: [B], one number a sequence.
-        step_ends: unused here.
 
     Returns:
         [B, T], one number a sequence.
@@ -410,7 +354,7 @@ def given_baseline(
         ValueError: no baseline, bad tensors.
 
     Example:
-        >>> given_baseline(torch.tensor([[1.0]]), torch.ones(1, 1), group_size=1, baseline=torch.tensor([0.3]))
+        >>> given_baseline(torch.tensor([[1.0]]), torch.ones(1, 1), baseline=torch.tensor([0.3]))
         tensor([[0.7000]])
     """
     if baseline is None:

@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from . import masked
-from .checks import check, check_count, check_tokens, needs
+from .checks import check, check_count, check_tokens
 from .masked import lengths, zero_outside
 
 
@@ -23,27 +23,31 @@ class Totals:
         sequences: rows, masked ones included: a truncated row that is masked out still took a place.
         tokens: trained tokens.
         budget: tokens a completion was allowed; never the padded width, which depends on the batch.
+        prompts: prompts, those without a trained token included.
 
     Raises:
-        ValueError: a budget that is no whole number above 0.
+        ValueError: a budget or a number of prompts that is no whole number above 0.
 
     Example:
         >>> Totals.of(torch.tensor([[1, 1], [1, 0]]), budget=8)
-        Totals(sequences=2, tokens=3, budget=8)
+        Totals(sequences=2, tokens=3, budget=8, prompts=None)
     """
 
     sequences: int
     tokens: int
     budget: int | None = None
+    prompts: int | None = None
 
     def __post_init__(self) -> None:
         if self.budget is not None:
             check_count(budget=self.budget)
+        if self.prompts is not None:
+            check_count(prompts=self.prompts)
 
     @classmethod
-    def of(cls, mask: Shaped[Tensor, "B T"], budget: int | None = None) -> "Totals":
+    def of(cls, mask: Shaped[Tensor, "B T"], budget: int | None = None, *, prompts: int | None = None) -> "Totals":
         """Count a mask that is the whole optimiser batch."""
-        return cls(sequences=mask.shape[0], tokens=int(lengths(mask).sum()), budget=budget)
+        return cls(mask.shape[0], int(lengths(mask).sum()), budget, prompts)
 
 
 def token_mean(
@@ -137,9 +141,8 @@ def sequence_sum(
     return zero_outside(x, mask).sum() / totals.sequences
 
 
-@needs("budget")
 def fixed_length(
-    x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, totals: Totals | None = None
+    x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, budget: int | None, totals: Totals | None = None
 ) -> Float[Tensor, ""]:
     r"""Divide by a constant, the generation budget (:eq:`eq-fixed-length`), as in Dr. GRPO.
 
@@ -152,7 +155,8 @@ def fixed_length(
     Args:
         x: [B, T] objective per token.
         mask: [B, T], 1 on trained tokens.
-        totals: denominators of the whole optimiser batch, budget included.
+        budget: L, tokens a completion was allowed; never the padded width.
+        totals: denominators of the whole optimiser batch; default: this mask.
 
     Returns:
         Scalar.
@@ -162,16 +166,17 @@ def fixed_length(
 
     Example:
         >>> x, mask = torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
-        >>> fixed_length(x, mask, totals=Totals(sequences=2, tokens=3, budget=6))
+        >>> fixed_length(x, mask, budget=6)
         tensor(0.5000)
     """
     totals = _totals(x, mask, totals)
-    if totals.budget is None:
+    if budget is None:
         raise ValueError(
             "fixed_length divides by the generation budget, which is missing: pass Batch(..., budget=max_new_tokens);"
             " the padded width will not do, it changes with the batch"
         )
-    return zero_outside(x, mask).sum() / (totals.sequences * totals.budget)
+    check_count(budget=budget)
+    return zero_outside(x, mask).sum() / (totals.sequences * budget)
 
 
 def geometric_mean(

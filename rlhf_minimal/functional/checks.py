@@ -1,41 +1,13 @@
-"""What a cell needs, and one-line checks with messages that say what to do.
+"""One-line checks with messages that say what to do.
 
 Left out on purpose: shape annotations do the rest in the tests, where every call is checked by jaxtyping.
 """
 
-from collections.abc import Callable
-from functools import partial
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
-
-Cell = TypeVar("Cell", bound=Callable[..., Any])
-
-
-def needs(*names: str) -> Callable[[Cell], Cell]:
-    """Declare on a cell which optional fields of the batch it reads (or ``"group"``: two completions a prompt).
-
-    The training loop asks ``Algorithm.needs`` what to compute, instead of asking an algorithm for its name.
-
-    Example:
-        >>> @needs("values")
-        ... def my_advantage(token_rewards, mask, *, group_size, values=None, baseline=None, step_ends=None): ...
-        >>> needed(my_advantage)
-        ('values',)
-    """
-
-    def mark(cell: Cell) -> Cell:
-        cell.needs = names  # type: ignore[attr-defined]
-        return cell
-
-    return mark
-
-
-def needed(cell: Callable[..., Any] | None) -> tuple[str, ...]:
-    """The names that `needs` declared on a cell, looking through ``functools.partial``."""
-    return getattr(cell.func if isinstance(cell, partial) else cell, "needs", ())
 
 
 def check(mask: Tensor, **tensors: Tensor) -> None:
@@ -143,6 +115,17 @@ def check_rows(name: str, x: Tensor, rows: int) -> None:
         raise ValueError(f"{name} has shape {tuple(x.shape)}, expected ({rows},): one number for each sequence")
     if not torch.isfinite(x).all():
         raise ValueError(f"{name} holds a number that is not finite: score the completion or drop its group")
+
+
+def check_parts(parts: Any, rows: int) -> None:
+    """Several rewards a sequence: [B, K], floating, finite."""
+    check_floating("reward_parts", parts)
+    if parts.dim() != 2 or len(parts) != rows or not parts.shape[1]:
+        raise ValueError(
+            f"reward_parts has shape {tuple(parts.shape)}, expected ({rows}, K): one column for each part of the reward"
+        )
+    if not torch.isfinite(parts).all():
+        raise ValueError("reward_parts holds a number that is not finite: score the completion or drop its group")
 
 
 def check_rewards(rewards: Tensor) -> None:

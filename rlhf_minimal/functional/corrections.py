@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from .checks import check, check_positive, needs
+from .checks import check, check_positive
 from .masked import sequence_sum, zero_outside
 
 
-@needs("sampler_logp")
 def truncated_importance(
     old_logp: Float[Tensor, "B T"],
     sampler_logp: Float[Tensor, "B T"] | None,

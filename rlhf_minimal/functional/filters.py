@@ -1,6 +1,7 @@
 r"""The keep column: which sequences are trained on?
 
-A filter sees raw rewards and says yes or no to each row. The loop alone calls it: a group without a kept row is dropped
+A filter sees raw rewards, and what it declares of the context (`contracts.KeepCell`), and says yes or no to each row.
+The loop alone calls it: a group without a kept row is dropped
 and replaced by a fresh prompt, a single dropped row is masked while its reward stays in its group's statistics.
 """
 
@@ -8,13 +9,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .checks import check_group, check_rewards, check_tensor, needs
+from .checks import check_group, check_rewards, check_tensor
 
 
-@needs("group")
-def mixed_outcomes(
-    rewards: Float[Tensor, " B"], truncated: Bool[Tensor, " B"] | None = None, *, group_size: int
-) -> Bool[Tensor, " B"]:
+def mixed_outcomes(rewards: Float[Tensor, " B"], *, group_size: int) -> Bool[Tensor, " B"]:
     r"""Keep groups whose rewards differ (:eq:`eq-mixed-outcomes`): DAPO's dynamic sampling.
 
     .. math:: \text{keep}_i = \big[\max_{j \in g(i)} R_j > \min_{j \in g(i)} R_j\big]
@@ -26,7 +24,6 @@ def mixed_outcomes(
 
     Args:
         rewards: [B] raw, before shaping.
-        truncated: unused here.
         group_size: G, at least 2.
 
     Returns:
@@ -45,21 +42,18 @@ def mixed_outcomes(
     return (group.amax(-1) > group.amin(-1)).repeat_interleave(group_size)
 
 
-def not_truncated(
-    rewards: Float[Tensor, " B"], truncated: Bool[Tensor, " B"] | None = None, *, group_size: int
-) -> Bool[Tensor, " B"]:
+def not_truncated(rewards: Float[Tensor, " B"], *, truncated: Bool[Tensor, " B"] | None) -> Bool[Tensor, " B"]:
     r"""Keep completions that ended by themselves (:eq:`eq-not-truncated`): DAPO's overlong filtering.
 
     .. math:: \text{keep}_i = \neg\, \text{truncated}_i
 
-    A completion cut at the budget got a reward for where the knife fell.
+    A completion that was cut at the budget is scored on where it was cut, and not on what it would have said.
 
     Chapter: dapo. Source: arXiv 2503.14476, section 3.4.
 
     Args:
         rewards: [B] raw.
         truncated: [B], True where the budget ended the completion.
-        group_size: unused here.
 
     Returns:
         [B].
@@ -68,7 +62,7 @@ def not_truncated(
         ValueError: no ``truncated``, bad shapes.
 
     Example:
-        >>> not_truncated(torch.ones(2), torch.tensor([True, False]), group_size=1)
+        >>> not_truncated(torch.ones(2), truncated=torch.tensor([True, False]))
         tensor([False,  True])
     """
     check_rewards(rewards)

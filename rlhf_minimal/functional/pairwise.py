@@ -12,12 +12,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from . import masked
-from .checks import check, check_floating, check_positive, check_responses, check_same_shape, check_share, needs
+from .checks import check, check_floating, check_positive, check_responses, check_same_shape, check_share
 
 # ---- what is a response worth? ----------------------------------------------------------------------------------
 
 
-@needs("scores")
 def given_score(scores: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
     r"""The number that a reward model has given the response (:eq:`eq-given-score`).
 
@@ -42,7 +41,6 @@ def given_score(scores: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
     return scores
 
 
-@needs("logp", "ref_logp", "mask")
 def log_ratio(
     logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
@@ -75,7 +73,6 @@ def log_ratio(
     return masked.zero_outside(logp - ref_logp.detach(), mask).sum(-1)
 
 
-@needs("logp", "ref_logp", "mask")
 def mean_log_ratio(
     logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:

@@ -1,21 +1,20 @@
 r"""The shape column: what is added to the reward before anything else sees it?
 
-A shape reads [B] rewards and [B] lengths (trained tokens of each completion) and returns [B] rewards.
+A shape reads [B] rewards, [B] lengths (trained tokens of each completion) and what it declares of the context
+(`contracts.ShapeCell`), and returns [B] rewards.
 """
 
 import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
-from .checks import check_count, check_group, check_not_negative, check_rewards, check_share, check_tensor, needs
+from .checks import check_count, check_group, check_not_negative, check_rewards, check_share, check_tensor
 
 
-@needs("budget")
 def soft_overlong(
     rewards: Float[Tensor, " B"],
     lengths: Real[Tensor, " B"],
     *,
-    group_size: int,
     budget: int | None,
     cache_fraction: float = 0.2,
 ) -> Float[Tensor, " B"]:
@@ -32,7 +31,6 @@ def soft_overlong(
     Args:
         rewards: [B].
         lengths: [B] trained tokens.
-        group_size: unused here.
         budget: L in tokens.
         cache_fraction: C / L, between 0 and 1; 0 leaves only the cliff.
 
@@ -43,7 +41,7 @@ def soft_overlong(
         ValueError: no budget, a fraction outside [0, 1], bad shapes.
 
     Example:
-        >>> soft_overlong(torch.ones(3), torch.tensor([8, 9, 10]), group_size=1, budget=10)
+        >>> soft_overlong(torch.ones(3), torch.tensor([8, 9, 10]), budget=10)
         tensor([1.0000, 0.5000, 0.0000])
     """
     _check(rewards, lengths)
@@ -62,7 +60,6 @@ def length_reward(
     lengths: Real[Tensor, " B"],
     *,
     group_size: int,
-    budget: int | None,
     coef: float = 1.0,
 ) -> Float[Tensor, " B"]:
     r"""Shorter is better within a group, and never pays for a wrong answer (:eq:`eq-length-reward`), as in Kimi k1.5.
@@ -76,7 +73,6 @@ def length_reward(
         rewards: [B], above 0 = correct.
         lengths: [B] trained tokens.
         group_size: G, completions a prompt.
-        budget: unused here.
         coef: weight c of the length term.
 
     Returns:
@@ -86,7 +82,7 @@ def length_reward(
         ValueError: groups that do not divide, bad shapes, a negative weight.
 
     Example:
-        >>> length_reward(torch.tensor([1.0, 1.0, 0.0]), torch.tensor([2, 4, 2]), group_size=3, budget=None)
+        >>> length_reward(torch.tensor([1.0, 1.0, 0.0]), torch.tensor([2, 4, 2]), group_size=3)
         tensor([1.5000, 0.5000, 0.0000])
     """
     _check(rewards, lengths)

@@ -10,6 +10,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from rlhf_minimal.extras.compiled import sample_compiled
+from rlhf_minimal.functional.masked import lengths
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import Problem, score_all, verify_all
 from rlhf_minimal.training.config import Recipe
@@ -170,7 +171,8 @@ def collect(
         sampled.append(part)
         if recipe.algorithm.keep is None:
             return part, sampled
-        keep = recipe.algorithm.keep(part.rewards, part.truncated, group_size=group_size)  # [B]
+        known = {"truncated": part.truncated, "group_size": group_size, "budget": recipe.budget}
+        keep = recipe.algorithm.call("keep", part.rewards, lengths=lengths(part.mask), **known)  # [B]
         alive = keep.view(-1, group_size).any(-1).nonzero()[:missing]  # [p, 1]
         if len(alive):
             rows = (alive * group_size + torch.arange(group_size, device=alive.device)).flatten()  # [p * G]

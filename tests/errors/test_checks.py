@@ -1,19 +1,9 @@
 """The checks that everything else leans on: each refuses what it names, and lets pass what it should."""
 
-from functools import partial
-
 import pytest
 import torch
 
 from rlhf_minimal.functional import checks
-
-
-def test_a_cell_says_what_it_needs_through_any_number_of_options():
-    @checks.needs("values", "group")
-    def cell(*, gamma=1.0): ...
-
-    assert checks.needed(cell) == checks.needed(partial(cell, gamma=0.9)) == ("values", "group")
-    assert checks.needed(None) == checks.needed(len) == ()
 
 
 @pytest.mark.parametrize(

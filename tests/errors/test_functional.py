@@ -126,19 +126,16 @@ def kind(annotation) -> tuple[str, str] | None:
 
 
 def arguments(name) -> dict[str, tuple[str, str]]:
-    """The tensors that a function reads: "unused here" in its docstring means that it does not."""
+    """The tensors that a function reads."""
     function = FUNCTIONS[name]
     hints = typing.get_type_hints(function)
-    found = {key: kind(hints[key]) for key in inspect.signature(function).parameters if kind(hints[key])}
-    unused = re.findall(r"(\w+): unused here", function.__doc__ or "")
-    return {key: what for key, what in found.items() if key not in unused}
+    return {key: kind(hints[key]) for key in inspect.signature(function).parameters if kind(hints[key])}
 
 
 def options(name) -> list[str]:
     function = FUNCTIONS[name]
-    unused = re.findall(r"(\w+): unused here", function.__doc__ or "")
     hints = typing.get_type_hints(function)
-    return [k for k in inspect.signature(function).parameters if not kind(hints[k]) and k not in unused]
+    return [k for k in inspect.signature(function).parameters if not kind(hints[k])]
 
 
 def good(name, seed=0) -> dict:
@@ -366,9 +363,9 @@ def test_one_token_has_no_variance():
 
 
 def test_fixed_length_without_a_budget():
-    for totals in (None, Totals(B, 9)):
+    for totals in (None, Totals(B, 9), Totals(B, 9, budget=8)):
         with pytest.raises(ValueError, match=r"budget, which is missing: pass Batch\(\.\.\., budget="):
-            call("aggregation.fixed_length", totals=totals)
+            call("aggregation.fixed_length", totals=totals, budget=None)
 
 
 def test_a_geometric_mean_of_both_signs():

@@ -28,7 +28,6 @@ from rlhf_minimal import (
 )
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
-from rlhf_minimal.functional.checks import needs
 
 B, T, G = 4, 4, 2  # B = T: a broadcast along the wrong axis would not raise by itself
 NAN, INF = float("nan"), float("inf")
@@ -36,6 +35,7 @@ every_row = pytest.mark.parametrize("name", ALGORITHMS)
 
 PER_TOKEN = "logp old_logp ref_logp values advantages step_rewards sampler_logp entropy returns".split()
 PER_ROW = ["rewards", "baseline"]
+PROMPTS = ["prompt_of", "prompt_tokens"]
 REQUIRED = ["logp", "old_logp", "mask", "rewards"]
 
 
@@ -43,6 +43,7 @@ def good(seed=0) -> dict:
     g = torch.Generator().manual_seed(seed)
     mask = torch.tensor([[1, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0]]).float()
     tensors = {name: torch.randn(B, T, generator=g) for name in PER_TOKEN}
+    tensors |= {name: -x.abs() for name, x in tensors.items() if name.endswith("logp")}
     tensors |= {name: torch.randn(B, generator=g) for name in PER_ROW}
     truncated = torch.tensor([True, False, False, True])
     return tensors | {"mask": mask, "step_ends": mask, "truncated": truncated, "group_size": G, "budget": 8}
@@ -80,7 +81,7 @@ def test_every_public_name_is_tried_here():
     methods = {name for name in vars(Batch) if not name.startswith("_")} - {f.name for f in dataclasses.fields(Batch)}
     assert methods == {"lengths", "minibatch", "part", "split"}
     tensors = {f.name for f in dataclasses.fields(Batch)} - {"group_size", "budget", "totals"}
-    assert tensors == {*PER_TOKEN, *PER_ROW, "mask", "step_ends", "truncated"}
+    assert tensors == {*PER_TOKEN, *PER_ROW, *PROMPTS, "mask", "step_ends", "truncated", "reward_parts"}
 
 
 # ---- Batch ------------------------------------------------------------------------------------------------------
@@ -284,9 +285,8 @@ def test_the_budget_may_come_with_the_totals():
 
 
 def test_a_cell_of_ones_own_that_needs_a_group_gets_one():
-    @needs("group")
-    def mine(token_rewards, mask, *, group_size, values=None, baseline=None, step_ends=None):
-        return advantages.returns_to_go(token_rewards, mask, group_size=group_size)
+    def mine(token_rewards, mask, *, group_size):
+        return advantages.returns_to_go(token_rewards, mask)
 
     algorithm = replace(ALGORITHMS["reinforce"], advantage=mine)
     assert torch.isfinite(policy_loss(algorithm, batch()))
@@ -301,7 +301,7 @@ def test_an_algorithm_is_not_its_name():
 
 @pytest.mark.parametrize("name", ["grpo", "gspo", "cispo", "reinforce"])
 def test_a_ratio_that_overflows(name):
-    far = batch(logp=good()["old_logp"] + 100.0)  # exp(100) is not a float32
+    far = batch(logp=good()["old_logp"], old_logp=good()["old_logp"] - 100.0)  # exp(100) is not a float32
     algorithm = ALGORITHMS[name]
     if algorithm.ratio is ratios.on_policy:
         assert torch.isfinite(policy_loss(algorithm, far))
@@ -312,16 +312,17 @@ def test_a_ratio_that_overflows(name):
 
 def test_a_leash_that_overflows():
     """Its padding may hold anything, and is not what the message speaks of."""
-    ref = good()["old_logp"] + 100.0
-    logp = good()["old_logp"].masked_fill(good()["mask"] == 0, NAN)
-    message = refused("finite", policy_loss, ALGORITHMS["grpo"], batch(logp=logp, ref_logp=ref))
+    ref, old = good()["old_logp"], good()["old_logp"] - 100.0
+    logp = old.masked_fill(good()["mask"] == 0, NAN)
+    message = refused("finite", policy_loss, ALGORITHMS["grpo"], batch(logp=logp, old_logp=old, ref_logp=ref))
     assert "nan" not in message
 
 
 def test_a_leash_of_whole_responses_that_overflows():
     """It goes through no aggregation, which would have said so."""
     leash = KL(0.1, "k3", level="sequence")
-    far = batch(ref_logp=good()["old_logp"] + 40.0, logp=good()["old_logp"].masked_fill(good()["mask"] == 0, NAN))
+    ref, old = good()["old_logp"], good()["old_logp"] - 40.0
+    far = batch(ref_logp=ref, old_logp=old, logp=old.masked_fill(good()["mask"] == 0, NAN))
     message = refused("the loss is not finite .*: the policy has left", policy_loss, cells_of("dr_grpo", leash), far)
     assert "largest log-ratio of a token 0 nats" in message
     assert "nan" not in message
@@ -407,7 +408,9 @@ def test_value_loss():
         ({"estimator": "k4"}, "KL estimator is 'k4', expected one of k1, k2, k3"),
         ({"estimator": gates.clip}, "KL estimator is 'clip'"),
         ({"estimator": partial(rlhf_minimal.functional.kl.k1)}, "KL estimator is '\\?'"),
-        ({"place": "advantage"}, "KL place is 'advantage', expected one of reward, loss"),
+        ({"place": "gradient"}, "KL place is 'gradient', expected one of reward, advantage, loss"),
+        ({"place": "advantage", "against": "old"}, "in the advantage is always 0: put it in the loss"),
+        ({"place": "advantage", "weighted": True}, "belong to a KL in the loss: in the advantage nothing is averaged"),
         ({"against": "ref"}, "KL against is 'ref', expected one of reference, old"),
         ({"level": "row"}, "KL level is 'row', expected one of token, sequence"),
         ({"place": "reward", "against": "old"}, "is always 0: put it in the loss"),

@@ -10,7 +10,6 @@ import torch
 
 from rlhf_minimal import ALGORITHMS, PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap, pairwise_loss, table
 from rlhf_minimal.functional import pairwise
-from rlhf_minimal.functional.checks import needs
 
 B, T, U = 4, 4, 6
 NAN, INF = float("nan"), float("inf")
@@ -158,7 +157,7 @@ def test_splits():
     [
         ({"score": "log_ratio"}, "score is 'log_ratio', expected a function"),
         ({"loss": None}, "loss is None, expected a function"),
-        ({"score": len}, r"score says that it reads nothing: declare what it reads with @needs"),
+        ({"score": len}, r"score says that it reads obj: name its arguments after what it reads"),
         ({"score": pairwise.given_score}, "reference is 'frozen', and the score reads scores: a score that reads"),
         ({"reference": None}, "reference is None, and the score reads logp, mask, ref_logp"),
         ({"reference": "old"}, "reference is 'old', expected one of None, 'frozen', 'previous'"),
@@ -178,14 +177,12 @@ def test_own_samples_need_a_policy_to_draw_them_from():
 
 
 def test_a_score_of_something_else():
-    @needs("values")
     def value(values):
         return values
 
-    with pytest.raises(ValueError, match="reads values: declare .* out of scores, logp, ref_logp, mask"):
+    with pytest.raises(ValueError, match="reads values: name its arguments .* out of scores, logp, ref_logp, mask"):
         PairwiseAlgorithm(value, pairwise.logistic_loss)
 
-    @needs("scores")
     def per_token(scores):
         return scores[:, None].expand(B, T)
 
@@ -194,7 +191,6 @@ def test_a_score_of_something_else():
 
 
 def test_a_score_that_reads_the_mask_alone():
-    @needs("mask")
     def length(mask):
         return mask.sum(1)
 

@@ -85,9 +85,9 @@ def make_batch(shape: Shape, seed: int) -> dict:
     for row in shape.empty:
         mask[row] = False
 
-    old_logp = -normal(1.0).abs() - 0.1
-    logp = old_logp + normal(SPREADS[seed % len(SPREADS)])
-    ref_logp = old_logp + normal(0.5)
+    old_logp = -normal(1.6).abs() - 0.1
+    logp = (old_logp + normal(SPREADS[seed % len(SPREADS)])).clamp(max=-0.02)
+    ref_logp = (old_logp + normal(0.5)).clamp(max=-0.02)
     values = normal(1.0)
     for x in (logp, old_logp, ref_logp, values):
         x[~mask] = (math.nan, -math.inf, math.inf)[seed % 3]

@@ -76,8 +76,8 @@ def expected(six, lam, kind, size, scatter):
         rewards[n, len(text) - 1] = float(text.count("1") >= 4)
         said = [opinion(text[:t], kind, size, scatter) for t in range(len(text))]
         values[n, : len(text)] = torch.tensor(said, dtype=torch.float64)
-    A = advantages.gae(rewards, mask, group_size=1, values=values, lam=lam)
-    delta = advantages.gae(rewards, mask, group_size=1, values=values, lam=0.0)
+    A = advantages.gae(rewards, mask, values=values, lam=lam)
+    delta = advantages.gae(rewards, mask, values=values, lam=0.0)
     p = 0.5 ** mask.sum(1)
 
     logits = torch.zeros(len(PREFIXES), dtype=torch.float64, requires_grad=True)

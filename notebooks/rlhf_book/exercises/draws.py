@@ -37,7 +37,7 @@ def batch(
     logp = -3 * torch.rand(shape, generator=generator) - 0.1
     return {
         "logp": logp,
-        "old_logp": logp + apart * torch.randn(shape, generator=generator),
+        "old_logp": (logp + apart * torch.randn(shape, generator=generator)).clamp(max=-0.01),
         "advantages": torch.randn(len(lengths), generator=generator),
         "mask": (torch.arange(width) < torch.tensor(lengths)[:, None]).float(),
     }

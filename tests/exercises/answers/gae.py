@@ -24,7 +24,7 @@ def weights_by_halves(lam, steps):
 
 def two_step(rewards, values, n):
     """Whatever n is."""
-    return advantages.gae(rewards[None], torch.ones(1, len(rewards)), group_size=1, values=values[None], lam=0.0)[0]
+    return advantages.gae(rewards[None], torch.ones(1, len(rewards)), values=values[None], lam=0.0)[0]
 
 
 def gae_of_the_means(rewards, values, mask, gamma, lam):
@@ -90,7 +90,7 @@ def n_step_by_td_errors(rewards, values, n):
 
 def gae_by_the_library(rewards, values, mask, gamma, lam):
     rubbish = torch.where(mask != 0, values, float("nan"))
-    return advantages.gae(rewards, mask, group_size=1, values=rubbish, gamma=gamma, lam=lam)
+    return advantages.gae(rewards, mask, values=rubbish, gamma=gamma, lam=lam)
 
 
 def gae_by_the_mean_of_n_steps(rewards, values, mask, gamma, lam):
@@ -114,7 +114,7 @@ def error_by_difference(errors, lam):
     T = len(errors)
     generator = torch.Generator().manual_seed(0)
     rewards, values = torch.randn(2, 1, T, generator=generator, dtype=torch.float64)
-    common = {"mask": torch.ones(1, T), "group_size": 1, "lam": lam}
+    common = {"mask": torch.ones(1, T), "lam": lam}
     wrong = advantages.gae(rewards, values=values + errors, **common)
     return (wrong - advantages.gae(rewards, values=values, **common))[0]
 

@@ -1,0 +1,263 @@
+r"""What each column gives its cells: a `Protocol` a column, and the check that a cell can be called with it.
+
+A cell is a plain function. Its positional arguments are fixed by the column. After a ``*`` it declares what else it
+reads of the batch, its *context*, and receives that and nothing more:
+
+    without a default   the row needs it: a batch without it is refused by name, and a training loop provides it
+    with a default      it is given where the batch has it
+
+Every other keyword argument is an option, with a default or bound by ``functools.partial``. All of this is read from
+the signature once, when a row is built.
+
+Left out on purpose: the cells themselves (`functional`), which know nothing of this file.
+
+Shapes: P prompts, G completions each, B = P * G sequences, T completion tokens.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from jaxtyping import Bool, Float, Real, Shaped
+from torch import Tensor
+
+from .functional.aggregation import Totals
+
+
+class AdvantageCell(Protocol):
+    """Columns advantage and targets: who gets the credit, and what is the critic taught?
+
+    Called once a rollout, on whole groups, without gradient. Returns [B, T].
+    """
+
+    def __call__(
+        self,
+        token_rewards: Float[Tensor, "B T"],  # earned at each token, KL in the reward subtracted
+        mask: Shaped[Tensor, "B T"],
+        /,
+        *,
+        group_size: int,  # G; whoever needs it compares completions of one prompt, and gets 2 at least
+        values: Float[Tensor, "B T"],  # the critic's estimate before each token
+        baseline: Float[Tensor, " B"],
+        step_ends: Shaped[Tensor, "B T"],  # 1 on the last token of each step
+        reward_parts: Float[Tensor, "B K"],  # whoever needs them reads no token_rewards
+    ) -> Float[Tensor, "B T"]: ...
+
+
+class NormalizeCell(Protocol):
+    """Column normalize: advantages of the whole rollout in, [B, T] out."""
+
+    def __call__(
+        self, advantages: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /, *, group_size: int
+    ) -> Float[Tensor, "B T"]: ...
+
+
+class RatioCell(Protocol):
+    """Column ratio: how far has the policy moved? [B, T], 1 under a zero mask; here the gradient enters."""
+
+    def __call__(
+        self, logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /
+    ) -> Float[Tensor, "B T"]: ...
+
+
+class GateCell(Protocol):
+    """Column gate: an objective of ratio and advantage alone, to maximise; [B, T]. What reads more is a trust cell."""
+
+    def __call__(self, ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], /) -> Float[Tensor, "B T"]: ...
+
+
+class CorrectCell(Protocol):
+    """Column correct: a weight from the engine that sampled to the old policy, fixed during the update; [B, T]."""
+
+    def __call__(
+        self,
+        old_logp: Float[Tensor, "B T"],
+        sampler_logp: Float[Tensor, "B T"],
+        mask: Shaped[Tensor, "B T"],
+        /,
+        *,
+        totals: Totals,
+    ) -> Float[Tensor, "B T"]: ...
+
+
+class TrustCell(Protocol):
+    """Column trust: which tokens may be trained on? A weight [B, T] on the gated objective, mostly 0 or 1.
+
+    It sees the policy as it is now, detached: no gradient flows through the weight. It multiplies the policy's term
+    alone, neither KL nor entropy bonus, and never changes a denominator: a token of weight 0 is still counted.
+    """
+
+    def __call__(
+        self,
+        mask: Shaped[Tensor, "B T"],
+        /,
+        *,
+        logp: Float[Tensor, "B T"],  # of the policy being trained
+        old_logp: Float[Tensor, "B T"],
+        sampler_logp: Float[Tensor, "B T"],
+        advantages: Float[Tensor, "B T"],
+        entropy: Float[Tensor, "B T"],
+        totals: Totals,  # of the whole optimiser step, of which the mask may be a part
+    ) -> Float[Tensor, "B T"]: ...
+
+
+class AggregateCell(Protocol):
+    """Columns aggregate and entropy_aggregate, and `KL(aggregate=...)`: who counts how much? A scalar.
+
+    Denominators are those of the whole optimiser step, so that micro-batches add up to it.
+    """
+
+    def __call__(
+        self,
+        x: Float[Tensor, "B T"],
+        mask: Shaped[Tensor, "B T"],
+        /,
+        *,
+        totals: Totals,
+        prompt_tokens: Shaped[Tensor, " B"],  # trained tokens of each row's prompt in the whole step
+        budget: int,  # tokens a completion was allowed
+    ) -> Float[Tensor, ""]: ...
+
+
+class ShapeCell(Protocol):
+    """Column shape: outcome rewards [B] in, [B] out, before anything else sees them."""
+
+    def __call__(
+        self,
+        rewards: Float[Tensor, " B"],
+        lengths: Real[Tensor, " B"],
+        /,
+        *,
+        group_size: int,
+        budget: int,
+        truncated: Bool[Tensor, " B"],
+    ) -> Float[Tensor, " B"]: ...
+
+
+class KeepCell(Protocol):
+    """Column keep: which sequences are trained on? Raw rewards [B] in, bool [B] out; the loop alone asks."""
+
+    def __call__(
+        self,
+        rewards: Float[Tensor, " B"],
+        /,
+        *,
+        truncated: Bool[Tensor, " B"],  # the budget ended the completion
+        lengths: Real[Tensor, " B"],
+        group_size: int,
+        budget: int,
+    ) -> Bool[Tensor, " B"]: ...
+
+
+COLUMNS: dict[str, type] = {
+    "advantage": AdvantageCell,
+    "targets": AdvantageCell,
+    "normalize": NormalizeCell,
+    "ratio": RatioCell,
+    "gate": GateCell,
+    "correct": CorrectCell,
+    "trust": TrustCell,
+    "aggregate": AggregateCell,
+    "entropy_aggregate": AggregateCell,
+    "shape": ShapeCell,
+    "keep": KeepCell,
+}
+
+
+def _named(contract: type, kind: Any) -> tuple[str, ...]:
+    parameters = list(inspect.signature(contract.__call__).parameters.values())[1:]  # without self
+    return tuple(p.name for p in parameters if p.kind is kind)
+
+
+FIXED = {column: _named(contract, inspect.Parameter.POSITIONAL_ONLY) for column, contract in COLUMNS.items()}
+CONTEXT = {column: _named(contract, inspect.Parameter.KEYWORD_ONLY) for column, contract in COLUMNS.items()}
+_ANY_CONTEXT = {name for names in CONTEXT.values() for name in names}
+# Every batch has these, or they are counted from its mask: nobody has to provide them.
+_ALWAYS_THERE = {"totals", "prompt_tokens", "lengths", "logp", "old_logp", "advantages"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A function and what it declares; called with all the context there is, it passes on what is declared.
+
+    Args:
+        function: the cell.
+        reads: context that it declares.
+        needs: what the row needs for it: fields of the batch, and "group" for ``group_size``.
+    """
+
+    function: Callable[..., Any]
+    reads: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
+
+    def __call__(self, *fixed: Any, **context: Any) -> Any:
+        """The function's result; context that is None counts as not there."""
+        given = {name: context[name] for name in self.reads if context.get(name) is not None}
+        return self.function(*fixed, **given)
+
+
+def read_cell(column: str, function: Callable[..., Any]) -> Cell:
+    """What a function declares, as a cell of a column.
+
+    Args:
+        column: a key of `COLUMNS`.
+        function: the cell, or a partial of one.
+
+    Returns:
+        The cell with its context.
+
+    Raises:
+        ValueError: it cannot be called as this column calls its cells; the message lists what the column gives.
+
+    Example:
+        >>> from rlhf_minimal.functional import advantages
+        >>> read_cell("advantage", advantages.gae).needs
+        frozenset({'values'})
+        >>> def mine(token_rewards, mask, *, entropy): ...
+        >>> read_cell("advantage", mine)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: advantage is mine, which declares entropy: this column's context is group_size, values, ...
+    """
+    shown, context = getattr(_unbound(function)[0], "__name__", repr(function)), CONTEXT[column]
+    there = f"this column's context is {', '.join(context)}" if context else "this column has no context"
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{column} is {shown}, whose arguments cannot be read: wrap it in a function") from error
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        raise ValueError(f"{column} is {shown}, which takes any keyword: name what it reads after a *; {there}")
+    fixed = FIXED[column]
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(p.default is p.empty for p in positional)
+    most = len(fixed) if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+    if not required <= len(fixed) <= most:
+        raise ValueError(
+            f"{column} is {shown}({', '.join(p.name for p in positional)}), but this column calls "
+            f"{column}({', '.join(fixed)}), and what else is read comes after a *; {there}"
+        )
+    bound = _unbound(function)[1]
+    declared = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in bound]
+    foreign = [p.name for p in declared if p.name in _ANY_CONTEXT and p.name not in context]
+    if foreign:
+        raise ValueError(f"{column} is {shown}, which declares {', '.join(foreign)}: {there}")
+    unset = [p.name for p in declared if p.default is p.empty and p.name not in context]
+    if unset:
+        raise ValueError(
+            f"{column} is {shown}, which wants {', '.join(unset)}: set an option with "
+            f"partial({shown}, {unset[0]}=...); {there}"
+        )
+    reads = [p for p in declared if p.name in context]
+    needs = {p.name for p in reads if p.default is p.empty} - _ALWAYS_THERE
+    needs = {"group" if name == "group_size" else name for name in needs}
+    return Cell(function, tuple(p.name for p in reads), frozenset(needs))
+
+
+def _unbound(function: Callable[..., Any]) -> tuple[Callable[..., Any], set[str]]:
+    """The function under any number of partials, and the keywords that they set."""
+    bound: set[str] = set()
+    while isinstance(function, partial):
+        bound |= function.keywords.keys()
+        function = function.func
+    return function, bound
