@@ -3,7 +3,8 @@ r"""THE TABLE. One row an algorithm, one cell a column; this is the code that ru
 Read a row from left to right: who gets the credit, how far has the policy moved, how much of the step is allowed, who
 counts how much, where is the leash. Two rows differ where their cells differ, and nowhere else: `diff("dapo", "grpo")`.
 
-No row inherits from another. Adding one is one more entry. Numbers are the papers' own unless a comment says "our
+These are the rows that have a chapter; `field.py` has more, and `ALGORITHMS` holds both. No row inherits from another.
+Adding one is one more entry. Numbers are the papers' own unless a comment says "our
 choice". Arguments in order: advantage, ratio, gate, aggregate.
 """
 
@@ -11,6 +12,7 @@ import difflib
 from functools import partial
 from math import exp
 
+from .field import FIELD
 from .functional import advantages, aggregation, filters, gates, ratios, shaping
 from .objective import KL, Algorithm
 
@@ -129,6 +131,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         kl=(KL(0.1, "k2", against="old", level="sequence"),),
     ),
 }
+
+ALGORITHMS |= FIELD  # the rows without a chapter, in field.py: one registry for all
 
 
 def get_algorithm(algorithm: str | Algorithm) -> Algorithm:

@@ -10,6 +10,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from .algorithms import ALGORITHMS, get_algorithm
+from .field import FIELD
 from .functional.checks import check_mask
 from .objective import KL, Algorithm, Batch, Totals, policy_loss
 from .pairwise import PAIRWISE, PairwiseAlgorithm
@@ -17,16 +18,19 @@ from .pairwise import PAIRWISE, PairwiseAlgorithm
 Row = Algorithm | PairwiseAlgorithm
 # The reading order: of the objective (whitening follows the advantage, shape and keep come last), and of a pair.
 _ORDER = {
-    Algorithm: "advantage normalize ratio gate aggregate kl shape keep correct entropy".split(),
+    Algorithm: (
+        "advantage normalize targets ratio gate trust aggregate kl shape keep correct entropy entropy_aggregate".split()
+    ),
     PairwiseAlgorithm: "score reference rejected loss center".split(),
 }
 
 
-def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] = ALGORITHMS) -> str:
+def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] | None = None) -> str:
     """A table as Markdown: a line a row, a column a question. Columns that no row uses are left out.
 
     Args:
-        algorithms: name -> row; `PAIRWISE` for the second table.
+        algorithms: name -> row. Default: `ALGORITHMS` without the rows of `field.py`; `FIELD` for those, `ALGORITHMS` for
+            all, `PAIRWISE` for the second table.
 
     Returns:
         Markdown.
@@ -40,6 +44,8 @@ def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] 
         | --- | --- | --- | --- | --- |
         | `reinforce` | `returns_to_go` | `on_policy` | `none` | `sequence_sum` |
     """
+    if algorithms is None:
+        algorithms = {name: row for name, row in ALGORITHMS.items() if name not in FIELD}
     if not isinstance(algorithms, Mapping):
         raise ValueError(f"algorithms is a {type(algorithms).__name__}, expected {{name: Algorithm}}")
     kind = PairwiseAlgorithm if any(isinstance(row, PairwiseAlgorithm) for row in algorithms.values()) else Algorithm
@@ -96,8 +102,8 @@ def gradient_weight(
 
     .. math:: -\frac{\partial L}{\partial \log\pi} \quad\text{at}\quad \pi/\pi_{old} = w
 
-    Positive makes the token likelier. On-policy (w = 1) it is A for every row. What needs more than w and A is left out:
-    a KL against the reference, the sampler's correction, trust.
+    Positive makes the token likelier. On-policy (w = 1) it is A for every row. What needs more than w and A is left
+    out: a KL against the reference, the sampler's correction, trust.
 
     Chapter: anatomy.
 
@@ -139,14 +145,14 @@ def gradient_weight(
         group_size=1,
         advantages=a.reshape(-1, 1),
         budget=1,
-        totals=Totals(sequences=1, tokens=1, budget=1),  # every row is a batch of its own
+        totals=Totals(sequences=1, tokens=1, budget=1, prompts=1),  # every row is a batch of its own
     )
     (gradient,) = torch.autograd.grad(policy_loss(row, batch), logp)
     return 0.0 - gradient.reshape(w.shape)  # and not -0.0
 
 
 def token_weights(
-    algorithm: str | Algorithm, mask: Shaped[Tensor, "B T"], *, budget: int | None = None
+    algorithm: str | Algorithm, mask: Shaped[Tensor, "B T"], *, budget: int | None = None, group_size: int = 1
 ) -> Float[Tensor, "B T"]:
     r"""How much each token counts: the weight on its grad log pi, on-policy, where A = 1 (:eq:`eq-token-weights`).
 
@@ -156,6 +162,7 @@ def token_weights(
         algorithm: a name of the table or an `Algorithm`.
         mask: [B, T], 1 on trained tokens.
         budget: the generation budget, for rows that divide by it.
+        group_size: completions a prompt, for rows whose mean knows the prompt.
 
     Returns:
         [B, T] float64, 0 under a zero mask.
@@ -173,7 +180,7 @@ def token_weights(
     row = dataclasses.replace(row, kl=(), entropy=0.0, entropy_aggregate=None, correct=None, trust=None, shape=None)
     logp = torch.zeros(mask.shape, dtype=torch.float64, device=mask.device, requires_grad=True)
     ones = torch.ones(len(mask), dtype=torch.float64, device=mask.device)
-    batch = Batch(logp, logp, mask, ones, group_size=1, advantages=ones, budget=budget)
+    batch = Batch(logp, logp, mask, ones, group_size=group_size, advantages=ones, budget=budget)
     (gradient,) = torch.autograd.grad(policy_loss(row, batch), logp)
     return 0.0 - gradient
 

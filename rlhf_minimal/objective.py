@@ -386,28 +386,28 @@ class Batch:
         check_count(group_size=self.group_size)
         if self.advantages is None:
             check_group(len(self.logp), self.group_size)
-        self._check_range()
+        if self.totals is None:  # a part was checked as part of the whole
+            self._check_range()
         self._cast()
 
     def _check_range(self) -> None:
-        """Refuses log-probs above 0, and numbers whose squares and sums float32 cannot hold."""
+        """Refuses log-probs that are none, and numbers whose squares and sums float32 cannot hold."""
         trained = self.mask != 0
         for name, x in self._tensors():
-            if name in ("mask", "step_ends", "truncated", "prompt_of", "prompt_tokens"):
+            if name in _NO_NUMBERS:
                 continue
             x = x.detach()[trained] if x.shape == trained.shape else x.detach()
-            if x.numel() == 0:
-                continue
             low, high = x.aminmax()
             if max(-low, high) >= LARGEST:
                 raise ValueError(
-                    f"{name} holds {float(high if high > -low else low):.3g}, and beyond {LARGEST:g} sums and squares "
+                    f"{name} holds {float(high if high > -low else low):.3g}, and from {LARGEST:g} on sums and squares "
                     "overflow: scale it down, or look where it comes from"
                 )
-            if name.endswith("logp") and high > ROUNDING:
+            # By the mean, since a made-up log-prob of a test may be above 0 here and there.
+            if name.endswith("logp") and (mean := float(x.double().mean())) > ROUNDING:
                 raise ValueError(
-                    f"{name} holds {float(high):.3g} on a trained token, and the logarithm of a probability is at most "
-                    "0: were negative log-likelihoods passed? Give log pi and not -log pi"
+                    f"{name} is {mean:.3g} on average, and the logarithm of a probability is at most 0: were negative "
+                    "log-likelihoods passed? Give log pi and not -log pi"
                 )
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
@@ -484,6 +484,7 @@ class Batch:
 
 LARGEST = 1e18  # its square is still a float32, and so is the sum of some thousands of them
 ROUNDING = 1e-3  # by which a log-prob of 0 may be missed in half precision
+_NO_NUMBERS = ("mask", "step_ends", "truncated", "prompt_of", "prompt_tokens")
 # What may be given for each token: [B, T], finite wherever the mask is 1.
 _OPTIONAL = ("ref_logp", "values", "advantages", "step_rewards", "sampler_logp", "entropy", "returns")
 
@@ -587,10 +588,11 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
     if batch.advantages is None:
         batch = prepare(algorithm, batch)
     _check_given(algorithm._needs_in_loss, batch)  # what prepare has used up need not be kept
-    mask, totals = batch.mask, _totals(batch)
+    mask = batch.mask
     assert batch.advantages is not None
     if not (mask != 0).any():  # a micro-batch that is masked throughout adds nothing, with a gradient of nothing
         return masked.zero_outside(batch.logp, mask).sum()
+    known = {"totals": _totals(batch), "budget": _budget(batch), "prompt_tokens": _prompt_tokens(batch)}
     ratio = algorithm.ratio(batch.logp, batch.old_logp, mask)
     if not torch.isfinite(ratio).all():
         raise ValueError(
@@ -598,18 +600,16 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
         )
     objective = algorithm.gate(ratio, masked.zero_outside(batch.advantages, mask))
     if algorithm.correct is not None:
-        weight = algorithm.call("correct", batch.old_logp, batch.sampler_logp, mask, totals=totals)
-        objective = objective * weight
+        objective = objective * algorithm.call("correct", batch.old_logp, batch.sampler_logp, mask, **known)
     if algorithm.trust is not None:
         objective = objective * _trust_weight(algorithm, batch)
-    loss = -_mean("aggregate", algorithm, objective, batch)
+    loss: Tensor = -algorithm.call("aggregate", objective, mask, **known)
     for kl in algorithm.kl:
         if kl.place == "loss" and kl.coef:
-            loss = loss + kl.coef * _kl_in_loss(kl, algorithm, batch)
+            loss = loss + kl.coef * _kl_in_loss(kl, algorithm, batch, known)
     if algorithm.entropy:
         column = "aggregate" if algorithm.entropy_aggregate is None else "entropy_aggregate"
-        assert batch.entropy is not None
-        loss = loss - algorithm.entropy * _mean(column, algorithm, batch.entropy, batch)
+        loss = loss - algorithm.entropy * algorithm.call(column, batch.entropy, mask, **known)
     if not torch.isfinite(loss):
         raise ValueError(f"the loss is not finite {_largest(batch)}: the policy has left what this precision can hold")
     return loss
@@ -686,14 +686,6 @@ def _trust_weight(algorithm: Algorithm, batch: Batch) -> Tensor:
     return weight
 
 
-def _mean(column: str, algorithm: Algorithm, x: Tensor, batch: Batch, mean: Cell | None = None) -> Tensor:
-    """A scalar, by the cell of a column or by another mean."""
-    cell = algorithm._cells[column] if mean is None else mean
-    context = {"totals": _totals(batch), "budget": _budget(batch), "prompt_tokens": _prompt_tokens(batch)}
-    scalar: Tensor = cell(x, batch.mask, **context)
-    return scalar
-
-
 def _kl_in_advantage(kl: KL, batch: Batch) -> Tensor:
     """[B, T] penalty on advantages: the estimator a token, or of the whole response on each of its tokens."""
     penalty = _kl_in_reward(kl, batch)
@@ -712,7 +704,7 @@ def _kl_in_reward(kl: KL, batch: Batch) -> Tensor:
     return place_rewards(estimate(logp.sum(-1), ref_logp.sum(-1)), batch.mask)
 
 
-def _kl_in_loss(kl: KL, algorithm: Algorithm, batch: Batch) -> Tensor:
+def _kl_in_loss(kl: KL, algorithm: Algorithm, batch: Batch, known: dict[str, Any]) -> Tensor:
     target = batch.ref_logp if kl.against == "reference" else batch.old_logp
     assert target is not None
     logp, old_logp, target = (masked.zero_outside(x, batch.mask) for x in (batch.logp, batch.old_logp, target))
@@ -722,8 +714,9 @@ def _kl_in_loss(kl: KL, algorithm: Algorithm, batch: Batch) -> Tensor:
     if kl.weighted:
         penalty = penalty * torch.exp(logp - old_logp)
     if kl.level == "sequence":
-        return penalty.sum() / _totals(batch).sequences
-    return _mean("aggregate", algorithm, penalty, batch, kl._mean)
+        return penalty.sum() / known["totals"].sequences
+    scalar: Tensor = (kl._mean or algorithm._cells["aggregate"])(penalty, batch.mask, **known)
+    return scalar
 
 
 def _totals(batch: Batch) -> Totals:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, diff, gradient_weight, table, token_weights
+from rlhf_minimal.field import FIELD
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
 
 every_row = pytest.mark.parametrize("name", ALGORITHMS)
@@ -50,6 +51,11 @@ CLOSED_FORM = {
     "gmpo": clipped(1 - math.exp(-0.4), math.exp(0.4) - 1),
     "cispo": lambda w, A: min(w, 5.0) * A,
     "sapo": sapo,
+    "reinforce_pp_baseline": clipped(0.2, 0.2),
+    "icepop": clipped(0.2, 0.28),  # what it leaves out is decided by the sampler, not by w
+    "deepseek_v32": clipped(0.2, 0.2),
+    "dppo": lambda w, A: w * A - 0.002 * math.log(w),  # its trust region is no matter of w
+    "scalerl": lambda w, A: min(w, 5.0) * A,
     "kimi_k2": lambda w, A: A - 0.1 * math.log(w),  # the gradient of (A - tau log w)^2 / (2 tau) but for its sign
 }
 
@@ -136,7 +142,8 @@ def fixed_length(mask, i):
 TOKEN_WEIGHT = {
     **dict.fromkeys(["reinforce", "rloo", "kimi_k2"], sequence_sum),
     **dict.fromkeys(["ppo", "reinforce_pp", "grpo", "gspo", "gspo_token", "gmpo", "sapo"], sequence_mean),
-    **dict.fromkeys(["dapo", "cispo"], token_mean),
+    **dict.fromkeys(["icepop", "deepseek_v32", "scalerl"], sequence_mean),  # with one completion a prompt
+    **dict.fromkeys(["dapo", "cispo", "reinforce_pp_baseline", "dppo"], token_mean),
     "dr_grpo": fixed_length,
 }
 
@@ -191,7 +198,7 @@ def rows_of(markdown):
 
 def test_table_has_every_row_in_order_and_is_rectangular():
     header, rule, *rows = rows_of(table())
-    assert [row[0] for row in rows] == [f"`{name}`" for name in ALGORITHMS]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in ALGORITHMS if name not in FIELD]
     assert header == "algorithm advantage normalize ratio gate aggregate kl shape keep".split()
     assert set(rule) == {"---"}
     assert {len(row) for row in (header, rule, *rows)} == {len(header)}

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from rlhf_minimal import KL, Algorithm, Batch, policy_loss, prepare, value_loss
+from rlhf_minimal.contracts import read_cell
 from rlhf_minimal.functional import advantages, aggregation, gates, ratios
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "production_losses.json").read_text())
@@ -166,7 +167,8 @@ def test_value_loss():
 
 def outcome(cell) -> torch.Tensor:
     rewards = advantages.place_rewards(INPUTS["rewards"], MASK)
-    return cell(rewards, MASK, group_size=G, values=INPUTS["values"], baseline=length_weighted_baseline())
+    ask = read_cell("advantage", cell)
+    return ask(rewards, MASK, group_size=G, values=INPUTS["values"], baseline=length_weighted_baseline())
 
 
 def length_weighted_baseline() -> torch.Tensor:

@@ -20,8 +20,14 @@ from rlhf_minimal.functional import advantages, aggregation, corrections, gates,
 
 every_row = pytest.mark.parametrize("name", ALGORITHMS)
 with_group_baseline = pytest.mark.parametrize(
-    "name", [name for name, row in ALGORITHMS.items() if "group" in read_cell("advantage", row.advantage).needs]
+    "name",
+    [
+        name
+        for name, row in ALGORITHMS.items()
+        if "group" in read_cell("advantage", row.advantage).needs and row.normalize is None
+    ],
 )
+whitened_groups = pytest.mark.parametrize("name", [n for n, row in ALGORITHMS.items() if row.normalize is not None])
 PER_TOKEN = ("logp", "old_logp", "ref_logp", "sampler_logp", "values", "entropy")
 NAN = float("nan")
 
@@ -196,7 +202,7 @@ def test_a_minibatch_is_an_optimiser_step_of_its_own(name, scene, data):
     part = batch.minibatch(idx)
     tokens = int((batch.mask[idx] != 0).sum())
     assert (part.totals.sequences, part.totals.tokens, part.totals.budget) == (len(chosen), tokens, scene.budget)
-    alone = replace(scene.rows(idx).batch(advantages=batch.advantages[idx]), totals=None)
+    alone = replace(scene.rows(idx).batch(advantages=batch.advantages[idx], prompt_of=idx // scene.G), totals=None)
     expected = loss_and_gradient(algorithm, alone)
     loss = policy_loss(algorithm, part)
     same((loss.detach(), torch.autograd.grad(loss, part.logp)[0]), expected)
@@ -222,6 +228,24 @@ def test_equal_rewards_within_a_group_give_no_policy_gradient(name, scene, rewar
             algorithm, Scene(scene.tensors | {"rewards": equal}, scene.G, 9).to(dtype).batch()
         )
         assert (gradient[: scene.G] == 0).all()
+
+
+@whitened_groups
+@given(scenes(), st.sampled_from([0.1, 0.7, -3.3]))
+def test_whitening_moves_an_equal_group_with_the_others_and_not_alone(name, scene, reward):
+    """Where all groups are equal there is nothing to whiten; beside others, an equal group gets minus their mean."""
+    row = ALGORITHMS[name]
+    if "group" not in row.needs:
+        row = replace(row, advantage=advantages.group_centered)
+    row = replace(row, kl=(), shape=None)
+    rewards = torch.full_like(scene.tensors["rewards"], reward)
+    equal = Scene(scene.tensors | {"rewards": rewards}, scene.G, 9)
+    assert (loss_and_gradient(row, equal.batch())[1] == 0).all()
+    mixed = scene.tensors["rewards"].clone()
+    mixed[: scene.G] = reward
+    batch = prepare(row, Scene(scene.tensors | {"rewards": mixed}, scene.G, 9).batch())
+    first = batch.advantages[: scene.G][batch.mask[: scene.G] != 0]
+    same([first], [first[:1].expand_as(first)])
 
 
 @every_row
@@ -274,7 +298,7 @@ def test_old_log_probs_that_carry_a_graph_are_constants(name, scene):
     first, second = (
         Batch(logp, old, scene.tensors["mask"], scene.tensors["rewards"], scene.G, budget=scene.budget, **rest)
         for old in (logp, logp.detach())
-        for rest in [{key: scene.tensors[key] for key in ("ref_logp", "values")}]
+        for rest in [{key: scene.tensors[key] for key in ("ref_logp", "values", "sampler_logp")}]
     )
     gradients = [torch.autograd.grad(policy_loss(algorithm, batch), logp)[0] for batch in (first, second)]
     assert torch.equal(*gradients)
@@ -538,6 +562,9 @@ SMOOTH = {
         cell.__name__: partial(lambda cell, x, mask: cell(x, mask, totals=aggregation.Totals(2, 9)), cell)
         for cell in (aggregation.token_mean, aggregation.sequence_mean, aggregation.sequence_sum)
     },
+    "prompt_mean": lambda x, mask: aggregation.prompt_mean(
+        x, mask, prompt_tokens=torch.full((len(x),), 9), totals=aggregation.Totals(2, 9, prompts=3)
+    ),
     "fixed_length": lambda x, mask: aggregation.fixed_length(x, mask, budget=5, totals=aggregation.Totals(2, 9)),
     "geometric_mean": lambda x, mask: aggregation.geometric_mean(-x.exp(), mask),
     "masked_mean": lambda x, mask: masked.masked_mean(x, mask),

@@ -185,7 +185,7 @@ def memory_ledger(
             completion_length=completion_length,
             dtype=dtypes.activations,
         )
-    kept = activations(policy, "logits", entropy="entropy" in algorithm.needs)
+    kept = activations(policy, "logits", entropy=bool(algorithm.entropy))
     if lora_rank is None:
         rows = [trained("policy", _count(lm), kept, cache)]
     else:

@@ -1,6 +1,19 @@
 """Pure functions on [B, T] tensors: no model, no state. One file a column of the table."""
 
-from . import advantages, aggregation, corrections, filters, gates, kl, logprobs, masked, pairwise, ratios, shaping
+from . import (
+    advantages,
+    aggregation,
+    corrections,
+    filters,
+    gates,
+    kl,
+    logprobs,
+    masked,
+    pairwise,
+    ratios,
+    shaping,
+    trust,
+)
 
 __all__ = [
     "advantages",
@@ -14,4 +27,5 @@ __all__ = [
     "pairwise",
     "ratios",
     "shaping",
+    "trust",
 ]

@@ -14,6 +14,8 @@ from .checks import (
     check_group,
     check_mask,
     check_not_negative,
+    check_numbers,
+    check_parts,
     check_rows,
     check_share,
 )
@@ -182,6 +184,104 @@ def group_normalized(
     check_not_negative(eps=eps)
     rewards = _grouped(token_rewards, mask, group_size)
     return _spread(_zscore(rewards, eps, ddof), mask)
+
+
+def batch_std(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    eps: float = 1e-4,
+    ddof: int = 1,
+) -> Float[Tensor, "B T"]:
+    r"""Reward minus the group's mean, over the batch's spread (:eq:`eq-batch-std`), as in Lite PPO and ScaleRL.
+
+    .. math:: A_i = \frac{R_i - \mathrm{mean}_{j \in g(i)} R_j}{\mathrm{std}_{j} R_j + \epsilon}
+
+    The std runs over the raw rewards of all rows. So one number scales the whole batch: a prompt of small differences
+    pulls less than one of large ones, unlike in `group_normalized`.
+
+    Chapter: dr-grpo. Source: Lite PPO, arXiv 2508.08221; ScaleRL, arXiv 2510.13786; TRL's `scale_rewards="batch"`.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+        eps: added to the standard deviation.
+        ddof: 1 = sample standard deviation, 0 = population.
+
+    Returns:
+        [B, T], one number a sequence; exactly 0 in a group of equal rewards.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, a negative eps, a ddof other than 0 and 1, bad tensors.
+
+    Example:
+        >>> rewards = torch.tensor([[1.0], [0.0], [0.0], [0.0]])
+        >>> batch_std(rewards, torch.ones(4, 1), group_size=2).flatten()
+        tensor([ 0.9998, -0.9998,  0.0000,  0.0000])
+    """
+    check_not_negative(eps=eps)
+    check_ddof(ddof)
+    rewards = _grouped(token_rewards, mask, group_size)
+    return _spread(_divide(_centered(rewards), rewards.std(correction=ddof) + eps), mask)
+
+
+def gdpo(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    reward_parts: Float[Tensor, "B K"],
+    weights: tuple[float, ...] | None = None,
+    eps: float = 1e-6,
+    ddof: int = 1,
+) -> Float[Tensor, "B T"]:
+    r"""Several rewards, each compared within the group before they are added (:eq:`eq-gdpo`).
+
+    .. math::
+        A_i = \sum_k w_k
+        \frac{R_{i,k} - \mathrm{mean}_{j \in g(i)} R_{j,k}}{\mathrm{std}_{j \in g(i)} R_{j,k} + \epsilon}
+
+    Added first and compared then, rewards (0, 2) and (0, 1) become the same advantage, and a part that hardly varies is
+    drowned by one that does. Whitening follows: by tokens in verl (`whiten`), by rows in TRL (`zscore_rows`).
+
+    Chapter: choosing. Source: GDPO, arXiv 2601.05242; verl's and TRL's differ in the whitening, which is the row's
+    normalize cell here.
+
+    Args:
+        token_rewards: [B, T] not read: the parts are the reward.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+        reward_parts: [B, K], one column for each part.
+        weights: K numbers; default: 1 each.
+        eps: added to the standard deviation, usually 1e-6 (verl) to 1e-4 (TRL).
+        ddof: 1 = sample standard deviation, 0 = population.
+
+    Returns:
+        [B, T], one number a sequence; exactly 0 in a group whose rows are equal in every part.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, weights that are not K numbers, a negative eps, a ddof
+            other than 0 and 1, bad tensors.
+
+    Example:
+        >>> parts = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+        >>> gdpo(torch.zeros(2, 1), torch.ones(2, 1), group_size=2, reward_parts=parts).flatten()
+        tensor([ 0.7071, -0.7071])
+    """
+    check(mask)
+    check_parts(reward_parts, len(mask))
+    check_group(len(mask), group_size, at_least=2)
+    check_not_negative(eps=eps)
+    K = reward_parts.shape[1]
+    w = (1.0,) * K if weights is None else weights
+    if not isinstance(w, tuple | list) or len(w) != K:
+        raise ValueError(f"weights is {weights!r}, expected {K} numbers, one for each part of the reward")
+    check_numbers(**{f"weights[{k}]": weight for k, weight in enumerate(w)})
+    parts = reward_parts.view(-1, group_size, K).transpose(1, 2)  # [P, K, G]
+    scores = _zscore(parts, eps, ddof) * parts.new_tensor(w)[:, None]
+    return _spread(scores.sum(1), mask)  # [P, G]
 
 
 def leave_one_out(
@@ -395,6 +495,48 @@ def whiten(
     check_not_negative(eps=eps)
     mean, var = masked_mean(advantages, mask), masked_var(advantages, mask, ddof=ddof)
     return zero_outside((advantages - mean) * torch.rsqrt(var + eps), mask)
+
+
+def zscore_rows(
+    advantages: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, eps: float = 1e-4, ddof: int = 1
+) -> Float[Tensor, "B T"]:
+    r"""Mean 0 and spread 1 over the sequences of the batch (:eq:`eq-zscore-rows`), as in TRL's RLOO and GDPO.
+
+    .. math:: A_i \leftarrow \frac{A_i - \mathrm{mean}_j A_j}{\mathrm{std}_j A_j + \epsilon}
+
+    Weighted by sequences: a long response counts once, where `whiten` counts each of its tokens.
+
+    Chapter: rloo. Source: TRL's `normalize_advantages` and `multi_objective_aggregation="normalize_then_sum"`.
+
+    Args:
+        advantages: [B, T], one number a sequence.
+        mask: [B, T], 1 on trained tokens; rows without any are left out of mean and spread.
+        eps: added to the standard deviation, usually 1e-4 (TRL); 0 in NeMo RL.
+        ddof: 1 = sample standard deviation, 0 = population.
+
+    Returns:
+        [B, T]; exactly 0 if all sequences are equal.
+
+    Raises:
+        ValueError: advantages that differ within a sequence, fewer than two sequences, a negative eps, bad tensors.
+
+    Example:
+        >>> zscore_rows(torch.tensor([[1.0, 1.0], [3.0, 0.0]]), torch.tensor([[1, 1], [1, 0]]), eps=0.0)
+        tensor([[-0.7071, -0.7071],
+                [ 0.7071,  0.0000]])
+    """
+    check(mask, advantages=advantages)
+    check_not_negative(eps=eps)
+    trained = mask != 0
+    rows = trained.any(-1)
+    first = zero_outside(advantages, mask).gather(1, trained.to(torch.uint8).argmax(-1, keepdim=True))  # [B, 1]
+    if ((advantages != first) & trained).any():
+        raise ValueError("zscore_rows takes one advantage a sequence, and these differ by token: take whiten instead")
+    if int(rows.sum()) < 2:
+        raise ValueError("one sequence has no spread: normalise over a larger batch, or set normalize=None")
+    scores = torch.zeros_like(first[:, 0])
+    scores[rows] = _zscore(first[rows, 0][None], eps, ddof)[0]
+    return _spread(scores, mask)
 
 
 def place_rewards(rewards: Float[Tensor, " B"], mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T"]:

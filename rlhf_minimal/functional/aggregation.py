@@ -11,7 +11,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from . import masked
-from .checks import check, check_count, check_tokens
+from .checks import check, check_count, check_integers, check_tokens
 from .masked import lengths, zero_outside
 
 
@@ -79,6 +79,56 @@ def token_mean(
     """
     totals = _totals(x, mask, totals)
     return zero_outside(x, mask).sum() / totals.tokens
+
+
+def prompt_mean(
+    x: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    prompt_tokens: Shaped[Tensor, " B"],
+    totals: Totals | None = None,
+) -> Float[Tensor, ""]:
+    r"""Every prompt weighs the same, and within it every token (:eq:`eq-prompt-mean`), as in ScaleRL.
+
+    .. math:: \frac1P \sum_p \frac1{\sum_{i \in g(p)} |o_i|} \sum_{i \in g(p)} \sum_t x_{i,t}
+
+    Between `token_mean`, in which a prompt with long answers counts for more, and `sequence_mean`, in which a long
+    answer's tokens count for less. It is DAPO's loss as its paper prints it.
+
+    Chapter: dapo. Source: DAPO, arXiv 2503.14476, eq. 8; ScaleRL, arXiv 2510.13786.
+
+    Args:
+        x: [B, T] objective per token.
+        mask: [B, T], 1 on trained tokens.
+        prompt_tokens: [B] trained tokens of each row's prompt in the whole optimiser batch, rows that are elsewhere
+            included.
+        totals: denominators of the whole optimiser batch, the number of prompts among them.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        ValueError: no number of prompts; bad shapes, dtype, or non-finite trained tokens.
+
+    Example:
+        >>> x, mask = torch.tensor([[1.0, 1.0], [4.0, 0.0], [6.0, 0.0]]), torch.tensor([[1, 1], [1, 0], [1, 0]])
+        >>> totals = Totals(sequences=3, tokens=4, prompts=2)
+        >>> prompt_mean(x, mask, prompt_tokens=torch.tensor([3, 3, 1]), totals=totals)
+        tensor(4.)
+    """
+    given, totals = totals, _totals(x, mask, totals)
+    check_integers("prompt_tokens", prompt_tokens)
+    if prompt_tokens.shape != mask.shape[:1] or not (prompt_tokens >= lengths(mask)).all():
+        raise ValueError(
+            f"prompt_tokens is {prompt_tokens.tolist()}, expected one number for each of {len(mask)} rows, the trained "
+            "tokens of its prompt, at least as many as its own"
+        )
+    if given is None or totals.prompts is None:
+        raise ValueError(
+            "prompt_mean divides by the number of prompts: pass totals=Totals(sequences, tokens, prompts=P), as a "
+            "Batch does by itself"
+        )
+    return (zero_outside(x, mask).sum(-1) / prompt_tokens.clamp(min=1)).sum() / totals.prompts
 
 
 def sequence_mean(

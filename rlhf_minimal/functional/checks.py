@@ -3,6 +3,7 @@
 Left out on purpose: shape annotations do the rest in the tests, where every call is checked by jaxtyping.
 """
 
+import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -163,6 +164,13 @@ def check_not_negative(**numbers: Any) -> None:
     for name, value in numbers.items():
         if not _is_number(value) or not value >= 0:
             raise ValueError(f"{name} is {value!r}, expected a number of at least 0")
+
+
+def check_numbers(**numbers: Any) -> None:
+    """Options that may be any number, as long as it is finite."""
+    for name, value in numbers.items():
+        if not _is_number(value) or not math.isfinite(value):
+            raise ValueError(f"{name} is {value!r}, expected a finite number")
 
 
 def check_ddof(ddof: Any) -> None:

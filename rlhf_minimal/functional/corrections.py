@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from .checks import check, check_positive
+from .checks import check, check_not_negative, check_positive
 from .masked import sequence_sum, zero_outside
 
 
@@ -19,11 +19,12 @@ def truncated_importance(
     mask: Shaped[Tensor, "B T"],
     *,
     cap: float = 2.0,
+    floor: float = 0.0,
     level: str = "token",
 ) -> Float[Tensor, "B T"]:
     r"""Importance weight from the sampler to the old policy, capped (:eq:`eq-truncated-importance`).
 
-    .. math:: c_t = \min\big(\pi_{old}(o_t) / \mu(o_t),\; C\big)
+    .. math:: c_t = \mathrm{clip}\big(\pi_{old}(o_t) / \mu(o_t),\; \text{floor},\; C\big)
 
     The cap trades a little bias for a bounded variance. At level "sequence" the weight is the product over tokens, one
     for the whole row: exact without the cap, and soon out of range on long completions.
@@ -35,26 +36,79 @@ def truncated_importance(
         old_logp: [B, T] old policy, by the trainer (nats).
         sampler_logp: [B, T] old policy, by the engine that sampled.
         mask: [B, T], 1 on trained tokens.
-        cap: C, above 0, usually 2.
+        cap: C, above the floor, usually 2.
+        floor: smallest weight, usually 0: no lower bound.
         level: "token" or "sequence".
 
     Returns:
         [B, T] weights, without gradient; 1 where both agree and under a zero mask.
 
     Raises:
-        ValueError: no ``sampler_logp``, an unknown level, a cap not above 0, bad tensors.
+        ValueError: no ``sampler_logp``, an unknown level, a cap not above the floor, bad tensors.
 
     Example:
         >>> truncated_importance(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, -9.0]]), torch.ones(1, 2))
         tensor([[1., 2.]])
     """
-    if sampler_logp is None:
-        raise ValueError("truncated_importance needs the sampler's own log-probs: pass Batch(..., sampler_logp=...)")
-    check(mask, old_logp=old_logp, sampler_logp=sampler_logp)
     check_positive(cap=cap)
+    check_not_negative(floor=floor)
+    if not cap > floor:
+        raise ValueError(f"cap is {cap} and floor {floor}: the cap is the larger of the two")
+    return _weight(old_logp, sampler_logp, mask, level).clamp(floor, cap)
+
+
+def masked_importance(
+    old_logp: Float[Tensor, "B T"],
+    sampler_logp: Float[Tensor, "B T"] | None,
+    mask: Shaped[Tensor, "B T"],
+    *,
+    low: float = 0.5,
+    high: float = 2.0,
+    level: str = "token",
+) -> Float[Tensor, "B T"]:
+    r"""Importance weight inside a band, and nothing outside it (:eq:`eq-masked-importance`): IcePop.
+
+    .. math:: c_t = \rho_t\, [\text{low} \le \rho_t \le \text{high}], \qquad \rho_t = \pi_{old}(o_t) / \mu(o_t)
+
+    Where two engines disagree by a factor, one of them is wrong about this token. `truncated_importance` still trains
+    on it with the weight of the edge; this leaves it out. It is counted in the mean all the same.
+
+    Chapter: mismatch. Source: IcePop, arXiv 2510.18855; GLM-5, arXiv 2602.15763, eq. 1 (low = 1 / high). With level
+    "sequence" and high = 3 TRL's default.
+
+    Args:
+        old_logp: [B, T] old policy, by the trainer (nats).
+        sampler_logp: [B, T] old policy, by the engine that sampled.
+        mask: [B, T], 1 on trained tokens.
+        low: smallest weight that is kept, usually 0.5.
+        high: largest weight that is kept, above low, usually 2.
+        level: "token", or "sequence": one weight a row, the product over its tokens.
+
+    Returns:
+        [B, T] weights, without gradient; 1 where both agree, 0 outside the band.
+
+    Raises:
+        ValueError: no ``sampler_logp``, an unknown level, a band without width, bad tensors.
+
+    Example:
+        >>> masked_importance(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.0, -9.0]]), torch.ones(1, 2))
+        tensor([[1., 0.]])
+    """
+    check_not_negative(low=low, high=high)
+    if not high > low:
+        raise ValueError(f"low is {low} and high {high}: the band lies between them, low below high")
+    weight = _weight(old_logp, sampler_logp, mask, level)
+    return torch.where((weight >= low) & (weight <= high), weight, torch.zeros_like(weight))
+
+
+def _weight(old_logp: Tensor, sampler_logp: Tensor | None, mask: Tensor, level: str) -> Tensor:
+    """[B, T] pi_old / mu, of each token or of the row's product; 1 under a zero mask at level "token"."""
+    if sampler_logp is None:
+        raise ValueError("a correction needs the sampler's own log-probs: pass Batch(..., sampler_logp=...)")
+    check(mask, old_logp=old_logp, sampler_logp=sampler_logp)
     difference = (zero_outside(old_logp, mask) - zero_outside(sampler_logp, mask)).detach()
     if level == "sequence":
         difference = sequence_sum(difference, mask)[:, None].expand_as(difference)
     elif level != "token":
         raise ValueError(f'level is {level!r}, expected "token" or "sequence"')
-    return torch.exp(difference).clamp(max=cap)
+    return torch.exp(difference)

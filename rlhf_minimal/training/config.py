@@ -204,9 +204,15 @@ class Config:
         """Refuses settings that ask of an algorithm what it does not have.
 
         Raises:
-            ValueError: A shared critic for an algorithm without one; a controller for a KL that is not there; scores
+            ValueError: Parts of a reward, which the loop has not; a shared critic for an algorithm without one; a
+                controller for a KL that is not there; scores
                 in another unit than the given baseline that is subtracted from them.
         """
+        if "reward_parts" in algorithm.needs:
+            raise ValueError(
+                "this algorithm needs reward_parts, one number for each part of a reward, and the loop's rewards have "
+                "one: take another advantage, or call policy_loss with Batch(..., reward_parts=...)"
+            )
         if self.critic == "shared" and "values" not in algorithm.needs:
             raise ValueError(
                 'critic="shared" asks for a value head, but this algorithm has no critic (its advantage reads no '

@@ -247,19 +247,19 @@ def _forward_backward(
     steps: rows without a gradient never had the backward that frees what was kept for it.
     """
     algorithm, config = recipe.algorithm, recipe.config
-    bonus = micro.entropy is not None  # entropy is watched always, paid for only by a bonus
+    reads_entropy = micro.entropy is not None  # it is watched always, and differentiated only for a bonus
     through = Pass(
         learner.policy,
         groups,
         rows,
         config,
         critic=learner.critic if learner.critic is not None and learner.critic.shared else None,
-        entropy_gradient=bonus,
+        entropy_gradient=bool(algorithm.entropy),
         apart=perhaps_idle(algorithm, micro) if config.skip_idle == "on" else None,
     )
     watch.tokens_read += through.tokens
     logp, entropy, values = through.reading
-    micro = replace(micro, logp=logp, entropy=entropy if bonus else None)
+    micro = replace(micro, logp=logp, entropy=entropy if reads_entropy else None)
     loss, critic_loss = policy_loss(algorithm, micro), None
     if values is not None:  # one trunk, one gradient
         critic_loss = _value_loss(values, micro, config)

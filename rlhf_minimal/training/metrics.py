@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_var
-from rlhf_minimal.objective import Algorithm, Batch
+from rlhf_minimal.objective import Algorithm, Batch, _trust_weight
 from rlhf_minimal.training.processes import ALONE, Processes
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ METRICS: dict[str, str] = {
     "refills": "extra rounds of sampling, because the filter left groups over to be replaced",
     "groups": "groups that were trained on",
     "loss": "value of the policy loss, mean over the optimiser steps; its gradient is what matters, not its size",
-    "clip_fraction": "share of trained tokens with an advantage to which the gate gives no gradient",
+    "clip_fraction": "share of trained tokens with an advantage to which the gate, or trust, gives no gradient",
     "ratio_min": "smallest ratio, at the algorithm's own level (token or sequence), over the trained tokens",
     "ratio_max": "largest ratio, likewise",
     "approx_kl": "KL(sampler || policy) in nats per token on the last minibatch that was looked at, before its "
@@ -202,7 +202,7 @@ class Watch:
         self.tokens = 0
         self.entropy = 0.0
         self.weighted = 0  # trained tokens with an advantage
-        self.clipped = 0  # of those, the ones to which the gate gives no gradient
+        self.clipped = 0  # of those, the ones to which the gate, or trust, gives no gradient
         self.ratio_min, self.ratio_max = math.inf, -math.inf
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
@@ -223,6 +223,8 @@ class Watch:
         self.tokens += int(trained.sum())
         self.entropy += entropy[trained].sum().item()
         self.weighted += int(weighted.sum())
+        if algorithm.trust is not None:
+            slope = slope * _trust_weight(algorithm, batch)
         self.clipped += int((weighted & (slope == 0)).sum())
         self.ratio_min = min(self.ratio_min, ratio[trained].min().item())
         self.ratio_max = max(self.ratio_max, ratio[trained].max().item())

@@ -21,7 +21,11 @@ HERE = Path(__file__).parent
 FILES = sorted(path for path in HERE.glob("*.py") if not path.stem.startswith(("test_", "_", "conftest")))
 MAY_IMPORT = {"torch", "math"}
 NO_GROUP = {"reinforce", "ppo", "reinforce_pp"}  # rows that accept a group of one
-WHITENED = {"ppo", "reinforce_pp"}  # rows that need two trained tokens: one has no sample variance
+WHITENED = {
+    "ppo",
+    "reinforce_pp",
+    "reinforce_pp_baseline",
+}  # rows that need two trained tokens: one has no sample variance
 SQUARED = {"kimi_k2"}  # same gradient, another value: see its docstring
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 SEEDS = range(6)
@@ -89,7 +93,8 @@ def make_batch(shape: Shape, seed: int) -> dict:
     logp = (old_logp + normal(SPREADS[seed % len(SPREADS)])).clamp(max=-0.02)
     ref_logp = (old_logp + normal(0.5)).clamp(max=-0.02)
     values = normal(1.0)
-    for x in (logp, old_logp, ref_logp, values):
+    sampler_logp = (old_logp + normal(0.6)).clamp(max=-0.02)
+    for x in (logp, old_logp, ref_logp, values, sampler_logp):
         x[~mask] = (math.nan, -math.inf, math.inf)[seed % 3]
 
     rewards = torch.randn(P, G, generator=g, dtype=torch.float64)
@@ -107,6 +112,7 @@ def make_batch(shape: Shape, seed: int) -> dict:
         "group_size": G,
         "ref_logp": ref_logp,
         "values": values,
+        "sampler_logp": sampler_logp,
         "budget": shape.budget or T + 2,
     }
 
@@ -129,7 +135,8 @@ def value_and_gradient(loss_of_logp, logp):
 
 
 def by_transcription(name, batch):
-    rest = {key: x for key, x in batch.items() if key != "logp"}
+    reads = inspect.signature(transcription(name)).parameters  # few know of an engine that sampled
+    rest = {key: x for key, x in batch.items() if key != "logp" and key in reads}
     return value_and_gradient(lambda logp: transcription(name)(logp=logp, **rest), batch["logp"])
 
 
@@ -171,8 +178,8 @@ CASES = [
 def test_every_row_has_a_transcription(name):
     assert (HERE / f"{name}.py").exists(), (
         f"Row {name!r} has no independent transcription: add tests/transcriptions/{name}.py "
-        "with `loss(*, logp, old_logp, mask, rewards, group_size, ref_logp=None, values=None, budget=None)`, "
-        "from the paper, in loops, importing nothing of rlhf_minimal."
+        "with `loss(*, logp, old_logp, mask, rewards, group_size, ref_logp=None, values=None, budget=None)`, and "
+        "sampler_logp=None where it is read, from the paper, in loops, importing nothing of rlhf_minimal."
     )
 
 
@@ -268,7 +275,7 @@ def test_the_cases_tell_the_rows_apart():
 
 def numbers(algorithm):
     """Every number in a row, set or left at its default: (what it is, the row with that number changed)."""
-    for column in ("advantage", "gate", "normalize", "shape"):
+    for column in ("advantage", "gate", "aggregate", "normalize", "shape", "correct", "trust"):
         cell = getattr(algorithm, column)
         if cell is None:
             continue
@@ -276,7 +283,9 @@ def numbers(algorithm):
         for keyword, parameter in inspect.signature(cell).parameters.items():
             number = given.get(keyword, parameter.default)
             if type(number) in (int, float):
-                changed = {"ddof": 1 - number, "eps": 100 * number, "floor": 0.5}.get(keyword, 0.99 * number)
+                # A bound at which a token is dropped is felt by a token between the two bounds.
+                less = 0.8 if column in ("correct", "trust") else 0.99
+                changed = {"ddof": 1 - number, "eps": 100 * number, "floor": 0.5}.get(keyword, less * number)
                 yield f"{column}.{keyword}", replace(algorithm, **{column: partial(cell, **{keyword: changed})})
     for term in algorithm.kl:
         yield "kl.coef", replace(algorithm, kl=(replace(term, coef=1.01 * term.coef),))

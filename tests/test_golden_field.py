@@ -1,0 +1,245 @@
+"""Every number in data/field_losses.json that our cells can say: eight libraries on the rows of 2025 and 2026.
+
+A case is a call of a production function. Here it is a row of the table in which only the case's own numbers are
+changed, or, where a case tests a part or a row that is not in the table yet, an `Algorithm` of the cells that it names.
+Advantages are computed here from the case's rewards and compared on the way; gradients are compared at 1e-7. Cases
+whose cells do not exist are listed by name with the cell that they lack, and may not stay there once it exists.
+"""
+
+import inspect
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+import rlhf_minimal.functional as functional
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss, prepare
+from rlhf_minimal.field import FIELD
+from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, trust
+
+GOLDEN = json.loads((Path(__file__).parent / "data" / "field_losses.json").read_text())
+INPUTS = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in GOLDEN["inputs"].items()}
+INPUTS["truncated"] = INPUTS["truncated"] != 0
+MASK, G = INPUTS["mask"], GOLDEN["group_size"]
+TRAINED = MASK != 0
+ADVANTAGES = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in GOLDEN["advantages"].items()}
+CASES = {case["id"]: case for case in GOLDEN["cases"] + GOLDEN["formulas"]}
+CLOSE = {"rtol": 0.0, "atol": GOLDEN["tolerance"]}
+
+# case -> the cell that is not written yet.
+NOT_YET = {
+    "maxrl: advantage, skyrl maxrl": "advantages.maxrl",
+    "opo: advantage, verl opo": "advantages.opo",
+    "opo: advantage, verl opo, real rewards": "advantages.opo",
+    "pass_at_k: advantage, verl pass@k": "advantages.best_minus_second",
+    "pass_at_k: advantage, verl pass@k, real rewards": "advantages.best_minus_second",
+    "sao: advantage, nemo gae by length, alpha 1.5": "advantages.gae_by_length",
+    "maxrl: clip, token_mean": "advantages.maxrl",
+    "maxrl: clip, sequence_mean": "advantages.maxrl",
+    "maxrl: none, token_mean": "advantages.maxrl",
+    "maxrl: none, sequence_mean": "advantages.maxrl",
+    "maxrl: none, sequence_sum": "advantages.maxrl",
+    "opo: clip, token_mean": "advantages.opo",
+    "opo: clip, sequence_mean": "advantages.opo",
+    "opo: none, token_mean": "advantages.opo",
+    "opo: none, sequence_mean": "advantages.opo",
+    "opo: none, sequence_sum": "advantages.opo",
+    "pass_at_k: clip, token_mean": "advantages.best_minus_second",
+    "pass_at_k: clip, sequence_mean": "advantages.best_minus_second",
+    "pass_at_k: none, token_mean": "advantages.best_minus_second",
+    "pass_at_k: none, sequence_mean": "advantages.best_minus_second",
+    "pass_at_k: none, sequence_sum": "advantages.best_minus_second",
+    "sequence gate by the geometric mean: openrlhf mask .9 to 1.1": "corrections.sequence_gate",
+    "sao: nemo gae by length, skyrl rollout_is": "gates.mask_weight",
+    "mask_weight: skyrl rollout_is .2/.28": "gates.mask_weight",
+    "kimi_k25: skyrl rollout_is plus verl k2 against old": "gates.mask_weight",
+    "vespo: trl k 2, 3 lambda 3, 2, token_mean": "gates.gamma",
+    "topr: trinity, token_mean": "gates.topr",
+    "topr: trinity, sequence_mean": "gates.topr",
+    "topr: trinity, sequence_sum": "gates.topr",
+    "iw_opd gamma .5: trl, prefix weights": "advantages.prefix_weighted",
+    "opd: prime-rl ref_kl with its one-sided mask": "trust.one_sided",
+    "kl in the loss: verl abs": "kl.abs",
+    "clip_cov: verl, torch.manual_seed(3)": "trust.clip_cov",
+    "kl_cov: verl": "trust.kl_cov",
+    "formula: kimi_k25": "gates.mask_weight",
+    "formula: topr with the sequence's ratio": "ratios.product_token",
+    "formula: aspo": "gates.flip_weight",
+}
+
+# What a case leaves to its row, for rows that are not in the table yet.
+ROWS = {
+    "lite_ppo": {"advantage": advantages.batch_std},
+    "remax": {"advantage": advantages.given_baseline},
+    "olmo3": {"correct": corrections.truncated_importance},
+    "high_entropy": {"trust": trust.high_entropy},
+    "opd": {"advantage": partial(advantages.returns_to_go, gamma=0.0)},
+    "dro": {},
+    "luspo": {},
+    None: {},  # cells alone
+}
+# GDPO's last step is the one in which libraries differ.
+GDPO = {
+    "verl": advantages.whiten,
+    "trl": partial(advantages.zscore_rows, eps=1e-4),
+    "nemo": partial(advantages.zscore_rows, eps=0.0),
+}
+MODULES = {
+    "advantage": advantages,
+    "targets": advantages,
+    "normalize": advantages,
+    "ratio": ratios,
+    "gate": gates,
+    "aggregate": aggregation,
+    "entropy_aggregate": aggregation,
+    "correct": corrections,
+    "trust": trust,
+    "keep": filters,
+}
+NO_OPTION = {"group_size", "weights"}  # settings that are the batch's, or handled apart
+
+
+def with_numbers(cell, numbers):
+    """The cell with other numbers; a number that it does not have is an error of the case or of ours."""
+    numbers = {name: x for name, x in numbers.items() if name not in NO_OPTION}
+    assert set(numbers) <= set(inspect.signature(cell).parameters), (cell, numbers)
+    return partial(cell, **numbers) if numbers else cell
+
+
+def base_of(case) -> dict:
+    """Cells that the case does not name: its row's, or none."""
+    row = case["row"]
+    if row in ALGORITHMS:
+        found = {name: getattr(ALGORITHMS[row], name) for name in (*MODULES, "kl")}
+        return found if "grad" in case else found | {"kl": ()}  # advantages alone
+    nothing = {"advantage": advantages.returns_to_go, "ratio": ratios.on_policy, "gate": gates.none}
+    if row == "gdpo":
+        weights = tuple(case["settings"]["weights"])
+        library = case["advantages" if "advantages" in case else "expect"].split()[0]
+        own = {"advantage": partial(advantages.gdpo, weights=weights), "normalize": GDPO[library]}
+    else:
+        own = ROWS[row]
+    return nothing | {"aggregate": aggregation.token_mean, "kl": ()} | own
+
+
+def algorithm_of(case) -> Algorithm:
+    """The case in our words."""
+    named, numbers, found = case["cells"], case["settings"], base_of(case)
+    for column, module in MODULES.items():
+        name = named.get(column)
+        if name is not None and name != "given":
+            own = found.get(column)
+            same = getattr(getattr(own, "func", own), "__name__", None) == name
+            found[column] = own if same else getattr(module, name)
+        if column == "targets" and "targets" in numbers:
+            found[column] = advantages.gae
+        if found.get(column) is not None:
+            found[column] = with_numbers(found[column], numbers.get(column, {}))
+    if "kl" in named:
+        found["kl"] = tuple(KL(coef, **term) for coef, term in zip(numbers.get("kl", []), named["kl"], strict=True))
+    return Algorithm(**found, entropy=numbers.get("entropy", 0.0))
+
+
+def batch_of(case, algorithm) -> Batch:
+    given = {field: INPUTS[name] for field, name in case["inputs"].items() if name != "zero"}
+    given.setdefault("rewards", torch.zeros(len(MASK), dtype=torch.float64))
+    given.setdefault("old_logp", given["logp"])
+    for name in ("logp", "entropy"):
+        if name in given:
+            given[name] = given[name].clone().requires_grad_()
+    if algorithm.keep is not None and "truncated" in given:  # as the loop does it: masked, and their rewards stay
+        given["mask"] = given["mask"] * algorithm.call("keep", given["rewards"], truncated=given["truncated"])[:, None]
+    if case["cells"].get("advantage") == "given":
+        given["advantages"] = ADVANTAGES[case["advantages"]]
+    return Batch(**given, group_size=G)
+
+
+COMPARED = [name for name in CASES if name not in NOT_YET]
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_case(name):
+    case = CASES[name]
+    algorithm = algorithm_of(case)
+    batch = batch_of(case, algorithm)
+    prepared = batch if batch.advantages is not None else prepare(algorithm, batch)
+    trained = prepared.mask != 0
+    if expected := case.get("advantages") or case.get("expect"):
+        torch.testing.assert_close(prepared.advantages[trained], ADVANTAGES[expected][trained], **CLOSE)
+    if expected := case.get("expect_returns"):
+        torch.testing.assert_close(prepared.returns[trained], ADVANTAGES[expected][trained], **CLOSE)
+    if "grad" not in case:
+        return
+    loss = policy_loss(algorithm, prepared)
+    for field in ("logp", "entropy"):
+        if (expected := case.get({"logp": "grad", "entropy": "grad_entropy"}[field])) is not None:
+            (gradient,) = torch.autograd.grad(loss, getattr(batch, field), retain_graph=True)
+            torch.testing.assert_close(gradient, torch.tensor(expected, dtype=torch.float64), **CLOSE)
+            assert gradient.abs().max() > 1e-5
+    for pieces in (2, 3, 8):  # and the same of micro-batches, through the groups
+        if algorithm.trust is not None and algorithm.trust.func is trust.high_entropy:
+            continue
+        parts = [policy_loss(algorithm, part) for part in prepared.split(pieces)]
+        torch.testing.assert_close(sum(parts), loss)
+
+
+def cells_of(algorithm) -> dict:
+    """The functions of a row without their numbers."""
+    columns = {name: getattr(algorithm, name) for name in (*MODULES, "normalize", "shape")}
+    bare = {name: getattr(cell, "func", cell) for name, cell in columns.items() if name != "keep"}
+    return bare | {"kl": [replace(term, coef=1.0) for term in algorithm.kl]}
+
+
+@pytest.mark.parametrize("row", FIELD)
+def test_every_row_of_the_field_is_compared_as_it_stands(row):
+    """Whole, with the case's numbers in the place of its own: no cell of it is another one in such a case."""
+    whole = [
+        name
+        for name in COMPARED
+        if CASES[name]["row"] == row and "grad" in CASES[name]
+        if cells_of(algorithm_of(CASES[name])) == cells_of(FIELD[row])
+    ]
+    assert whole, "no case compares this row whole"
+
+
+@pytest.mark.parametrize("row", FIELD)
+def test_the_numbers_of_a_row_are_those_of_some_case(row):
+    """Not only the cells: one library computes the row with the very numbers that stand in it, epsilons apart."""
+    found = [algorithm_of(CASES[name]) for name in COMPARED if CASES[name]["row"] == row and "grad" in CASES[name]]
+    bare = {"advantage": None, "keep": None}
+
+    def numbers(algorithm):
+        cells = {name: getattr(algorithm, name) for name in ("ratio", "gate", "aggregate", "correct", "trust")}
+        split = {name: (getattr(c, "func", c), getattr(c, "keywords", {})) for name, c in (cells | bare).items()}
+        split["gate"][1].pop("floor", None)  # 0 in both, said by one
+        split["correct"][1].pop("level", None)
+        return split, algorithm.kl
+
+    assert numbers(FIELD[row]) in [numbers(one) for one in found]
+
+
+def test_a_case_is_compared_or_lacks_a_cell_that_does_not_exist():
+    assert set(NOT_YET) <= set(CASES)
+    for name, lacking in NOT_YET.items():
+        module, _, cell = lacking.partition(".")
+        there = getattr(functional, module).__dict__ if module != "kl" else functional.kl.ESTIMATORS
+        assert cell not in there, f"{lacking} is written now: compare {name!r}"
+    assert not any(CASES[name]["row"] in ALGORITHMS for name in NOT_YET)
+
+
+def test_a_case_that_lacks_a_cell_cannot_be_written():
+    """Otherwise the list would grow old: these are refused for want of the cell, and for nothing else."""
+    for name in NOT_YET:
+        with pytest.raises((LookupError, AttributeError, ValueError)):
+            algorithm_of(CASES[name])
+
+
+def test_the_file_is_the_one_that_was_made():
+    assert GOLDEN["dtype"] == "float64"
+    assert (GOLDEN["prompts"] * G, GOLDEN["tokens"]) == tuple(MASK.shape)
+    assert len(CASES) == len(GOLDEN["cases"]) + len(GOLDEN["formulas"])
+    assert all(count > 0 for count in GOLDEN["coverage"].values())
+    assert not GOLDEN["left_out"]
