@@ -29,8 +29,8 @@ def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] 
     """A table as Markdown: a line a row, a column a question. Columns that no row uses are left out.
 
     Args:
-        algorithms: name -> row. Default: `ALGORITHMS` without the rows of `field.py`; `FIELD` for those, `ALGORITHMS` for
-            all, `PAIRWISE` for the second table.
+        algorithms: name -> row. Default: `ALGORITHMS` without the rows of `field.py`; `FIELD` for those, `ALGORITHMS`
+            for all, `PAIRWISE` for the second table.
 
     Returns:
         Markdown.

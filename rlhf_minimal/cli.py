@@ -296,7 +296,8 @@ def parser() -> argparse.ArgumentParser:
         else:
             sub.add_argument("-n", type=int, default=1000, help="held-out problems (default 1000)")
 
-    command("table", _table, "print the table of algorithms")
+    sub = command("table", _table, "print the table of algorithms")
+    sub.add_argument("--all", action="store_true", help="Also print the rows that have no chapter yet.")
     sub = command("memory", _memory, "count the bytes that every model of a run holds")
     sub.add_argument("algorithm", metavar="ALGORITHM", help=", ".join(ALGORITHMS))
     sub.add_argument("--model", help="as train has it, or a run; no weight is read (default: the shipped start)")
@@ -727,7 +728,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 
 def _table(args: argparse.Namespace) -> int:
-    print(table())
+    print(table(ALGORITHMS if args.all else None))
     return 0
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from jaxtyping import Bool, Float, Real, Shaped
+from jaxtyping import Bool, Float, Int, Real, Shaped
 from torch import Tensor
 
 from .functional.aggregation import Totals
@@ -116,7 +116,7 @@ class AggregateCell(Protocol):
         /,
         *,
         totals: Totals,
-        prompt_tokens: Shaped[Tensor, " B"],  # trained tokens of each row's prompt in the whole step
+        prompt_tokens: Int[Tensor, " B"],  # trained tokens of each row's prompt in the whole step
         budget: int,  # tokens a completion was allowed
     ) -> Float[Tensor, ""]: ...
 

@@ -23,8 +23,8 @@ FIELD: dict[str, Algorithm] = {
         kl=(KL(0.001, "k2"),),
         normalize=advantages.whiten,
     ),
-    # IcePop, arXiv 2510.18855; GLM-5, arXiv 2602.15763, eq. 1, with the band [1/2, 2] between the trainer's old policy and
-    # the engine that sampled. Where they disagree by more, the token is left out; where by less, it is weighed.
+    # IcePop, arXiv 2510.18855; GLM-5, arXiv 2602.15763, eq. 1, with the band [1/2, 2] between the trainer's old policy
+    # and the engine that sampled. Where they disagree by more, the token is left out; where by less, it is weighed.
     "icepop": Algorithm(
         advantages.group_normalized,
         ratios.token,

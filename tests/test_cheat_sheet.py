@@ -56,8 +56,10 @@ def test_the_printed_weight_is_the_gradient(name, advantage):
 def test_the_printed_share_is_that_of_a_token(name):
     lengths, budget = [1, 2, 5], 8
     mask = torch.tensor([[1.0] * n + [0.0] * (6 - n) for n in lengths])
-    shares = token_weights(name, mask, budget=budget)
-    for row, n in enumerate(lengths):
-        printed = value(SHEET[name]["share_code"], B=len(lengths), N=sum(lengths), L=budget, n=n)
-        assert shares[row, :n].tolist() == pytest.approx([printed] * n)
-        assert shares[row, n:].abs().max() == 0
+    for group_size in (1, 3):
+        shares = token_weights(name, mask, budget=budget, group_size=group_size)
+        for row, n in enumerate(lengths):
+            prompt = {"P": 3 // group_size, "N_p": n if group_size == 1 else sum(lengths)}
+            printed = value(SHEET[name]["share_code"], B=len(lengths), N=sum(lengths), L=budget, n=n, **prompt)
+            assert shares[row, :n].tolist() == pytest.approx([printed] * n)
+            assert shares[row, n:].abs().max() == 0

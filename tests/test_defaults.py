@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
-from rlhf_minimal.functional import advantages, aggregation, corrections, gates, logprobs, masked, shaping
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, logprobs, masked, shaping, trust
 
 # function -> its defaults.
 DEFAULTS = {
@@ -16,7 +16,15 @@ DEFAULTS = {
     advantages.group_normalized: {"eps": 1e-4, "ddof": 1},  # TRL's epsilon; torch.std
     advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
     advantages.process: {"eps": 1e-4, "ddof": 1},
-    corrections.truncated_importance: {"cap": 2.0, "level": "token"},
+    corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
+    corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},  # GLM-5 2602.15763: beta = 2
+    advantages.batch_std: {"eps": 1e-4, "ddof": 1},  # TRL
+    advantages.gdpo: {"eps": 1e-6, "ddof": 1},  # verl
+    advantages.zscore_rows: {"eps": 1e-4, "ddof": 1},  # TRL
+    trust.off_policy_sequence: {"delta": 0.5},  # TRL
+    trust.dppo_tv: {"low": 0.2, "high": 0.2},  # prime-rl
+    trust.dppo_kl: {"low": 0.05, "high": 0.05},
+    trust.high_entropy: {"share": 0.2},  # Wang et al. 2506.01939
     gates.dual_clip: {"c": 3.0},  # Ye et al. 1912.09729
     gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},  # SAPO 2511.20347
     logprobs.token_logprobs: {"temperature": 1.0},

@@ -877,6 +877,25 @@ def test_nucleus_samples_are_not_samples_of_the_policy():
     close(own, torch.zeros_like(own))
 
 
+@pytest.mark.parametrize("high", [1e9, 1.5])
+def test_a_masked_weight_is_exact_without_its_band(high):
+    """IcePop's weight of whole responses is an importance weight until it leaves responses out."""
+    theta, R = policy(), rewards_of()
+    mu = theta.detach() + 0.5 * TREE.random_logits(8)
+    exact = -TREE.policy_gradient(theta, R)
+    correct = partial(corrections.masked_importance, low=0.0, high=high, level="sequence")
+    tables = {"rewards": R, "behaviour": mu, "sampler_logp": TREE.logp(mu)}
+    _, corrected = expected(plain(correct=correct), theta, 1, **tables)
+    if high > 1e8:
+        close(corrected, exact)
+        return
+    # What is left out is missing, response by response.
+    p, q = TREE.probs(theta).detach(), TREE.probs(mu)
+    kept = (p / q <= high).double()
+    assert 0 < kept.sum() < len(kept)
+    close(corrected, -TREE.policy_gradient(theta, R * kept))
+
+
 @pytest.mark.parametrize("cap", [1e9, 1.0])
 def test_truncated_importance_corrects_the_samplers_distribution(cap):
     """Sampled by another engine mu: weighted by the response's pi_old/mu, untruncated, REINFORCE is exact again."""

@@ -22,7 +22,7 @@ PLUMBING = {
     "functional.checks": "refuses bad input; computes nothing",
     "functional.masked": "sums and means over trained tokens: the sums inside every equation",
     "functional.logprobs.completion_logits": "the shift by one, an index and no equation",
-    "functional.aggregation.Totals": "holds three denominators",
+    "functional.aggregation.Totals": "holds the denominators",
     "objective.KL": "a choice of estimator, place and level; its equations are those of functional.kl",
     "objective.Algorithm": "a row: it holds cells and computes nothing",
     "objective.Batch": "a container; its checks have tests of their own",

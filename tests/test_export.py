@@ -109,17 +109,39 @@ grpo = ALGORITHMS["grpo"]
         (replace(grpo, kl=(KL(0.1, "k3"), KL(0.1, "k2"))), "kl: "),
         (replace(ALGORITHMS["rloo"], kl=(KL(0.1, "k3"),)), "kl: "),
         (replace(grpo, entropy=0.01), "entropy bonus"),
+        (replace(grpo, kl=(KL(0.1, "k1", place="advantage"),)), "KL in the advantage"),
+        (replace(grpo, kl=(KL(0.1, "k3", aggregate=aggregation.token_mean),)), "kl: "),
+        (ALGORITHMS["icepop"], "correct, masked_importance"),
+        (ALGORITHMS["deepseek_v32"], "trust, off_policy_sequence"),
+        (ALGORITHMS["dppo"], "trust, dppo_tv"),
+        (ALGORITHMS["scalerl"], "advantage, batch_std"),
+        (ALGORITHMS["reinforce_pp_baseline"], "normalize, whiten"),
         (replace(grpo, advantage=advantages.leave_one_out_normalized), "advantage, leave_one_out_normalized"),
     ],
 )
 def test_what_trl_lacks_is_refused_with_the_cell(algorithm, says):
-    with pytest.raises(ValueError, match="TRL cannot express|export knows") as error:
+    with pytest.raises(ValueError, match="export to TRL (cannot express|knows)") as error:
         trl_settings(algorithm)
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["reinforce", "rloo", "kimi_k2"])
+def test_verl_has_reinforce_pp_with_a_baseline():
+    """Its estimator's numbers and its loss's are those of tests/test_golden_field.py."""
+    found = verl_settings(ALGORITHMS["reinforce_pp_baseline"], 9).settings
+    actor = "actor_rollout_ref.actor"
+    assert found["algorithm.adv_estimator"] == "reinforce_plus_plus_baseline"
+    assert "algorithm.norm_adv_by_std_in_grpo" not in found
+    assert (found[f"{actor}.kl_loss_type"], found[f"{actor}.kl_loss_coef"]) == ("mse", 0.001)
+    assert found[f"{actor}.loss_agg_mode"] == "token-mean"
+    with pytest.raises(ValueError, match="export to verl cannot express this row's targets, gae"):
+        verl_settings(replace(ALGORITHMS["ppo"], targets=advantages.gae), 9)
+    for cells in ({"normalize": advantages.zscore_rows}, {"advantage": advantages.group_normalized}):
+        with pytest.raises(ValueError, match="verl cannot express this row's"):
+            verl_settings(replace(ALGORITHMS["reinforce_pp_baseline"], **cells), 9)
+
+
+@pytest.mark.parametrize("name", ["reinforce", "rloo", "kimi_k2", "icepop", "deepseek_v32", "dppo", "scalerl"])
 def test_what_verl_lacks_is_refused(name):
     with pytest.raises(ValueError, match="verl cannot express this row's"):
         verl_settings(ALGORITHMS[name], 9)

@@ -24,6 +24,7 @@ from rlhf_minimal.functional import (
     masked,
     ratios,
     shaping,
+    trust,
 )
 
 SEEDS = range(10)
@@ -640,7 +641,9 @@ COLUMN_OF = {
     "shaping": "shape",
     "filters": "keep",
     "corrections": "correct",
+    "trust": "trust",
     advantages.whiten: "normalize",
+    advantages.zscore_rows: "normalize",
 }
 NEEDS = {
     advantages.gae: {"values"},
@@ -652,7 +655,11 @@ NEEDS = {
     advantages.process: {"group"},
     advantages.given_baseline: {"baseline"},
     advantages.whiten: set(),
+    advantages.batch_std: {"group"},
+    advantages.gdpo: {"group", "reward_parts"},
+    advantages.zscore_rows: set(),
     aggregation.token_mean: set(),
+    aggregation.prompt_mean: set(),  # what it divides by is counted from every batch
     aggregation.sequence_mean: set(),
     aggregation.sequence_sum: set(),
     aggregation.fixed_length: {"budget"},
@@ -661,6 +668,11 @@ NEEDS = {
     shaping.length_reward: {"group"},  # it compares the completions of a prompt
     filters.mixed_outcomes: {"group"},
     filters.not_truncated: {"truncated"},
+    trust.off_policy_sequence: {"sampler_logp"},
+    trust.dppo_tv: set(),
+    trust.dppo_kl: set(),
+    trust.high_entropy: {"entropy"},
+    corrections.masked_importance: set(),
     corrections.truncated_importance: set(),  # whose column always takes sampler_logp
 }
 
@@ -680,9 +692,12 @@ def test_what_a_training_loop_must_provide_for_a_row():
         "grpo": {"group", "ref_logp"},
         "dr_grpo": {"group", "budget"},
         "dapo": {"group", "budget"},
-        **dict.fromkeys(["gspo", "gspo_token", "gmpo", "cispo", "sapo", "kimi_k2"], {"group"}),
+        "reinforce_pp_baseline": {"group", "ref_logp"},
+        "icepop": {"group", "sampler_logp"},
+        "deepseek_v32": {"group", "ref_logp", "sampler_logp"},
+        **dict.fromkeys(["gspo", "gspo_token", "gmpo", "cispo", "sapo", "kimi_k2", "dppo", "scalerl"], {"group"}),
     }
-    assert {name: set(ALGORITHMS[name].needs) for name in expected} == expected
+    assert {name: set(row.needs) for name, row in ALGORITHMS.items()} == expected
 
 
 # ---- the sampler's own log-probs ---------------------------------------------------------------------------------
@@ -708,6 +723,244 @@ def test_truncated_importance_has_no_gradient():
     old = torch.zeros(1, 2, requires_grad=True)
     sampler = torch.full((1, 2), -0.1, requires_grad=True)
     assert not corrections.truncated_importance(old, sampler, torch.ones(1, 2)).requires_grad
+
+
+# ---- the columns of 2026: each new cell is an old one where it has nothing to say ---------------------------------
+
+
+def sampler_of(x, seed=1):
+    noise = torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return (x["old_logp"] + 0.5 * noise).clamp(max=-0.02)
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_icepop_without_a_band_is_clip_times_importance(seed, level):
+    x = sample(seed)
+    x["sampler_logp"] = sampler_of(x)
+    wide = partial(corrections.masked_importance, low=0.0, high=INF, level=level)
+    weighted = partial(corrections.truncated_importance, cap=INF, level=level)
+    ours, capped = (run(cells("icepop", correct=cell), x) for cell in (wide, weighted))
+    close(ours[1], capped[1])
+    differ(ours[1], run(ALGORITHMS["icepop"], x)[1])
+    # ... and of a sampler that is the trainer, clip alone.
+    x["sampler_logp"] = x["old_logp"]
+    close(run(ALGORITHMS["icepop"], x)[1], run(cells("icepop", correct=None), x)[1])
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (0.9, 1.2)])
+def test_a_mask_is_the_truncated_weight_inside_its_band_and_nothing_outside(low, high):
+    x = sample(3)
+    old, sampler, mask = x["old_logp"], sampler_of(x), x["mask"]
+    masked_, capped = (
+        corrections.masked_importance(old, sampler, mask, low=low, high=high),
+        corrections.truncated_importance(old, sampler, mask, floor=low, cap=high),
+    )
+    inside = (capped > low) & (capped < high)
+    assert torch.equal(masked_[inside], capped[inside])
+    assert (masked_[~inside] == 0).all()
+    assert 0 < int(inside.sum()) < inside.numel()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dppo_with_endless_bounds_has_no_gate(seed):
+    x = sample(seed, spread=1.0)
+    free = partial(trust.dppo_tv, low=1.0, high=1.0)
+    close(run(cells("dppo", trust=free), x)[1], run(cells("dppo", trust=None), x)[1])
+    endless = partial(trust.dppo_kl, low=INF, high=INF)
+    close(run(cells("dppo", trust=endless), x)[1], run(cells("dppo", trust=None), x)[1])
+    differ(run(ALGORITHMS["dppo"], x)[1], run(cells("dppo", trust=None), x)[1])
+
+
+def test_a_bound_of_zero_stops_all_that_moves_on_and_nothing_that_comes_back():
+    """Both distances with bound 0: what is left is the tokens that moved against their advantage."""
+    x = sample(5)
+    A = run(cells("dppo", kl=()), x)[2]
+    back = (x["logp"] - x["old_logp"]) * A <= 0
+    for cell in (trust.dppo_tv, trust.dppo_kl):
+        _, gradient, _ = run(cells("dppo", kl=(), trust=partial(cell, low=0.0, high=0.0)), x)
+        assert torch.equal(gradient != 0, back & (x["mask"] != 0) & (A != 0))
+
+
+def test_the_distances_of_dppo_by_hand():
+    p, q = 0.6, 0.7
+    given = {"old_logp": torch.tensor([[math.log(p)]]).double(), "logp": torch.tensor([[math.log(q)]]).double()}
+    given |= {"mask": torch.ones(1, 1), "advantages": torch.ones(1, 1).double()}
+    kl = p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
+    for cell, distance in ((trust.dppo_tv, q - p), (trust.dppo_kl, kl)):
+        assert cell(**given, high=distance + 1e-9).item() == 1
+        assert cell(**given, high=distance - 1e-9).item() == 0
+        falling = given | {"old_logp": given["logp"], "logp": given["old_logp"], "advantages": -given["advantages"]}
+        back = cell(**falling, low=(q - p + 1e-9 if cell is trust.dppo_tv else 1.0))
+        assert back.item() == 1
+    certain = given | {"logp": torch.zeros(1, 1).double(), "old_logp": torch.zeros(1, 1).double()}
+    assert trust.dppo_kl(**certain).item() == 1  # a token that has probability 1, before and now
+    assert trust.dppo_kl(**given | {"logp": torch.zeros(1, 1).double()}).item() == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_sequence_that_may_drift_without_end_is_always_trusted(seed):
+    x = sample(seed)
+    x["sampler_logp"] = sampler_of(x)
+    row = cells("deepseek_v32", kl=())
+    anything = cells(row, trust=partial(trust.off_policy_sequence, delta=INF))
+    close(run(anything, x)[1], run(cells(row, trust=None), x)[1])
+    nothing_bad = cells(row, trust=partial(trust.off_policy_sequence, delta=0.0))
+    _, gradient, A = run(nothing_bad, x)
+    drift = ((x["sampler_logp"] - x["logp"]) * x["mask"]).sum(-1) / x["mask"].sum(-1)
+    forgotten = (drift > 0) & (A[:, 0] < 0)
+    assert (gradient[forgotten] == 0).all()
+    plain_gradient = run(cells(row, trust=None), x)[1]
+    close(gradient[~forgotten], plain_gradient[~forgotten])
+
+
+def test_high_entropy_of_all_tokens_is_no_trust_at_all():
+    x = sample(2)
+    entropy = torch.rand(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    row = cells("dapo", shape=None, trust=partial(trust.high_entropy, share=1.0))
+    close(run(row, x, entropy=entropy)[1], run(cells(row, trust=None), x)[1])
+    some = cells(row, trust=partial(trust.high_entropy, share=0.25))
+    kept = trust.high_entropy(x["mask"], entropy=entropy, share=0.25) != 0
+    close(run(some, x, entropy=entropy)[1], run(cells(row, trust=None), x)[1] * kept)
+    assert abs(int(kept.sum()) - 0.25 * int(x["mask"].sum())) <= 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_prompt_mean_of_one_prompt_is_the_token_mean(seed):
+    x = {name: value[:G] for name, value in sample(seed).items()}
+    scalerl = ALGORITHMS["scalerl"]
+    close(run(scalerl, x)[1], run(cells(scalerl, aggregate=aggregation.token_mean), x)[1])
+    x = sample(seed)
+    x["mask"][0, 1:] = x["mask"][1, 1:] = 0  # prompts of different length
+    differ(run(scalerl, x)[1], run(cells(scalerl, aggregate=aggregation.token_mean), x)[1])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_prompt_mean_of_equal_lengths_is_the_sequence_mean(seed):
+    x = sample(seed)
+    x["mask"] = torch.ones_like(x["mask"])
+    x["mask"][:, T - seed % T :] = 0
+    scalerl = ALGORITHMS["scalerl"]
+    close(run(scalerl, x)[1], run(cells(scalerl, aggregate=aggregation.sequence_mean), x)[1])
+    # One completion a prompt: a prompt's tokens are the completion's.
+    mask = sample(seed)["mask"]
+    whole = aggregation.Totals(B, int(mask.sum()), prompts=B)
+    single = aggregation.prompt_mean(x["values"], mask, prompt_tokens=masked.lengths(mask), totals=whole)
+    close(single, aggregation.sequence_mean(x["values"], mask))
+
+
+def test_a_minibatch_counts_a_prompts_tokens_anew_and_a_part_does_not():
+    x = sample(1)
+    prepared = prepare(ALGORITHMS["scalerl"], Batch(**x, group_size=G))
+    lengths = masked.lengths(x["mask"]).tolist()
+    rows = torch.tensor([0, 1, G, 2 * G])  # of three prompts
+    mini = prepared.minibatch(rows)
+    assert mini.totals.prompts == 3
+    assert mini.prompt_tokens.tolist() == [lengths[0] + lengths[1]] * 2 + [lengths[G], lengths[2 * G]]
+    parts = mini.split(2)  # through the first prompt, whose number goes along
+    assert [part.totals for part in parts] == [mini.totals] * 2
+    assert torch.cat([part.prompt_tokens for part in parts]).tolist() == mini.prompt_tokens.tolist()
+    again = mini.minibatch(torch.tensor([1, 2]))
+    assert again.prompt_tokens.tolist() == [lengths[1], lengths[G]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_batchs_spread_is_the_groups_where_there_is_one_group(seed):
+    x = {name: value[:G] for name, value in sample(seed).items()}
+    one = run(cells("grpo", kl=(), advantage=advantages.batch_std), x)
+    close(one[2], run(cells("grpo", kl=()), x)[2])
+    x = sample(seed)
+    A = run(cells("grpo", kl=(), advantage=advantages.batch_std), x)[2]
+    centred = run(cells("grpo", kl=(), advantage=advantages.group_centered), x)[2]
+    close(A, centred / (x["rewards"].std() + 1e-4))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_part_of_a_reward_is_the_reward(seed):
+    x = sample(seed)
+    x["mask"][0, 0] = 1
+    parts = {"reward_parts": x["rewards"][:, None]}
+    ours = run(cells("grpo", kl=(), advantage=partial(advantages.gdpo, eps=1e-4)), x, **parts)
+    close(ours[2], run(cells("grpo", kl=()), x)[2])
+    weighted = partial(advantages.gdpo, eps=1e-4, weights=(2.0, -1.0))
+    both = {"reward_parts": torch.stack([x["rewards"], x["rewards"]], dim=1)}
+    close(run(cells("grpo", kl=(), advantage=weighted), x, **both)[2], ours[2])
+
+
+def test_parts_that_are_compared_before_they_are_added():
+    """Rewards (0, 2) and (0, 1): added first they are the same z-score, part by part they are not."""
+    parts = torch.tensor([[0.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]).double()
+    other = torch.tensor([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]).double()
+    call = {"token_rewards": torch.zeros(4, 1).double(), "mask": torch.ones(4, 1), "group_size": 4, "eps": 0.0}
+    one, two = (advantages.gdpo(**call, reward_parts=p) for p in (parts, other))
+    close(two, 2 * one)
+    close(one[0, 0], torch.tensor(1.5).double())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_are_normalised_as_tokens_are_where_lengths_are_equal(seed):
+    x = sample(seed)
+    x["mask"] = torch.ones_like(x["mask"])
+    A = run(cells("dr_grpo"), x)[2]
+    rows = advantages.zscore_rows(A, x["mask"], eps=0.0, ddof=0)
+    close(rows, advantages.whiten(A, x["mask"], eps=0.0, ddof=0))
+    mask = sample(seed)["mask"]
+    short = advantages.zscore_rows(masked.zero_outside(A, mask), mask, eps=0.0)
+    close(short[:, 0], (A[:, 0] - A[:, 0].mean()) / A[:, 0].std())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_penalty_after_the_baseline_is_not_compared_with_the_siblings(seed):
+    """In the reward, the group's mean is subtracted from it too: A differs by beta times the siblings' mean KL."""
+    x = sample(seed)
+    in_reward, after = (
+        run(cells("dr_grpo", kl=(KL(0.3, "k1", place=place, level="sequence"),)), x)
+        for place in ("reward", "advantage")
+    )
+    d = ((x["old_logp"] - x["ref_logp"]) * x["mask"]).sum(-1)
+    siblings = d.view(P, G).mean(-1).repeat_interleave(G)[:, None].expand(B, T)
+    close((in_reward[2] - after[2]), 0.3 * masked.zero_outside(siblings, x["mask"]))
+    bare = run(cells("dr_grpo"), x)[2]
+    by_token = run(cells("dr_grpo", kl=(KL(0.3, "k2", place="advantage"),)), x)[2]
+    close(bare - by_token, 0.15 * masked.zero_outside((x["old_logp"] - x["ref_logp"]) ** 2, x["mask"]))
+
+
+def test_where_nothing_is_subtracted_reward_and_advantage_are_one_place():
+    x = sample(0)
+    row = cells("reinforce", advantage=partial(advantages.returns_to_go, gamma=0.0))
+    first, second = (run(cells(row, kl=(KL(0.3, "k3", place=place),)), x)[2] for place in ("reward", "advantage"))
+    close(first, second)
+
+
+def test_a_penalty_in_the_advantage_comes_before_whitening_and_not_into_the_critics_targets():
+    x = sample(6)
+    leash = KL(0.3, "k1", place="advantage")
+    bare, leashed = (prepare(cells("ppo", kl=kl), Batch(**x, group_size=G)) for kl in ((), (leash,)))
+    assert torch.equal(bare.returns, leashed.returns)
+    raw = prepare(cells("ppo", kl=(leash,), normalize=None), Batch(**x, group_size=G)).advantages
+    close(leashed.advantages, advantages.whiten(raw, x["mask"]))
+
+
+def test_targets_teach_the_critic_and_leave_the_policy_alone():
+    x = sample(4)
+    own = partial(advantages.gae, gamma=1.0, lam=0.95)
+    plain_, same_, other = (
+        prepare(cells("ppo", targets=targets), Batch(**x, group_size=G))
+        for targets in (None, own, partial(advantages.gae, lam=1.0))
+    )
+    assert torch.equal(plain_.returns, same_.returns)
+    assert torch.equal(plain_.advantages, other.advantages)
+    monte_carlo = run(cells("ppo", kl=(), advantage=advantages.returns_to_go, normalize=None), x)[2]
+    with_leash = prepare(cells("ppo", kl=(), targets=partial(advantages.gae, lam=1.0)), Batch(**x, group_size=G))
+    close(with_leash.returns, monte_carlo)
+
+
+def test_an_entropy_bonus_with_its_own_mean():
+    x = sample(4)
+    entropy = torch.rand(B, T, dtype=torch.float64).requires_grad_()
+    row = cells("grpo", kl=(), entropy=0.02, entropy_aggregate=aggregation.token_mean)
+    loss = policy_loss(row, Batch(**x, group_size=G, entropy=entropy))
+    close(torch.autograd.grad(loss, entropy)[0], -0.02 * x["mask"] / x["mask"].sum())
 
 
 # ---- from logits --------------------------------------------------------------------------------------------
@@ -754,7 +1007,15 @@ DEFAULTS = {
     advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
     advantages.process: {"eps": 1e-4, "ddof": 1},
     advantages.whiten: {"eps": 1e-8, "ddof": 1},
-    corrections.truncated_importance: {"cap": 2.0, "level": "token"},
+    corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
+    corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},
+    advantages.batch_std: {"eps": 1e-4, "ddof": 1},
+    advantages.gdpo: {"eps": 1e-6, "ddof": 1},
+    advantages.zscore_rows: {"eps": 1e-4, "ddof": 1},
+    trust.off_policy_sequence: {"delta": 0.5},
+    trust.dppo_tv: {"low": 0.2, "high": 0.2},
+    trust.dppo_kl: {"low": 0.05, "high": 0.05},
+    trust.high_entropy: {"share": 0.2},
     gates.dual_clip: {"c": 3.0},
     gates.clip_weight: {"floor": 0.0},
     gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},

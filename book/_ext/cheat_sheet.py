@@ -9,7 +9,7 @@ from sphinx.util.docutils import SphinxDirective
 import rlhf_minimal
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "cheat-sheet.yml"
-REST = ("normalize", "kl", "shape", "keep")
+REST = ("normalize", "kl", "shape", "keep", "correct", "trust")
 FIELDS = ("objective", "weight", "share", "why")
 
 

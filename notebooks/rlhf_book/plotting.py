@@ -28,6 +28,11 @@ COLORS: dict[str, str] = {
     "cispo": "#8c564b",
     "sapo": "#e377c2",
     "kimi_k2": "#9467bd",
+    "reinforce_pp_baseline": "#e7969c",
+    "icepop": "#6baed6",
+    "deepseek_v32": "#08519c",
+    "dppo": "#843c39",
+    "scalerl": "#c49c94",
 }
 
 

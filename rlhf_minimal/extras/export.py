@@ -59,16 +59,15 @@ def trl_settings(algorithm: Algorithm) -> Settings:
         'dr_grpo'
         >>> trl_settings(ALGORITHMS["ppo"])
         Traceback (most recent call last):
-        ValueError: TRL cannot express this row's advantage, gae: it has no trainer with a critic
+        ValueError: the export to TRL cannot express this row's advantage, gae: TRL has no trainer with a critic
     """
     (advantage, _), (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
     differs = list(_left_out(algorithm, "TRL", filters_groups=False))
     if advantage is advantages.gae:
-        raise _lacks("TRL", "advantage", advantage, "it has no trainer with a critic")
+        raise _lacks("TRL", "advantage", advantage, "TRL has no trainer with a critic")
     if algorithm.normalize is not None:
         raise _lacks("TRL", "normalize", _cell(algorithm.normalize)[0], "no trainer whitens over tokens")
-    if algorithm.correct is not None or algorithm.entropy:
-        raise ValueError("the export knows no sampler correction and no entropy bonus: take a row without them")
+    _check_columns(algorithm, "TRL")
 
     if advantage is advantages.leave_one_out:
         if (ratio, gate, aggregate) != (ratios.on_policy, gates.none, aggregation.sequence_sum):
@@ -140,21 +139,26 @@ def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
     (advantage, options), (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
     differs = list(_left_out(algorithm, "verl", filters_groups=True))
     actor, found = "actor_rollout_ref.actor", dict[str, Any]()
-    if algorithm.correct is not None or algorithm.entropy:
-        raise ValueError("the export knows no sampler correction and no entropy bonus: take a row without them")
+    _check_columns(algorithm, "verl")
 
     estimators: dict[Callable[..., Any], str] = {
         advantages.group_normalized: "grpo",
         advantages.group_centered: "grpo",
         advantages.leave_one_out: "rloo",
-        advantages.gae: "gae",
-        advantages.returns_to_go: "reinforce_plus_plus",
     }
     whitens = algorithm.normalize is not None and _cell(algorithm.normalize)[0] is advantages.whiten
-    if advantage not in estimators or whitens != (advantage in (advantages.gae, advantages.returns_to_go)):
+    if whitens:
+        estimators = {
+            advantages.gae: "gae",
+            advantages.returns_to_go: "reinforce_plus_plus",
+            advantages.group_centered: "reinforce_plus_plus_baseline",
+        }
+    elif algorithm.normalize is not None:
+        raise _lacks("verl", "normalize", _cell(algorithm.normalize)[0], "verl's estimators whiten over tokens, or not")
+    if advantage not in estimators:
         raise _lacks("verl", "advantage", advantage, "not with this row's normalize cell")
     found["algorithm.adv_estimator"] = estimators[advantage]
-    if advantage is advantages.group_centered:
+    if advantage is advantages.group_centered and not whitens:
         found["algorithm.norm_adv_by_std_in_grpo"] = False
     if advantage is advantages.gae:
         found |= {"algorithm.gamma": options["gamma"], "algorithm.lam": options["lam"]}
@@ -193,9 +197,9 @@ def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
 
     if any(kl.place == "loss" and kl.coef for kl in algorithm.kl):
         given = _loss_kl(algorithm, "verl")
-        found |= {f"{actor}.use_kl_loss": True, f"{actor}.kl_loss_type": "low_var_kl"}
+        found |= {f"{actor}.use_kl_loss": True, f"{actor}.kl_loss_type": given["type"]}
         found[f"{actor}.kl_loss_coef"] = given["beta"]
-        differs.append("verl clamps k3.")
+        differs += ["verl clamps k3."] if given["type"] == "low_var_kl" else []
     elif algorithm.kl:
         found |= {"algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": _reward_kl(algorithm, "verl")}
     if algorithm.keep is not None and _cell(algorithm.keep)[0] is filters.mixed_outcomes:
@@ -527,7 +531,18 @@ def _main(algorithm: Algorithm) -> tuple[Callable[..., Any], ...]:
 
 
 def _lacks(library: str, column: str, cell: Callable[..., Any], why: str) -> ValueError:
-    return ValueError(f"{library} cannot express this row's {column}, {cell.__name__}: {why}")
+    return ValueError(f"the export to {library} cannot express this row's {column}, {cell.__name__}: {why}")
+
+
+def _check_columns(algorithm: Algorithm, library: str) -> None:
+    """Refuses the columns that no export translates, whether or not the library has something like them."""
+    for column in ("correct", "trust", "targets", "entropy_aggregate"):
+        if (cell := getattr(algorithm, column)) is not None:
+            raise _lacks(library, column, _cell(cell)[0], "it translates no such cell; take it out with replace()")
+    if algorithm.entropy:
+        raise ValueError(f"the export to {library} knows no entropy bonus: take a row without one")
+    if any(kl.place == "advantage" and kl.coef for kl in algorithm.kl):
+        raise ValueError(f"the export to {library} knows no KL in the advantage: put it into the reward or the loss")
 
 
 def _left_out(algorithm: Algorithm, library: str, *, filters_groups: bool) -> Iterator[str]:
@@ -546,18 +561,22 @@ def _loss_kl(algorithm: Algorithm, library: str) -> dict[str, Any]:
     if not terms:
         return {"beta": 0.0}
     (kl, *others) = terms
-    if others or (kl.estimator, kl.place, kl.against, kl.level) != ("k3", "loss", "reference", "token"):
+    kinds = {"k3": "low_var_kl"} if library == "TRL" else {"k2": "mse", "k3": "low_var_kl"}
+    here = (kl.place, kl.against, kl.level, kl.aggregate) == ("loss", "reference", "token", None)
+    if others or not here or kl.estimator not in kinds:
         raise ValueError(
-            f"{library} cannot express this row's kl: beside groups it has k3 per token, in the loss, against the "
-            "reference; take --kl-coef 0"
+            f"the export to {library} cannot express this row's kl: beside groups it has {' or '.join(kinds)} per "
+            "token, in the loss, against the reference, averaged as the policy term is; take --kl-coef 0"
         )
     if library == "verl" and kl.weighted:
-        raise ValueError("verl cannot express this row's kl: k3 is not weighted by the ratio there")
-    return {"beta": kl.coef} | ({"use_bias_correction_kl": kl.weighted} if library == "TRL" else {})
+        raise ValueError("the export to verl cannot express this row's kl: it is not weighted by the ratio there")
+    if library == "verl":
+        return {"beta": kl.coef, "type": kinds[str(kl.estimator)]}
+    return {"beta": kl.coef, "use_bias_correction_kl": kl.weighted}
 
 
 def _reward_kl(algorithm: Algorithm, library: str) -> float:
     terms = [kl for kl in algorithm.kl if kl.coef]
     if any((kl.estimator, kl.place, kl.against) != ("k1", "reward", "reference") for kl in terms) or len(terms) > 1:
-        raise ValueError(f"{library} cannot express this row's kl: it has k1 in the reward here")
+        raise ValueError(f"the export to {library} cannot express this row's kl: it has k1 in the reward here")
     return float(terms[0].coef) if terms else 0.0

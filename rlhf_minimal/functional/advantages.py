@@ -250,7 +250,7 @@ def gdpo(
     normalize cell here.
 
     Args:
-        token_rewards: [B, T] not read: the parts are the reward.
+        token_rewards: [B, T]; the parts are the reward, and these count for nothing.
         mask: [B, T], 1 on trained tokens.
         group_size: G, at least 2, rows of a group contiguous.
         reward_parts: [B, K], one column for each part.
@@ -270,7 +270,7 @@ def gdpo(
         >>> gdpo(torch.zeros(2, 1), torch.ones(2, 1), group_size=2, reward_parts=parts).flatten()
         tensor([ 0.7071, -0.7071])
     """
-    check(mask)
+    check(mask, token_rewards=token_rewards)
     check_parts(reward_parts, len(mask))
     check_group(len(mask), group_size, at_least=2)
     check_not_negative(eps=eps)

@@ -7,7 +7,7 @@ losses of micro-batches sum to the loss of the whole. Without totals the tensor 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from . import masked
@@ -85,7 +85,7 @@ def prompt_mean(
     x: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
     *,
-    prompt_tokens: Shaped[Tensor, " B"],
+    prompt_tokens: Int[Tensor, " B"],
     totals: Totals | None = None,
 ) -> Float[Tensor, ""]:
     r"""Every prompt weighs the same, and within it every token (:eq:`eq-prompt-mean`), as in ScaleRL.
@@ -118,7 +118,9 @@ def prompt_mean(
     """
     given, totals = totals, _totals(x, mask, totals)
     check_integers("prompt_tokens", prompt_tokens)
-    if prompt_tokens.shape != mask.shape[:1] or not (prompt_tokens >= lengths(mask)).all():
+    if prompt_tokens.shape != mask.shape[:1]:
+        raise ValueError(f"prompt_tokens has shape {tuple(prompt_tokens.shape)}, expected ({len(mask)},): one a row")
+    if not (prompt_tokens >= lengths(mask)).all():
         raise ValueError(
             f"prompt_tokens is {prompt_tokens.tolist()}, expected one number for each of {len(mask)} rows, the trained "
             "tokens of its prompt, at least as many as its own"

@@ -128,7 +128,8 @@ def test_style_sheets_name_no_outside_address():
 def test_the_front_page_shows_every_algorithm():
     rlhf_minimal = pytest.importorskip("rlhf_minimal")
     text = (BUILT / "book" / "index.html").read_text(encoding="utf-8")
-    assert [name for name in rlhf_minimal.ALGORITHMS if f">{name}<" not in text] == []
+    field = pytest.importorskip("rlhf_minimal.field").FIELD  # rows without a chapter, which the table leaves out
+    assert [name for name in rlhf_minimal.ALGORITHMS if name not in field and f">{name}<" not in text] == []
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def tensors(seed=0):
         return torch.randn(*size, generator=g)
 
     mask = torch.tensor([[1, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 0], [1, 0, 0, 0]]).float()
-    per_token = "token_rewards values advantages advantage x old_logp sampler_logp ref_logp logp".split()
+    per_token = "token_rewards values advantages advantage x entropy old_logp sampler_logp ref_logp logp".split()
     return {
         **{name: normal(B, T) for name in per_token},
         **{name: normal(B) for name in ("scores", "gap", "chosen", "rejected")},
@@ -52,6 +52,8 @@ def tensors(seed=0):
         "step_ends": mask.clone(),
         "rewards": normal(B),
         "baseline": normal(B),
+        "reward_parts": normal(B, 3),
+        "prompt_tokens": torch.tensor([6, 6, 3, 3]),
         "truncated": torch.tensor([True, False, False, True]),
         "lengths": torch.tensor([4, 2, 2, 1]),
         "limits": torch.tensor([4, 2, 2, 1]),
@@ -67,7 +69,7 @@ def tensors(seed=0):
 OPTIONS = {
     "group_size": G,
     "budget": 8,
-    "totals": Totals(sequences=B, tokens=9, budget=8),
+    "totals": Totals(sequences=B, tokens=9, budget=8, prompts=2),
     "eos_id": 2,
     "length": 3,
     "low": 0.2,
@@ -90,6 +92,9 @@ BAD_OPTIONS = {
     "low": NOT_NEGATIVE,
     "high": NOT_NEGATIVE,
     "floor": [*NOT_NEGATIVE, 6.0],
+    "delta": NOT_NEGATIVE,
+    "share": SHARE,
+    "weights": [(1.0,), 1.0, (1.0, 2.0, "3"), (1.0, 2.0, NAN)],
     "cap": ABOVE_ZERO,
     "c": [*ABOVE_ZERO, 1.1],
     "tau_pos": ABOVE_ZERO,
@@ -143,6 +148,8 @@ def good(name, seed=0) -> dict:
     available = tensors(seed)
     if name == "aggregation.geometric_mean":
         available["x"] = available["x"].abs()
+    if name == "advantages.zscore_rows":  # one number a sequence
+        available["advantages"] = available["advantages"][:, :1].expand(B, T).clone()
     if name == "logprobs.completion_logits":
         available["logits"] = torch.randn(B, T, V)
     parameters = inspect.signature(FUNCTIONS[name]).parameters
@@ -286,7 +293,7 @@ def test_no_token_is_trained(name):
     if name in MAY_BE_EMPTY:
         assert torch.isfinite(call(name, **nothing).float()).all()
         return
-    if "totals" in options(name):  # a micro-batch may be masked throughout; a whole batch may not
+    if "totals" in options(name) and name != "trust.high_entropy":  # a micro-batch may be masked throughout; a whole batch may not
         assert call(name, **nothing) == 0
         nothing["totals"] = None
     with pytest.raises(ValueError, match=r"mask is zero everywhere.*drop this batch"):
@@ -324,6 +331,7 @@ def test_a_group_of_one(name):
         ("advantages.gae", "values", r"gae needs a critic: pass Batch\(\.\.\., values="),
         ("advantages.given_baseline", "baseline", r"given_baseline needs one: pass Batch\(\.\.\., baseline="),
         ("corrections.truncated_importance", "sampler_logp", r"pass Batch\(\.\.\., sampler_logp="),
+        ("corrections.masked_importance", "sampler_logp", r"pass Batch\(\.\.\., sampler_logp="),
         ("shaping.soft_overlong", "budget", r"pass Batch\(\.\.\., budget="),
         ("filters.not_truncated", "truncated", "which completions hit the budget: pass truncated"),
     ],
@@ -360,6 +368,37 @@ def test_one_token_has_no_variance():
         with pytest.raises(ValueError, match=r"1 trained token.*larger batch"):
             call(name, mask=mask)
         assert torch.isfinite(call(name, mask=mask, ddof=0)).all()
+
+
+def test_a_prompt_mean_without_prompts():
+    for totals in (None, Totals(B, 9)):
+        with pytest.raises(ValueError, match="divides by the number of prompts"):
+            call("aggregation.prompt_mean", totals=totals)
+    for wrong in (torch.tensor([6, 6, 3]), torch.tensor([3, 6, 3, 3])):
+        with pytest.raises(ValueError, match="expected one number for each of 4 rows, .* at least as many as its own"):
+            call("aggregation.prompt_mean", prompt_tokens=wrong)
+
+
+def test_rows_whose_tokens_differ_have_no_z_score():
+    A = torch.randn(B, T, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="these differ by token: take whiten instead"):
+        call("advantages.zscore_rows", advantages=A)
+    mask = torch.zeros(B, T)
+    mask[0] = 1
+    with pytest.raises(ValueError, match="one sequence has no spread"):
+        call("advantages.zscore_rows", mask=mask)
+
+
+def test_a_band_that_is_empty():
+    with pytest.raises(ValueError, match="low below high"):
+        call("corrections.masked_importance", low=2.0, high=2.0)
+    with pytest.raises(ValueError, match="the cap is the larger of the two"):
+        call("corrections.truncated_importance", floor=2.0)
+
+
+def test_a_quantile_of_a_part():
+    with pytest.raises(ValueError, match="5 sequences with 20 tokens, and got 4 with 9"):
+        call("trust.high_entropy", totals=Totals(5, 20))
 
 
 def test_fixed_length_without_a_budget():

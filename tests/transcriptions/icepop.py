@@ -1,7 +1,7 @@
 """IcePop (arXiv 2510.18855; GLM-5, arXiv 2602.15763, equation 1).
 
-    J = 1/B sum_i 1/|o_i| sum_t pop( pi_old_train / pi_infer, 1/beta, beta ) min( rho A_i, clip(rho, 1-eps_l, 1+eps_h) A_i )
-    pop(k, l, h) = k if l <= k <= h, else 0
+    J = 1/B sum_i 1/|o_i| sum_t pop_t min( rho A_i, clip(rho, 1-eps_l, 1+eps_h) A_i )
+    pop_t = pop( pi_old_train / pi_infer, 1/beta, beta ),   pop(k, l, h) = k if l <= k <= h, else 0
     rho = pi_theta / pi_old_train,   A_i = ( R_i - mean(R) ) / ( std(R) + 1e-4 )
 
 Variant meant: beta 2, eps .2/.28, no KL, the mean within each response and then over responses; a token that is popped

@@ -4,8 +4,8 @@
     A_i = ( R_i - mean(R of the prompt) ) / ( std(all R of the batch) + 1e-4 )
 
 Variant meant: cap 5, sample std. The value returned is that of sg[min(rho, cap) / rho] rho A, which has the same
-gradient: d rho = rho d log pi. A prompt without a trained token adds nothing and counts in P. The filter of prompts with
-one outcome chooses what enters the batch and is no part of the loss.
+gradient: d rho = rho d log pi. A prompt without a trained token adds nothing and counts in P. The filter of prompts
+with one outcome chooses what enters the batch and is no part of the loss.
 """
 
 import math

@@ -27,6 +27,11 @@ const maths = {
     cispo: [(w, A) => Math.min(w, 5) * A, "#8c564b"],
     sapo: [(w, A) => fade(A > 0 ? 1 : 1.05, w) * A, "#e377c2"],
     kimi_k2: [(w, A) => A - 0.1 * Math.log(w), "#9467bd"],
+    reinforce_pp_baseline: [clip(0.2, 0.2), "#e7969c"],
+    icepop: [clip(0.2, 0.28), "#6baed6"],
+    deepseek_v32: [clip(0.2, 0.2), "#08519c"],
+    dppo: [(w, A) => w * A - 0.002 * Math.log(w), "#843c39"],
+    scalerl: [(w, A) => Math.min(w, 5) * A, "#c49c94"],
   },
   weight: (row, w, A) => maths.rows[row][0](w, A),
 
