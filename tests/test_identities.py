@@ -784,7 +784,8 @@ def test_a_bound_of_zero_stops_all_that_moves_on_and_nothing_that_comes_back():
 
 def test_the_distances_of_dppo_by_hand():
     p, q = 0.6, 0.7
-    given = {"old_logp": torch.tensor([[math.log(p)]]).double(), "logp": torch.tensor([[math.log(q)]]).double()}
+    logs = {"old_logp": math.log(p), "logp": math.log(q)}
+    given = {name: torch.full((1, 1), x, dtype=torch.float64) for name, x in logs.items()}
     given |= {"mask": torch.ones(1, 1), "advantages": torch.ones(1, 1).double()}
     kl = p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
     for cell, distance in ((trust.dppo_tv, q - p), (trust.dppo_kl, kl)):

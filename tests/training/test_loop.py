@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, KL
-from rlhf_minimal.functional import advantages, corrections, filters
+from rlhf_minimal.functional import advantages, corrections, filters, trust
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, random_reward
 from rlhf_minimal.training import METRICS, Config, Learner, NothingToLearn, Recipe, collect, roll_out, train, train_step
@@ -227,6 +227,37 @@ def test_an_entropy_bonus_keeps_entropy_up():
     assert ends[1] > ends[0] + 0.1
 
 
+def test_trust_sees_the_entropy_and_costs_no_gradient_of_it():
+    """The quantile is the optimiser step's: one piece, or an error that says so."""
+    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], trust=partial(trust.high_entropy, share=0.5))
+    config = dataclasses.replace(SMALL, epochs=2, minibatches=2)
+    learner, recipe = begin(algorithm, config)
+    shut = [metrics["clip_fraction"] for metrics in train(learner, recipe)]
+    assert all(0.3 < fraction < 0.7 for fraction in shut)
+    with pytest.raises(ValueError, match="micro_batches=1"):
+        train(*begin(algorithm, dataclasses.replace(config, micro_batches=2)))
+
+
+def test_a_reward_in_parts_is_not_for_this_loop():
+    with pytest.raises(ValueError, match="needs reward_parts, .* call policy_loss with Batch"):
+        begin(dataclasses.replace(ALGORITHMS["dr_grpo"], advantage=advantages.gdpo))
+
+
+def test_a_critic_with_targets_of_its_own_and_a_penalty_after_the_baseline():
+    row = dataclasses.replace(
+        ALGORITHMS["ppo"],
+        targets=partial(advantages.gae, lam=1.0),
+        kl=(KL(0.1, "k1", place="advantage"),),
+    )
+    learner, recipe = begin(row)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    batch, _ = judge(learner, recipe, groups, step=1)
+    to_go = batch.rewards[:, None].expand_as(batch.mask) * batch.mask  # the whole outcome is still to come
+    torch.testing.assert_close(batch.returns, to_go)
+    assert batch.ref_logp is not None
+    train(learner, recipe)
+
+
 # --- keep and refill -----------------------------------------------------------------------------------------------
 
 
@@ -257,8 +288,19 @@ def test_a_kept_group_keeps_the_rewards_of_its_masked_rows():
     train(learner, recipe)
 
 
+def test_a_filter_may_ask_for_lengths():
+    def short(rewards, *, lengths, budget):
+        assert budget == 2
+        return lengths < budget
+
+    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=short)
+    learner, recipe = begin(algorithm, dataclasses.replace(SMALL, max_new_tokens=2))
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    assert set(groups.mask.sum(-1).tolist()) == {0.0, 1.0}
+
+
 def test_refilling_has_a_limit_and_says_what_it_found():
-    def never(rewards, truncated, *, group_size):
+    def never(rewards, *, group_size):
         return torch.zeros_like(rewards, dtype=torch.bool)
 
     algorithm = dataclasses.replace(ALGORITHMS["grpo"], keep=never)
@@ -273,7 +315,7 @@ def test_refilling_has_a_limit_and_says_what_it_found():
 def test_fewer_groups_than_asked_for_are_trained_on_and_counted():
     kept = []
 
-    def one_group_a_round(rewards, truncated, *, group_size):
+    def one_group_a_round(rewards, *, group_size):
         kept.append(1)
         return torch.arange(len(rewards)) < group_size
 
@@ -336,13 +378,24 @@ def test_clip_fraction_counts_where_the_gate_is_shut_and_nothing_else():
     ratio = torch.tensor([[0.5, 1.0, 1.5], [0.5, 1.0, 1.5], [0.5, 1.0, 1.5]])
     advantage = torch.tensor([[1.0] * 3, [-1.0] * 3, [0.0] * 3])
     zeros = torch.zeros(3, 3)
-    batch = Batch(ratio.log(), zeros, torch.ones(3, 3), torch.zeros(3), 1, advantages=advantage)
+    batch = Batch(ratio.log() - 1, zeros - 1, torch.ones(3, 3), torch.zeros(3), 1, advantages=advantage)
     watch = Watch()
     watch.look(ALGORITHMS["grpo"], batch, entropy=zeros + 0.5)
     found = watch.metrics()
     assert found["clip_fraction"] == pytest.approx(2 / 6)
     assert (found["ratio_min"], found["ratio_max"]) == (pytest.approx(0.5), pytest.approx(1.5))
     assert found["entropy"] == pytest.approx(0.5)
+
+
+def test_a_token_that_is_not_trusted_counts_as_clipped():
+    from rlhf_minimal import Batch
+
+    old = torch.tensor([[0.1, 0.5, 0.5, 0.5]]).log()
+    new = torch.tensor([[0.2, 0.6, 0.8, 0.1]]).log()
+    batch = Batch(new, old, torch.ones(1, 4), torch.zeros(1), 1, advantages=torch.ones(1))
+    watch = Watch()
+    watch.look(ALGORITHMS["dppo"], batch, entropy=torch.zeros(1, 4))
+    assert watch.metrics()["clip_fraction"] == pytest.approx(1 / 4)  # the third rose by 0.3
 
 
 def test_ratio_one_on_the_first_update_and_clipping_only_later():
