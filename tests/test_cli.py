@@ -114,7 +114,10 @@ def test_pretrain_writes_a_start_that_train_takes(tmp_path, capsys):
 
 def test_table_and_diff(capsys):
     assert main(["table"]) == 0
-    assert "| `gspo` |" in capsys.readouterr().out
+    assert "| `gspo` |" in (shown := capsys.readouterr().out)
+    assert "| `icepop` |" not in shown
+    assert main(["table", "--all"]) == 0
+    assert {f"| `{name}` |" in shown for shown in [capsys.readouterr().out] for name in ALGORITHMS} == {True}
     assert main(["diff", "grpo", "gspo"]) == 0
     assert "ratio: token -> sequence" in capsys.readouterr().out
     assert main(["diff", "grpo", "grpo"]) == 0

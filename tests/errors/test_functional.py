@@ -293,7 +293,9 @@ def test_no_token_is_trained(name):
     if name in MAY_BE_EMPTY:
         assert torch.isfinite(call(name, **nothing).float()).all()
         return
-    if "totals" in options(name) and name != "trust.high_entropy":  # a micro-batch may be masked throughout; a whole batch may not
+    if (
+        "totals" in options(name) and name != "trust.high_entropy"
+    ):  # a micro-batch may be masked throughout; a whole batch may not
         assert call(name, **nothing) == 0
         nothing["totals"] = None
     with pytest.raises(ValueError, match=r"mask is zero everywhere.*drop this batch"):
