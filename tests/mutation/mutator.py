@@ -8,7 +8,9 @@ instead) and `__all__`.
 import ast
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType
 
 COMPARE = {
     ast.Lt: ast.LtE,
@@ -61,26 +63,49 @@ class Mutant:
     function: str | None  # qualified name of the outermost function, None in the body of a class or module
     before: str
     after: str
-    source: str
+    # All mutants of a module share its tree: the change is made when it is asked for, and taken back.
+    _tree: ast.Module = field(repr=False)
+    _path: list = field(repr=False)
+    _other: ast.AST = field(repr=False)
 
     @property
     def change(self) -> str:
         return f"{self.before} -> {self.after}"
 
+    @property
+    def source(self) -> str:
+        """The mutated module."""
+        with self._changed() as tree:
+            return ast.unparse(tree)
 
-def mutants(source: str) -> Iterator[Mutant]:
+    def code(self, filename: str) -> CodeType:
+        """The mutated module, compiled."""
+        with self._changed() as tree:
+            return compile(tree, filename, "exec")
+
+    @contextmanager
+    def _changed(self):
+        original = _at(self._tree, self._path)
+        _put(self._tree, self._path, self._other)
+        try:
+            yield self._tree
+        finally:
+            _put(self._tree, self._path, original)
+
+
+def mutants(source: str) -> list[Mutant]:
     """Every mutant of a module's source, in the order of its lines."""
     tree = ast.parse(source)
     found = []
     for path, function in _places(tree):
         node = _at(tree, path)
-        for other in _changes(node):
-            mutated = copy.deepcopy(tree)
-            _put(mutated, path, other)
-            text = ast.unparse(ast.fix_missing_locations(mutated))
-            before, after = (_short(ast.unparse(part)) if part is not None else "" for part in (node, other))
-            found.append(Mutant(node.lineno, _lines(tree, path), function, before, after, text))
-    return iter(sorted(found, key=lambda mutant: mutant.line))
+        others = list(_changes(node))
+        before = _short(ast.unparse(node)) if others else ""
+        for other in others:
+            ast.fix_missing_locations(ast.copy_location(other, node))
+            after = _short(ast.unparse(other))
+            found.append(Mutant(node.lineno, _lines(tree, path), function, before, after, tree, path, other))
+    return sorted(found, key=lambda mutant: mutant.line)
 
 
 def _lines(tree: ast.AST, path: list) -> range:
