@@ -246,6 +246,7 @@ def passes(item, nextitem) -> bool:
 def trace(items: list, sources: list[Path]) -> list[dict]:
     """Which lines of which source each test runs, and how long it takes. All of them should pass."""
     tool = coverage.Coverage(data_file=None, config_file=False, include=[str(path) for path in sources], messages=False)
+    tool.set_option("run:disable_warnings", ["no-data-collected"])
     good, seconds = [], []
     tool.start()
     for i, item in enumerate(items):

@@ -1,0 +1,98 @@
+"""What the weekly job `newest` runs needs nothing that `pip install ".[test]"` does not bring.
+
+The job itself installs into an empty environment. Here everything is installed, so each package that the library and
+its `test` extra do not lead to is hidden; then the job's command is asked to collect its tests, and the examples in
+files that import a hidden package somewhere are run.
+"""
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys({hidden!r}))  # None there: no such module
+import pytest
+for words in {runs!r}:
+    code = pytest.main([*words, "-qq", "-p", "no:cacheprovider"])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):  # a file may have no example
+        sys.exit(code)
+"""
+
+
+def newest() -> dict[str, str]:
+    """The commands of the job: the one that installs, and the one that runs the tests."""
+    steps = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]["newest"]["steps"]
+    commands = [step["run"].removeprefix("python -m ") for step in steps if "run" in step]
+    return dict(command.split(" ", 1) for command in commands)
+
+
+def brought(names: list[str]) -> set[str]:
+    """The distributions that these requirements lead to, themselves included."""
+    found: set[tuple[str, str]] = set()
+    todo = [(Requirement(name), "") for name in names]
+    while todo:
+        requirement, extra = todo.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        for own in ("", *requirement.extras):
+            key = (canonicalize_name(requirement.name), own)
+            if key not in found:
+                found.add(key)
+                try:
+                    todo += [(Requirement(text), own) for text in requires(requirement.name) or ()]
+                except PackageNotFoundError:
+                    found.remove(key)  # for another platform
+    return {name for name, _ in found}
+
+
+def without(hidden: list[str], *runs: list[str]) -> subprocess.CompletedProcess:
+    """Run pytest with these words, one after the other, where the hidden packages cannot be imported."""
+    script = WITHOUT.format(hidden=hidden, runs=runs)
+    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+
+
+def hidden_packages() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (extra,) = re.fullmatch(r'install "\.\[(\w+)\]"', newest()["pip"]).groups()
+    here = brought([*project["dependencies"], *project["optional-dependencies"][extra]]) | {project["name"]}
+    own = {path.stem for path in ROOT.iterdir()}  # what is imported from the clone, whoever else has that name
+    every = packages_distributions()
+    return sorted(
+        name for name, of in every.items() if name not in own and not {canonicalize_name(x) for x in of} & here
+    )
+
+
+def imports_one_of(path: Path, packages: list[str]) -> bool:
+    return bool(re.search(rf"\b(import|from) ({'|'.join(map(re.escape, packages))})\b", path.read_text()))
+
+
+@pytest.mark.xfail(
+    (ROOT / "rlhf_minimal" / "viz" / "widgets.py").exists(),
+    reason="the live figures need anywidget; they leave the library for the book's package",
+    strict=True,
+)
+def test_its_command_needs_only_what_it_installs():
+    hidden, command = hidden_packages(), newest()["pytest"].split()
+    assert {"anywidget", "peft", "gguf", "math_verify", "reasoning_gym", "jupyter_book"} <= {*hidden}
+    assert not {"torch", "transformers", "numpy", "pytest", "hypothesis", "trl", "rlhf_minimal"} & {*hidden}
+    files = [str(path) for path in sorted((ROOT / "rlhf_minimal").rglob("*.py")) if imports_one_of(path, hidden)]
+    assert files
+    done = without(hidden, [*command, "--collect-only"], ["--doctest-modules", *files])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tests/test_enumeration.py" in done.stdout
+
+
+def test_a_package_that_is_hidden_and_needed_is_noticed():
+    done = without(["torch"], ["--doctest-modules", "--collect-only", "rlhf_minimal/functional/gates.py"])
+    assert done.returncode != 0
+    assert "import of torch halted" in done.stdout + done.stderr
