@@ -34,7 +34,7 @@ lab: env  ## read and run the chapters
 notebooks: env  ## execute every chapter again, in place, and normalise what is saved
 	$(BIN)/python book/_tools/notebooks.py notebooks/*.ipynb
 
-mutants: env  ## break the library in every small way and see whether a test goes red (an hour; not part of test)
+mutants: env  ## break the library in every small way and see whether a test goes red (what has changed since; not part of test)
 	$(BIN)/python -m tests.mutation
 
 bench: env  ## how fast, against TRL, on this machine (half an hour; not part of test)

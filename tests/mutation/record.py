@@ -18,7 +18,6 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -40,19 +39,11 @@ def digest(*parts: str) -> str:
 # ---- the library ---------------------------------------------------------------------------------------------------
 
 
-def mutants_by_function(paths: Iterable[Path] | None = None) -> dict[Function, list[Mutant]]:
-    found: dict[Function, list[Mutant]] = {}
-    for path in tests_of_sources() if paths is None else paths:
-        for mutant in mutants(path.read_text()):
-            found.setdefault((str(path.relative_to(ROOT)), mutant.function or MODULE), []).append(mutant)
-    return found
-
-
-def code_hashes(source: str) -> dict[str, str]:
+def code_hashes(source: str, found: list[Mutant]) -> dict[str, str]:
     """By qualified name, and under MODULE for what is left of the file without the functions' bodies."""
     tree = without_docstrings(ast.parse(source))
     changes: dict[str, list[str]] = {}
-    for mutant in mutants(source):
+    for mutant in found:
         changes.setdefault(mutant.function or MODULE, []).append(mutant.change)
     functions: dict[str, list[str]] = {}
 
@@ -213,11 +204,14 @@ class Now:
 
     def __init__(self, record: Record):
         self.record = record
-        self.mutants = mutants_by_function()
+        self.mutants: dict[Function, list[Mutant]] = {}
         self.codes: dict[Function, str] = {}
         for path in tests_of_sources():
-            file = str(path.relative_to(ROOT))
-            self.codes |= {(file, name): code for name, code in code_hashes(path.read_text()).items()}
+            file, source = str(path.relative_to(ROOT)), path.read_text()
+            found = mutants(source)
+            for mutant in found:
+                self.mutants.setdefault((file, mutant.function or MODULE), []).append(mutant)
+            self.codes |= {(file, name): code for name, code in code_hashes(source, found).items()}
         self.outcomes = {
             function: record.outcomes(function, self.codes[function], len(found))
             for function, found in self.mutants.items()
@@ -227,19 +221,17 @@ class Now:
         """Functions of which the record does not say what their mutants meet with today, and why it does not."""
         why = {}
         for function, outcomes in self.outcomes.items():
-            entry, missing = self.record.functions.get(function), outcomes.count(None)
-            if not missing:
+            entry = self.record.functions.get(function)
+            if None not in outcomes:
                 continue
             if entry is None:
                 why[function] = "never tried"
             elif entry["code"] != self.codes[function]:
-                why[function] = "changed since it was tried"
+                why[function] = "changed since they were tried"
+            elif None in entry["outcomes"]:
+                why[function] = "not tried to the end"
             else:
-                untried = sum(x is None for x in entry["outcomes"])
-                parts = [f"{untried} of {len(outcomes)} mutants not tried"] if untried else []
-                if missing > untried:
-                    parts.append(f"the tests that killed {missing - untried} of {len(outcomes)} mutants have changed")
-                why[function] = "; ".join(parts)
+                why[function] = "killed by tests that have changed since"
         return why
 
     def to_try(self) -> list[tuple[Function, int]]:

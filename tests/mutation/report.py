@@ -6,7 +6,7 @@ from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.mutation.record import MODULE, SURVIVED, TIMED_OUT, Now, kind
+from tests.mutation.record import MODULE, SURVIVED, TIMED_OUT, Function, Now, kind
 from tests.mutation.sources import ASKED
 
 EXPLAINED = Path(__file__).parent / "explained.json"
@@ -23,6 +23,14 @@ def mutant_names(now: Now) -> dict[str, tuple]:
             alike[name] += 1
             named[name + (f"  #{alike[name]}" if alike[name] > 1 else "")] = (file, function), i
     return named
+
+
+def not_fresh(stale: dict[Function, str]) -> list[str]:
+    """By file and reason, the functions. `test_record.py` reads these lines."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for (file, function), why in stale.items():
+        by_reason.setdefault((file, why), []).append(f"`{function}`")
+    return [f"- `{file}`, {why}: {', '.join(functions)}" for (file, why), functions in by_reason.items()]
 
 
 def report(now: Now) -> tuple[str, list[str]]:
@@ -42,13 +50,13 @@ def report(now: Now) -> tuple[str, list[str]]:
     lines = [
         "# Mutation report",
         "",
-        "Written by `make mutants`. An outcome is kept for as long as the function and the test that killed its mutant",
-        "stay as they were (`tests/mutation/record.py` says exactly what is compared). What has changed since this page",
-        "was written: `python -m tests.mutation --stale`.",
+        "Written by `make mutants`. An outcome is kept for as long as the function and the test that killed its",
+        "mutant stay as they were (`tests/mutation/record.py` says exactly what is compared). What has changed since",
+        "this page was written: `python -m tests.mutation --stale`.",
         "",
         f"**{total.total()} mutants; {tried} tried, {killed} of these killed{share}, of which {total[TIMED_OUT]} by",
-        f"running out of time; {alive} survived.** Excluded: none, by no pattern and no pragma. Not mutated, since it is",
-        "no program: annotations, docstrings, `__all__`, and the words of an error message (its `raise` is dropped",
+        f"running out of time; {alive} survived.** Excluded: none, by no pattern and no pragma. Not mutated, since it",
+        "is no program: annotations, docstrings, `__all__`, and the words of an error message (its `raise` is dropped",
         "instead).",
         "",
         f"Python {platform.python_version()}, torch {version('torch')}. Mutants by the commit at which they were tried",
@@ -63,7 +71,7 @@ def report(now: Now) -> tuple[str, list[str]]:
             if stale
             else ["Nothing: all of this holds for the library and the tests that this page was written for."]
         ),
-        *(f"- `{file}`, {function}: {why}." for (file, function), why in stale.items()),
+        *not_fresh(stale),
         "",
         "## By file",
         "",

@@ -169,7 +169,7 @@ def found(module, qualified_name: str) -> list:
 class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports one module from a mutant's source."""
 
-    def __init__(self, path: Path, mutant: Mutant):
+    def __init__(self, path: Path, mutant: "Mutant | Unchanged"):
         self.path, self.mutant = path, mutant
 
     def find_spec(self, fullname, path, target=None):
@@ -180,6 +180,16 @@ class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         module.__file__ = str(self.path)
         exec(self.mutant.code(str(self.path)), module.__dict__)
+
+
+class Unchanged:
+    """In the place of a mutant, the program."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def code(self, filename: str):
+        return compile(self.path.read_text(), filename, "exec")
 
 
 class FirstFailure:
@@ -201,7 +211,7 @@ class FirstFailure:
             self.name = self.name or report.nodeid
 
 
-def run_afresh(path: Path, mutant: Mutant, files: list[Path], few: bool) -> str | None:
+def run_afresh(path: Path, mutant: "Mutant | Unchanged", files: list[Path], few: bool) -> str | None:
     """The test that goes red when library and tests are imported anew together with the mutant, if any does."""
     for name in [n for n in sys.modules if n.partition(".")[0] in ("rlhf_minimal", "tests", "conftest")]:
         del sys.modules[name]
@@ -308,6 +318,7 @@ class Mutation:
         gc.collect()
         gc.freeze()  # the forks share what is there now, as long as nobody touches it
         self.began = time.monotonic()
+        self.control(session)
         left = self.work
         for few in (True, False):
             try:
@@ -317,7 +328,7 @@ class Mutation:
         return True
 
     def traced(self, session) -> list[dict]:
-        """A trace, kept by file of tests for as long as this file, what it leans on and the library stay as they are."""
+        """A trace by file of tests, kept while it, what it leans on and the library stay as they are."""
         library = digest(*(path.read_text() for path in sorted((ROOT / "rlhf_minimal").rglob("*.py"))))
         state = digest(library, *map(str, self.sources))
         known = json.loads(TRACES.read_text()) if TRACES.exists() else {}
@@ -347,6 +358,14 @@ class Mutation:
             for i, record in zip(own, known[file]["records"], strict=True):
                 everything[i] = record
         return everything
+
+    def control(self, session) -> None:
+        """The library itself, imported anew as a mutant is, has to live: or all that is tried so would be killed."""
+        paths = {tests_of_sources()[ROOT / file]: ROOT / file for (file, name), _ in self.work if name == MODULE}
+        jobs = ((path, *self.afresh(path, Unchanged(path), few=True)) for path in paths.values())
+        for path, killer in forks(jobs, self.workers):
+            if killer is not None:
+                raise session.Interrupted(f"{path.name} imported anew, without any mutation: {killer}")
 
     def round(self, work: list[tuple[Function, int]], few: bool) -> list[tuple[Function, int]]:
         """Try every mutant; those that lived, if there is a second round for them."""
@@ -402,7 +421,7 @@ class Mutation:
 
         return key, timed, PATIENCE + FACTOR * seconds
 
-    def afresh(self, path: Path, mutant: Mutant, few: bool):
+    def afresh(self, path: Path, mutant: Mutant | Unchanged, few: bool):
         file = str(path.relative_to(ROOT))
         cost, kills = Counter(), Counter()
         for i in self.asked[file]:
