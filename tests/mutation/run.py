@@ -7,7 +7,8 @@ code has been exchanged. A change outside of any function cannot be exchanged: t
 tests anew, one file of tests at a time.
 
 First, every mutant meets a few cases of each test that reaches its line (known from a traced run), those first that
-have killed its neighbours for the least time. What lives through that has to live through all the others.
+have killed its neighbours for the least time. What lives through that has to live through all the others, unless
+explained.json says already why no test can kill it.
 """
 
 import gc
@@ -46,6 +47,7 @@ from tests.mutation.record import (
     test_hash,
     tests_hash,
 )
+from tests.mutation.report import EXPLAINED, mutant_names
 from tests.mutation.sources import ROOT, tests_of_sources
 
 TRACES = ROOT / "_build" / "mutation_traces.json"
@@ -282,6 +284,8 @@ class Mutation:
 
     def __init__(self, now: Now, work: list[tuple[Function, int]], workers: int, measure: Path | None = None):
         self.now, self.work, self.workers, self.measure = now, work, workers, measure
+        reasons = json.loads(EXPLAINED.read_text())
+        self.explained = {key for name, key in mutant_names(now).items() if name in reasons}
 
     def pytest_runtestloop(self, session):
         if session.testsfailed:
@@ -376,7 +380,7 @@ class Mutation:
             function, i = key
             done += 1
             counts[kind(outcome)] += 1
-            if outcome == SURVIVED and few:
+            if outcome == SURVIVED and few and key not in self.explained:
                 alive.append(key)
             else:
                 self.now.record.functions[function]["outcomes"][i] = outcome
