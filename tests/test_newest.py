@@ -12,7 +12,6 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
-import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -76,11 +75,6 @@ def imports_one_of(path: Path, packages: list[str]) -> bool:
     return bool(re.search(rf"\b(import|from) ({'|'.join(map(re.escape, packages))})\b", path.read_text()))
 
 
-@pytest.mark.xfail(
-    (ROOT / "rlhf_minimal" / "viz" / "widgets.py").exists(),
-    reason="the live figures need anywidget; they leave the library for the book's package",
-    strict=True,
-)
 def test_its_command_needs_only_what_it_installs():
     hidden, command = hidden_packages(), newest()["pytest"].split()
     assert {"anywidget", "peft", "gguf", "math_verify", "reasoning_gym", "jupyter_book"} <= {*hidden}

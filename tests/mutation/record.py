@@ -9,8 +9,9 @@ An outcome is taken over without a run when nothing that it depends on has chang
   asked about the file has changed, it is tried again, but the report is not wrong in the meantime: such a change can
   make it too modest, and the words of `explained.json` say why no test can.
 
-What is left out, so that one line does not make everything stale: the functions that the function calls. A change there
-can make a check here superfluous. `python -m tests.mutation --all` takes nothing over.
+What is left out, so that one line does not make everything stale: the functions that the function calls (a change there
+can make a check here superfluous), the environment that the root's conftest.py prepares, and versions of packages.
+`python -m tests.mutation --all` takes nothing over.
 """
 
 import ast
@@ -101,7 +102,7 @@ def around(path: Path) -> str:
                 todo.append(file)
     words = set(re.findall(r"\w+", " ".join(texts.values())))
     parts = [ast.dump(parsed(file)) for file in texts if file != path]
-    for folder in (folder for folder in path.parents if folder.is_relative_to(ROOT)):
+    for folder in (folder for folder in path.parents if folder.is_relative_to(ROOT / "tests")):
         if (folder / "conftest.py").exists():
             for node in parsed(folder / "conftest.py").body:
                 name = getattr(node, "name", "pytest_")  # what is no function runs for every test, as hooks do

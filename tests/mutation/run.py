@@ -55,7 +55,7 @@ TRACES = ROOT / "_build" / "mutation_traces.json"
 CASES, SECONDS = 2, 12.0
 # A fork may use so many seconds of processor time, and so many times what its tests needed when they were traced.
 PATIENCE, FACTOR = 20.0, 5.0
-QUIET = ["-q", "-p", "no:cacheprovider", "--tb=no", "--no-header", "--no-summary"]
+QUIET = ["-q", "-p", "no:cacheprovider", "--tb=no", "--disable-warnings", "--no-header", "--no-summary"]
 
 
 # ---- processes ------------------------------------------------------------------------------------------------------
