@@ -41,6 +41,7 @@ from rlhf_minimal.cli_shared import (
     untrained,
 )
 from rlhf_minimal.extras import curves
+from rlhf_minimal.extras.compiled import sample_compiled
 from rlhf_minimal.extras.export import ONLY_VERIFIER, export_trl, export_verl
 from rlhf_minimal.extras.memory import Dtypes, in_units, memory_ledger, memory_table, most_at_once
 from rlhf_minimal.extras.trackers import TRACKERS, Trackers
@@ -125,10 +126,7 @@ CONFIG_HELP = {
     "verifier_timeout": "seconds for the verifier of one completion, which gets 0 if they are not enough",
     "max_refills": "extra rounds of sampling to replace groups that the algorithm filters out",
     "watch_kl": "report the distance from the start, which costs a forward a step",
-    "shared_prefix": "an update reads each prompt once for all its completions",
-    "sort_lengths": "rows of like length are read together",
-    "skip_idle": "rows that nothing in the loss acts on go without a backward",
-    "logit_chunk": "most logits that exist at once in an update",
+    "fast": "leave out what would be computed twice or for nothing; off is the plain path, results are the same",
     "precision": "of forward and backward; weights and moments are float32 in any case",
     "gradient_checkpointing": "keep each layer's input only and compute the rest again in the backward; saves memory",
     "lora_rank": "train corrections of this rank beside the frozen weights",
@@ -345,7 +343,7 @@ def _train(args: argparse.Namespace) -> int:
         with open(os.devnull, "w") as nowhere, nullcontext() if processes.is_main else redirect_stdout(nowhere):
             return _train_as(processes, args, folder, settings, recipe, device, trackers)
     finally:
-        processes.part()
+        processes.disconnect()
 
 
 def _train_as(
@@ -509,7 +507,7 @@ def _recipe(settings: dict[str, Any]) -> Recipe:
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
     if settings["reward_model"] is not None and reward is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
-    return Recipe(algorithm, task, config, reward)
+    return Recipe(algorithm, task, config, reward, sampler=sample_compiled if config.decoding == "compiled" else None)
 
 
 def _with_reward_model(

@@ -20,7 +20,7 @@ ALLOWED = {
     "tasks": {"functional", "models", "time_limit"},
     # The loop takes an Algorithm and never asks its name: it may not even see the table. The second table stands in one
     # file with its class and its loss; that the loop does not look at the rows is tested below.
-    "training": {"functional", "objective", "pairwise", "models", "tasks", "extras"},
+    "training": {"functional", "objective", "pairwise", "models", "tasks"},
     "extras": {"functional", "objective", "models", "tasks", "training"},
     "__init__": {"functional", "objective", "algorithms", "pairwise", "anatomy", "models", "tasks"},
     "__main__": {"cli"},

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from recording import SEEDS as SEEDS
 from recording import record
+from rlhf_minimal.training.passes import read_logp
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Algorithm
@@ -34,7 +35,6 @@ from rlhf_minimal.functional import corrections
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, evaluate, load_policy
 from rlhf_minimal.training.loop import judge, update
-from rlhf_minimal.training.passes import read_logp
 
 STEPS = 60
 KEPT = ("reward", "apart", "outside", "grad_norm")  # by step

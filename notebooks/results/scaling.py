@@ -33,6 +33,7 @@ from typing import Any
 
 import torch
 import transformers
+from rlhf_minimal.training.passes import read_logp
 
 from rlhf_minimal import ALGORITHMS, __version__
 from rlhf_minimal.extras.compiled import sample_compiled
@@ -45,7 +46,6 @@ from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, NothingToLearn, Recipe, evaluate, train, train_step
 from rlhf_minimal.training.loop import judge, update
 from rlhf_minimal.training.metrics import clock, peak_memory
-from rlhf_minimal.training.passes import read_logp
 from rlhf_minimal.training.rollout import collect, roll_out
 from rlhf_minimal.training.sampler import pad_left, sample
 

@@ -2,11 +2,12 @@
 
 A large model on a GPU computes a token of a small batch faster than Python can ask for its few hundred kernels. If
 nothing about a step changes but numbers, the kernels can be asked for once and replayed: `torch.compile` does that with
-CUDA graphs (mode "reduce-overhead"), and on the CPU it writes C++. The price is what `sampler.sample` saves: rows that
-have ended stay in the batch, and attention reads the cache to its end, empty places included.
+CUDA graphs (mode "reduce-overhead"), and on the CPU it writes C++. The price is what `decoding.ShrinkingDecoder` saves:
+rows that have ended stay in the batch, and attention reads the cache to its end, empty places included.
 """
 
 from functools import cache
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -14,44 +15,30 @@ from torch import Tensor
 from transformers import Cache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, StaticLayer
 
-from rlhf_minimal.functional.masked import completion_mask
-from rlhf_minimal.models.forward import positions
-from rlhf_minimal.training.sampler import InOnePrecision, Samples, check_request, draw, multiplied_in
+from rlhf_minimal.training.decoding import Decoder, InOnePrecision, multiplied_in
+from rlhf_minimal.training.sampler import Samples, sample
 
 STRIDE = 64  # cache lengths are multiples of this: one compiled step serves prompts of many lengths
 
 
-@torch.no_grad()
 def sample_compiled(
     model: PreTrainedModel,
     prompts: Int[Tensor, "P S"],
     prompt_mask: Int[Tensor, "P S"],
     *,
-    max_new_tokens: int,
-    eos_id: int,
-    pad_id: int,
-    group_size: int = 1,
-    temperature: float = 1.0,
-    generator: torch.Generator | None = None,
     compiled: bool = True,
+    **options: Any,
 ) -> Samples:
-    """`sampler.sample` with a cache of fixed size and a compiled step.
-
-    The same distribution, but other draws: the generator also draws for rows that have ended.
+    """`sampler.sample` with a cache of fixed size and a compiled step; the draws are the same.
 
     Chapter: scaling-up.
 
     Args:
         model: A causal language model of transformers that keeps the keys and values of all tokens.
-        prompts: As in `sample`, like all that follow but the last.
+        prompts: As in `sample`, like the mask and all options.
         prompt_mask: [P, S].
-        max_new_tokens: Budget in tokens.
-        eos_id: The token that ends an answer.
-        pad_id: What fills the rectangle behind it.
-        group_size: Completions per prompt, G.
-        temperature: 0 is greedy.
-        generator: Source of randomness.
         compiled: False runs the same steps uncompiled.
+        **options: Budget, group size, temperature and the like.
 
     Returns:
         `Samples` with B = P x G rows.
@@ -59,58 +46,56 @@ def sample_compiled(
     Raises:
         ValueError: As `sample`; if the model keeps another kind of cache; or if nothing can be compiled here.
     """
-    check_request(prompt_mask, max_new_tokens, group_size, temperature)
-    S, batch = prompts.shape[1], len(prompts) * group_size
-    length = -(-(S + max_new_tokens) // STRIDE) * STRIDE
-    output = model(
-        input_ids=prompts,
-        attention_mask=prompt_mask.long(),
-        position_ids=positions(prompt_mask),
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    grown = output.past_key_values
-    if any(type(layer) is not DynamicLayer for layer in grown.layers):
-        raise ValueError(f"{type(model).__name__} keeps another cache than of all tokens: take decoding='dynamic'")
-    layers = [_FixedLayer(length) for _ in grown.layers]
-    for layer, read in zip(layers, grown.layers, strict=True):
-        layer.update(*(x.to(multiplied_in(x)).repeat_interleave(group_size, 0) for x in (read.keys, read.values)))
-    cache = Cache(layers=[*layers])
-    del grown, output.past_key_values
-    logits = output.logits[:, -1].repeat_interleave(group_size, dim=0)  # [B, V]
+    return sample(model, prompts, prompt_mask, decoder=CompiledDecoder if compiled else FixedDecoder, **options)
 
-    # What is added to attention's scores: a place in the cache is seen once something was written there.
-    unseen = torch.finfo(logits.dtype).min
-    seen = torch.full((batch, 1, 1, length), unseen, dtype=logits.dtype, device=logits.device)
-    real = prompt_mask.repeat_interleave(group_size, dim=0)
-    seen[:, 0, 0, :S].masked_fill_(real.bool(), 0.0)
-    position = real.sum(-1, keepdim=True)  # [B, 1]
-    step = _compiled_step() if compiled else _step
 
-    completions = torch.full((batch, max_new_tokens), pad_id, device=prompts.device)
-    logp = torch.zeros(batch, max_new_tokens, device=prompts.device)
-    ended = torch.zeros(batch, dtype=torch.bool, device=prompts.device)
-    for t in range(max_new_tokens):
-        tokens, token_logp = draw(logits, temperature, generator)
-        tokens = torch.where(ended, pad_id, tokens)
-        completions[:, t], logp[:, t] = tokens, torch.where(ended, 0.0, token_logp)
-        ended = ended | (tokens == eos_id)
-        if ended.all() or t == max_new_tokens - 1:
-            break
-        seen[..., S + t] = 0.0
-        if compiled:
-            torch.compiler.cudagraph_mark_step_begin()  # what the last replay wrote has been read
+class FixedDecoder(Decoder):
+    """A decoder whose cache has room for all tokens from the start, and whose rows all stay."""
+
+    def for_groups(self, cache: Cache, group_size: int) -> Cache:
+        """As in `Decoder`, in layers of a fixed length."""
+        if any(type(layer) is not DynamicLayer for layer in cache.layers):
+            raise ValueError(
+                f"{type(self.model).__name__} keeps another cache than of all tokens: take decoding='dynamic'"
+            )
+        room = -(-self.attention_mask.shape[1] // STRIDE) * STRIDE
+        layers = [_FixedLayer(room) for _ in cache.layers]
+        for layer, read in zip(layers, cache.layers, strict=True):
+            assert isinstance(read, DynamicLayer)
+            kept = [x.to(multiplied_in(x)) for x in (read.keys, read.values) if x is not None]
+            layer.update(*(x.repeat_interleave(group_size, 0) for x in kept))
+        # What is added to attention's scores: a place in the cache is seen once something was written there.
+        real, kind = self.attention_mask[:, : self.length].bool(), self.logits.dtype
+        self.seen = torch.full((len(real), 1, 1, room), torch.finfo(kind).min, dtype=kind, device=real.device)
+        self.seen[:, 0, 0, : self.length].masked_fill_(real, 0.0)
+        return Cache(layers=[*layers])
+
+    def step(self, tokens: Int[Tensor, " B"], rows: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:
+        """As in `Decoder`."""
+        self.seen[..., self.length] = 0.0
+        position = self.position_ids[:, self.length, None]
+        self.length += 1
+        return self.run(self.model, tokens[:, None], self.seen, position, self.cache)[rows]
+
+    def run(self, *args: Any) -> Float[Tensor, "B V"]:
+        """The step."""
+        return _step(*args)
+
+
+class CompiledDecoder(FixedDecoder):
+    """A decoder of fixed shapes whose step is compiled."""
+
+    def run(self, *args: Any) -> Float[Tensor, "B V"]:
+        """The step, compiled."""
+        torch.compiler.cudagraph_mark_step_begin()  # what the last replay wrote has been read
         try:
-            logits = step(model, tokens[:, None], seen, position, cache)
+            logits: Tensor = _compiled_step()(*args)
         except torch._dynamo.exc.BackendCompilerFailed as error:
             raise ValueError(
                 f"decoding='compiled' cannot compile on this machine ({str(error).splitlines()[0]}): install a C++ "
                 "compiler, or take decoding='dynamic'"
             ) from error
-        position = position + 1
-
-    completions, logp = completions[:, : t + 1], logp[:, : t + 1]
-    return Samples(completions, logp, completion_mask(completions, eos_id), ~ended)
+        return logits
 
 
 class _FixedLayer(InOnePrecision, StaticLayer):

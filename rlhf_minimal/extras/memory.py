@@ -13,7 +13,7 @@ meta device, where a model of any size has shapes and no bytes. Activations and 
 models (`activation_bytes`, `cache_bytes`).
 
 Activations are counted for whole rows, each with its prompt and its padding. The loop's own means
-(`Config.shared_prefix`, `sort_lengths`, `logit_chunk`) keep less, by how much depends on the lengths: the ledger is
+(`Config.fast`) keep less, by how much depends on the lengths: the ledger is
 then an upper bound.
 
 Not counted: what is there for a moment only (logits of a frozen model, the optimiser's temporaries; while sampling

@@ -1,18 +1,8 @@
 """Policies: one that can be listed, tiny ones made on the spot, real ones by name; critics and reward models."""
 
-from rlhf_minimal.models.forward import (
-    Prefix,
-    continue_prompts,
-    critic_values,
-    has_linear_head,
-    policy_hidden,
-    policy_logits,
-    policy_logits_and_values,
-    positions,
-    read_prompts,
-)
+from rlhf_minimal.models.forward import critic_values, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.models.heads import Critic
-from rlhf_minimal.models.lora import adapter, add_lora, load_adapter, merged, twin
+from rlhf_minimal.models.lora import adapter, add_lora, load_adapter, merged, share_weights
 from rlhf_minimal.models.pretrained import SHORT_NAMES, load_config, load_pretrained
 from rlhf_minimal.models.recompute import recomputing
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
@@ -30,7 +20,6 @@ __all__ = [
     "MINIMAL_TEMPLATE",
     "SHORT_NAMES",
     "Critic",
-    "Prefix",
     "RewardModel",
     "TokenizerVocabulary",
     "Tree",
@@ -39,21 +28,17 @@ __all__ = [
     "add_lora",
     "load_adapter",
     "merged",
-    "twin",
     "recomputing",
     "character_tokenizer",
     "check_same_vocabulary",
-    "continue_prompts",
     "critic_values",
-    "has_linear_head",
     "load_config",
     "load_pretrained",
     "load_reward_model",
-    "policy_hidden",
     "policy_logits",
     "policy_logits_and_values",
     "positions",
-    "read_prompts",
     "sequence_scores",
+    "share_weights",
     "tiny_llama",
 ]

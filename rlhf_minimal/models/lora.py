@@ -39,7 +39,7 @@ def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: i
         inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear"), policy)  # type: ignore[arg-type]
 
 
-def twin(model: PreTrainedModel) -> PreTrainedModel:
+def share_weights(model: PreTrainedModel) -> PreTrainedModel:
     """A copy that shares every frozen weight with the model and owns the others: a reference that costs no memory."""
     frozen = {id(weight): weight for weight in model.parameters() if not weight.requires_grad}
     return copy.deepcopy(model, frozen)
@@ -69,7 +69,7 @@ def merged(policy: PreTrainedModel, start: PreTrainedModel) -> PreTrainedModel:
 
     Args:
         policy: A model with corrections.
-        start: The model without them, as `twin` made it before.
+        start: The model without them, as `share_weights` made it before.
     """
     from peft.tuners.lora import Linear
 

@@ -1,15 +1,19 @@
 """The part that runs: sampling, the online loop, supervised learning, checkpoints. Blind to algorithms' names."""
 
 from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_folder
-from rlhf_minimal.training.config import Config, Recipe
+from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.evaluation import Accuracy, Evaluation, MeanScore, evaluate
+from rlhf_minimal.training.fast import Fast
 from rlhf_minimal.training.fit import FitConfig, Student
+from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, train, train_step
 from rlhf_minimal.training.metrics import METRICS, wilson
 from rlhf_minimal.training.pairwise import judge_pairs, train_pairwise
 from rlhf_minimal.training.preferences import bayes_accuracy, judge_reward_model, preference_loss, sample_pairs
-from rlhf_minimal.training.rollout import Rollout, collect, roll_out
+from rlhf_minimal.training.reading import Plain
+from rlhf_minimal.training.recipe import Recipe
+from rlhf_minimal.training.rollout import collect, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
 from rlhf_minimal.training.supervised import imitate, language_loss, supervised_loss
 from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
@@ -19,10 +23,12 @@ __all__ = [
     "Accuracy",
     "Config",
     "Evaluation",
+    "Fast",
     "FitConfig",
     "Learner",
     "MeanScore",
     "NothingToLearn",
+    "Plain",
     "Recipe",
     "Rollout",
     "Samples",

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -204,27 +203,3 @@ def number(notes: dict[str, Any], name: str, kind: type, *, least: int | float =
     if not right or not math.isfinite(value) or value < least:
         raise ValueError(f"trainer.json names no {name}" if value is None else f"{name} in trainer.json is {value!r}")
     return kind(value)
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
-    """An optimiser's moments as named tensors: `<prefix>.<parameter number>.<moment>`."""
-    state = optimizer.state_dict()["state"]
-    return {f"{prefix}.{i}.{name}": value for i, moments in state.items() for name, value in moments.items()}
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str) -> None:
-    """Puts them back; learning rates and the like come from the config, not from the file."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith(prefix + "."):
-            number, name = key[len(prefix) + 1 :].split(".", 1)
-            state.setdefault(int(number), {})[name] = value
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if state and not 0 <= min(state) <= max(state) < len(parameters):
-        raise ValueError(f"{prefix} holds moments of {max(state) + 1} tensors, and there are {len(parameters)}")
-    for i, moments in state.items():
-        if set(moments) != {"step", "exp_avg", "exp_avg_sq"}:
-            raise ValueError(f"{prefix}.{i} holds {', '.join(sorted(moments))}, not the moments of AdamW")
-        if any(moments[name].shape != parameters[i].shape for name in ("exp_avg", "exp_avg_sq")):
-            raise ValueError(f"{prefix}.{i} is of another shape than its parameter")
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,4 +1,4 @@
-"""What stays the same throughout a run: the numbers, and the recipe that puts them beside an algorithm and a task."""
+"""The numbers of a run: what stays the same from its first step to its last."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import Literal, get_args, get_type_hints
 import torch
 
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.tasks import RewardFunction, Task, verifier_reward
 
 
 def check_numbers(config: object) -> None:
@@ -68,23 +67,21 @@ class Config:
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
         watch_kl: `"off"` saves the start and its forward, from which the metrics `kl` and `kl_sequence` come, where no
             KL term needs it; nothing else depends on it.
-        shared_prefix: `"on"`: an update reads each prompt once for all its completions; `"off"`: once for each.
-        sort_lengths: `"on"`: rows of like length are read together, so that hardly any padding is computed.
-        skip_idle: `"on"`: rows that no part of the loss acts on go without a backward (`Pass.backward`).
-        logit_chunk: Most logits that exist at once in an update; where there would be more, they are computed a few
-            tokens at a time, and anew in the backward. None never does. This and the three switches above it change
-            time and memory, and results by no more than rounding.
+        fast: `"on"`: what would be computed twice, or for nothing, is left out (`training.fast`); `"off"`: every row is
+            read from its first token to its last, padded to the longest. Changes time and memory, and results by no
+            more than rounding.
         precision: Of the forward and backward passes. `"bfloat16"` computes matrix products in it (autocast), while
             weights, gradients and moments stay float32: an update of 1e-6 is lost in a bfloat16 weight of 1.
         gradient_checkpointing: `"on"` keeps no more of the forward than what enters each layer, and computes the rest
             again in the backward: about a third more time, memory of one layer in place of all. Whole rows are read
-            then, without `shared_prefix`.
+            then, and no prompt is shared.
         lora_rank: Train low-rank corrections of this rank to every linear layer (LoRA, through peft), not the weights
             themselves: moments of a hundredth of the size, and no copy of the start. None trains the weights.
         lora_alpha: A correction is multiplied by this over the rank.
         decoding: How completions are written: `"dynamic"`, with a cache that grows and rows that leave when they have
             ended, or `"compiled"`: fixed shapes and a compiled step, on CUDA a graph that is replayed. The first
-            rollout of a shape then takes up to a minute; worth it for large models and long answers.
+            rollout of a shape then takes up to a minute; worth it for large models and long answers. It is done by
+            `Recipe.sampler`.
         seed: Decides everything random: problems, samples, the order of minibatches.
 
     Raises:
@@ -122,10 +119,7 @@ class Config:
     verifier_timeout: float = 10.0
     max_refills: int = 8
     watch_kl: Literal["on", "off"] = "on"
-    shared_prefix: Literal["on", "off"] = "on"
-    sort_lengths: Literal["on", "off"] = "on"
-    skip_idle: Literal["on", "off"] = "on"
-    logit_chunk: int | None = 2**24
+    fast: Literal["on", "off"] = "on"
     precision: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: Literal["off", "on"] = "off"
     lora_rank: int | None = None
@@ -157,8 +151,6 @@ class Config:
                 raise ValueError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}")
         if self.max_new_tokens is not None and self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
-        if self.logit_chunk is not None and self.logit_chunk < 1:
-            raise ValueError(f"logit_chunk must be at least 1, or None for no chunks; got {self.logit_chunk}")
         if self.lora_rank is not None and self.lora_rank < 1:
             raise ValueError(f"lora_rank must be at least 1, or None for no LoRA; got {self.lora_rank}")
         if self.max_refills < 0:
@@ -228,42 +220,3 @@ class Config:
                 "score_scaling and score_clip change the unit of the rewards, but this algorithm subtracts a given "
                 "baseline in the unit of the rewards as they are: leave them out"
             )
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that stays fixed while a `Learner` changes: which objective, on what, for which reward, how much.
-
-    Args:
-        algorithm: A row of the table, or a variant of one.
-        task: Problems and their verifier.
-        config: The numbers.
-        reward: What to train for, in TRL's calling form (see `tasks.rewards`); None takes the task's own verifier.
-
-    Raises:
-        ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`).
-
-    Example:
-        >>> from rlhf_minimal import ALGORITHMS
-        >>> from rlhf_minimal.tasks import get_task
-        >>> Recipe(ALGORITHMS["grpo"], get_task("addition")).budget
-        8
-    """
-
-    algorithm: Algorithm
-    task: Task
-    config: Config = Config()
-    reward: RewardFunction | None = None
-
-    def __post_init__(self) -> None:
-        self.config.check_fits(self.algorithm)
-
-    @property
-    def reward_function(self) -> RewardFunction:
-        """The reward that is trained for."""
-        return self.reward or verifier_reward(self.task)
-
-    @property
-    def budget(self) -> int:
-        """Tokens a completion is allowed."""
-        return self.config.max_new_tokens or self.task.max_new_tokens

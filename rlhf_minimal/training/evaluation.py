@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.training.config import Recipe
+from rlhf_minimal.training.groups import Rollout, join
 from rlhf_minimal.training.metrics import wilson
 from rlhf_minimal.training.processes import ALONE, Processes
-from rlhf_minimal.training.rollout import Rollout, join, roll_out
+from rlhf_minimal.training.recipe import Recipe
+from rlhf_minimal.training.rollout import roll_out
 
 
 @dataclass(frozen=True)

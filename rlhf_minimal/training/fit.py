@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.config import check_numbers
 from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.optimizers import new_optimizer, optimizer_tensors, restore_optimizer
 
 Row = TypeVar("Row")
 
@@ -81,7 +82,7 @@ class Student:
     @classmethod
     def begin(cls, model: PreTrainedModel, write: Callable[[Path], None], config: FitConfig) -> "Student":
         """A student at step 0."""
-        optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        optimizer = new_optimizer(model.parameters(), config.lr, weight_decay=config.weight_decay)
         return cls(model, write, optimizer)
 
     def save(self, folder: Path, notes: dict[str, Any]) -> None:
@@ -94,7 +95,7 @@ class Student:
 
         def write(new: Path) -> None:
             self.write(new)
-            tensors = checkpoints.optimizer_tensors(self.optimizer, "optimizer")
+            tensors = optimizer_tensors(self.optimizer, "optimizer")
             checkpoints.save_trainer(new, tensors, {**notes, "step": self.step})
 
         checkpoints.write_folder(folder, write)
@@ -108,7 +109,7 @@ class Student:
         tensors, notes = checkpoints.load_trainer(folder)
         try:
             step = checkpoints.number(notes, "step", int, least=0)
-            checkpoints.restore_optimizer(self.optimizer, tensors, "optimizer")
+            restore_optimizer(self.optimizer, tensors, "optimizer")
             for parameter, moments in self.optimizer.state.items():
                 if not isinstance(parameter, Tensor) or moments["exp_avg"].shape != parameter.shape:
                     raise ValueError("its moments have other shapes than the weights")  # AdamW would notice in a step

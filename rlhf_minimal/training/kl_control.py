@@ -1,4 +1,4 @@
-"""A leash that adjusts itself: the KL coefficient goes up while the policy is too far from the reference, else down.
+"""An adaptive KL coefficient: it rises while the policy is too far from the reference, and falls while it is near.
 
 Ziegler et al., arXiv 1909.08593, section 2.2. With KL the measured distance and K the gain,
 
@@ -41,12 +41,12 @@ def next_factor(factor: float, kl: float, completions: int, config: Config) -> f
     return factor * (1 + error * completions / config.kl_control_horizon)
 
 
-def leashed(algorithm: Algorithm, factor: float) -> Algorithm:
+def with_kl_factor(algorithm: Algorithm, factor: float) -> Algorithm:
     """The algorithm with its coefficients of KL against the reference multiplied by a factor.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
-        >>> leashed(ALGORITHMS["grpo"], 2.0).kl[0].coef
+        >>> with_kl_factor(ALGORITHMS["grpo"], 2.0).kl[0].coef
         0.08
     """
     terms = [replace(kl, coef=kl.coef * factor) if kl.against == "reference" else kl for kl in algorithm.kl]

@@ -1,7 +1,6 @@
 """What a run carries from step to step, and how it is saved and resumed."""
 
 import copy
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,13 @@ from rlhf_minimal.models import (
     add_lora,
     load_adapter,
     merged,
-    twin,
+    share_weights,
 )
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.config import Config
+from rlhf_minimal.training.optimizers import new_optimizer, optimizer_tensors, restore_optimizer
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.scores import RunningScores
 
@@ -81,26 +81,12 @@ class Learner:
             shared = config.critic == "shared"
             critic = Critic(policy, shared=shared, init=config.value_head_init, seed=config.seed).to(policy.device)
             if not shared:
-                critic_optimizer = _adamw(critic.parameters(), config.value_lr, config)
-        start: PreTrainedModel | None = None
-        needed = "ref_logp" in algorithm.needs
-        if config.lora_rank is not None:
-            start = twin(policy.requires_grad_(False))  # the very weights of the policy, which no step changes
-            add_lora(policy, rank=config.lora_rank, alpha=config.lora_alpha, seed=config.seed)
-        elif config.watch_kl == "on" or (needed and config.reference == "frozen"):
-            start = copy.deepcopy(policy).requires_grad_(False)
-        if config.reference == "frozen":
-            reference = start
-        elif not needed:
-            reference = None
-        elif config.lora_rank is None:
-            reference = copy.deepcopy(policy).requires_grad_(False)
-        else:
-            reference = twin(policy).requires_grad_(False)
+                critic_optimizer = new_optimizer(critic.parameters(), config.value_lr, eps=config.adam_eps)
+        start, reference = _frozen_copies(policy, config, needed="ref_logp" in algorithm.needs)
         trained = [weight for weight in policy.parameters() if weight.requires_grad]
         if critic is not None and critic.shared:
             trained += critic.parameters()
-        optimizer = _adamw(trained, config.lr, config)
+        optimizer = new_optimizer(trained, config.lr, eps=config.adam_eps)
         return cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer)
 
     def save(self, folder: Path, notes: dict[str, Any]) -> None:
@@ -112,7 +98,7 @@ class Learner:
         """
         own: dict[str, Any] = {"step": self.step, "mean_reward": self.mean_reward}
         own |= {"kl_factor": self.kl_factor, "scores": asdict(self.scores)}
-        tensors = checkpoints.optimizer_tensors(self.optimizer, "optimizer")
+        tensors = optimizer_tensors(self.optimizer, "optimizer")
         if self.start is not None:
             tensors |= {f"start.{k}": v for k, v in self.start.state_dict().items()}
         if self.reference is not None and self.reference is not self.start:
@@ -120,7 +106,7 @@ class Learner:
         if self.critic is not None:
             tensors |= {f"critic.{k}": v for k, v in self.critic.state_dict().items()}
         if self.critic_optimizer is not None:
-            tensors |= checkpoints.optimizer_tensors(self.critic_optimizer, "critic_optimizer")
+            tensors |= optimizer_tensors(self.critic_optimizer, "critic_optimizer")
 
         corrections = adapter(self.policy)
         tensors |= {f"adapter.{k}": v for k, v in corrections.items()}
@@ -161,9 +147,9 @@ class Learner:
                     module.load_state_dict(_named(tensors, name))
             if config.lora_rank is not None:
                 load_adapter(learner.policy, _named(tensors, "adapter"))
-            checkpoints.restore_optimizer(learner.optimizer, tensors, "optimizer")
+            restore_optimizer(learner.optimizer, tensors, "optimizer")
             if learner.critic_optimizer is not None:
-                checkpoints.restore_optimizer(learner.critic_optimizer, tensors, "critic_optimizer")
+                restore_optimizer(learner.critic_optimizer, tensors, "critic_optimizer")
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             if is_out_of_memory(error):
                 raise
@@ -176,6 +162,25 @@ def _named(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
 
 
-def _adamw(parameters: Iterable[nn.Parameter], lr: float, config: Config) -> torch.optim.AdamW:
-    # No weight decay: it would pull towards zero what the start has learnt, with no reward asking for it.
-    return torch.optim.AdamW(parameters, lr=lr, eps=config.adam_eps, weight_decay=0.0)
+def _frozen_copies(
+    policy: PreTrainedModel, config: Config, *, needed: bool
+) -> tuple[PreTrainedModel | None, PreTrainedModel | None]:
+    """The start and the reference, where something reads them; a LoRA is put into the policy between the two.
+
+    Args:
+        policy: Changed in place if the config asks for a LoRA.
+        config: What is reported and what the reference does.
+        needed: Whether the algorithm has a KL against the reference.
+    """
+    start: PreTrainedModel | None = None
+    if config.lora_rank is not None:
+        start = share_weights(policy.requires_grad_(False))  # the very weights of the policy, which no step changes
+        add_lora(policy, rank=config.lora_rank, alpha=config.lora_alpha, seed=config.seed)
+    elif config.watch_kl == "on" or (needed and config.reference == "frozen"):
+        start = copy.deepcopy(policy).requires_grad_(False)
+    if config.reference == "frozen":
+        return start, start
+    if not needed:
+        return start, None
+    copied = copy.deepcopy(policy) if config.lora_rank is None else share_weights(policy)
+    return start, copied.requires_grad_(False)

@@ -5,19 +5,17 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rlhf_minimal.functional.kl import k3
-from rlhf_minimal.functional.masked import masked_var
-from rlhf_minimal.objective import Algorithm, Batch, _trust_weight
-from rlhf_minimal.training.processes import ALONE, Processes
-
-if TYPE_CHECKING:
-    from rlhf_minimal.training.rollout import Rollout
+from rlhf_minimal.functional.kl import k1, k3
+from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_sum
+from rlhf_minimal.objective import Batch
+from rlhf_minimal.training.groups import Rollout
+from rlhf_minimal.training.kl_control import kl_coefficient
+from rlhf_minimal.training.recipe import Recipe
 
 Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
 
@@ -92,23 +90,47 @@ def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, center - half), min(1.0, center + half)
 
 
-def describe(sampled: "list[Rollout]", group_size: int) -> Metrics:
+def describe_rollouts(sampled: list[Rollout], group_size: int) -> Metrics:
     """Metrics of everything that was sampled in a step, kept or not."""
-    rewards = torch.cat([part.rewards for part in sampled])
+    rewards = torch.cat([rollout.rewards for rollout in sampled])
     metrics = {
         "reward": rewards.mean().item(),
-        "accuracy": (torch.cat([part.correct for part in sampled]) == 1).float().mean().item(),
-        "length": torch.cat([part.mask.sum(-1) for part in sampled]).mean().item(),
-        "truncated": torch.cat([part.truncated for part in sampled]).float().mean().item(),
+        "accuracy": (torch.cat([rollout.correct for rollout in sampled]) == 1).float().mean().item(),
+        "length": torch.cat([rollout.mask.sum(-1) for rollout in sampled]).mean().item(),
+        "truncated": torch.cat([rollout.truncated for rollout in sampled]).float().mean().item(),
         "refills": float(len(sampled) - 1),
-        "tokens": sum(int(part.mask.sum()) for part in sampled),
+        "tokens": sum(int(rollout.mask.sum()) for rollout in sampled),
     }
-    if errors := sum(int(part.failed.sum()) for part in sampled):
+    if errors := sum(int(rollout.failed.sum()) for rollout in sampled):
         metrics["verifier_errors"] = errors
     if group_size > 1:
         groups = rewards.view(-1, group_size)  # [P, G]
         metrics["dead_groups"] = (groups.amax(-1) == groups.amin(-1)).float().mean().item()
     return metrics
+
+
+def describe_batch(recipe: Recipe, sampled: list[Rollout], batch: Batch) -> Metrics:
+    """Metrics of what is trained on; `gold` is of all that was sampled, like `reward`."""
+    metrics: Metrics = {"groups": len(batch.mask) // recipe.config.group_size}
+    if recipe.reward is not None:
+        metrics["gold"] = torch.cat([rollout.correct for rollout in sampled]).mean().item()
+    if recipe.config.changes_scores:
+        metrics["trained_reward"] = batch.rewards.mean().item()
+    if coefficient := kl_coefficient(recipe.algorithm):
+        metrics["kl_coef"] = coefficient
+    if batch.values is not None and batch.returns is not None:
+        metrics["explained_variance"] = explained_variance(batch.values, batch.returns, batch.mask)
+    return metrics
+
+
+def describe_distance(
+    logp: Float[Tensor, "B T"], start_logp: Float[Tensor, "B T"], mask: Float[Tensor, "B T"]
+) -> Metrics:
+    """How far the policy is from the start, by samples of the policy: `kl` and `kl_sequence` of `METRICS`."""
+    return {
+        "kl": masked_mean(k3(logp, start_logp), mask).item(),
+        "kl_sequence": sequence_kl(logp, start_logp, mask),
+    }
 
 
 def throughput(history: Sequence[dict[str, int | float]], parameters: int, trained: int | None = None) -> str:
@@ -169,6 +191,21 @@ def clock(device: torch.device) -> float:
     return time.perf_counter()
 
 
+def sequence_kl(logp: Tensor, other: Tensor, mask: Tensor) -> float:
+    """KL(policy || other) of whole completions in nats, from samples of the policy: their mean log-ratio (k1).
+
+    k3 is no help here. Far from the other policy its correction is nearly -1 for most tokens and huge for a few that
+    are hardly ever drawn, so a sample shows about a nat per token too little; and far is where this number is read.
+
+    Args:
+        logp: [B, T] log-probs of the sampled tokens under the policy that drew them.
+        other: [B, T] of the same tokens under the other.
+        mask: [B, T] 1 = trained token. Rows without any are left out.
+    """
+    rows = (mask != 0).any(-1)
+    return sequence_sum(k1(logp, other), mask)[rows].mean().item()
+
+
 def explained_variance(
     values: Float[Tensor, "B T"], returns: Float[Tensor, "B T"], mask: Float[Tensor, "B T"]
 ) -> float:
@@ -181,84 +218,3 @@ def explained_variance(
     """
     spread = masked_var(returns, mask).item()
     return 1 - masked_var(returns - values, mask).item() / spread if spread > 0 else 0.0
-
-
-class Watch:
-    """Sums over the micro-batches of an update, from which its metrics are made.
-
-    How far the policy has moved from the sampler is estimated by k3 on the sampled tokens (`functional.kl.k3` with the
-    sampler in the place of the policy, since the sampler drew them). k1, the plain log-ratio, has the same mean but
-    noise of the size of the distance's square root, so that a minibatch could show less than nothing; k2 is never
-    negative either, but biased. Near the sampler, where the question "too far?" is asked, k3 is the quietest of the
-    two that are right on average.
-
-    Args:
-        processes: Those that share the update, each watching its own micro-batches.
-    """
-
-    def __init__(self, processes: Processes = ALONE) -> None:
-        self.processes = processes
-        self.tokens_read = 0  # forwards and backwards
-        self.tokens = 0
-        self.entropy = 0.0
-        self.weighted = 0  # trained tokens with an advantage
-        self.clipped = 0  # of those, the ones to which the gate, or trust, gives no gradient
-        self.ratio_min, self.ratio_max = math.inf, -math.inf
-        self.losses: list[float] = []
-        self.grad_norms: list[float] = []
-        self.value_losses: list[float] = []
-        self.minibatches = 0
-        self.approx_kl: float | None = None
-        self.early_stop: int | None = None
-        self._kl = torch.zeros(2, dtype=torch.float64)  # sum over this minibatch's trained tokens, and their number
-
-    def look(self, algorithm: Algorithm, batch: Batch, entropy: Float[Tensor, "B T"]) -> None:
-        """Takes in one micro-batch."""
-        trained = batch.mask != 0
-        if not trained.any() or batch.advantages is None:
-            return
-        ratio = algorithm.ratio(batch.logp.detach(), batch.old_logp, batch.mask).requires_grad_()
-        (slope,) = torch.autograd.grad(algorithm.gate(ratio, batch.advantages).sum(), ratio)
-        weighted = trained & (batch.advantages != 0)
-        self.tokens += int(trained.sum())
-        self.entropy += entropy[trained].sum().item()
-        self.weighted += int(weighted.sum())
-        if algorithm.trust is not None:
-            slope = slope * _trust_weight(algorithm, batch)
-        self.clipped += int((weighted & (slope == 0)).sum())
-        self.ratio_min = min(self.ratio_min, ratio[trained].min().item())
-        self.ratio_max = max(self.ratio_max, ratio[trained].max().item())
-        moved = k3(batch.old_logp, batch.logp.detach())[trained]
-        self._kl += torch.tensor([moved.sum().item(), len(moved)], dtype=torch.float64)
-
-    def end_minibatch(self) -> float:
-        """How far the policy was from the sampler on the minibatch just seen, in nats per token."""
-        self.minibatches += 1
-        moved, tokens = self.processes.total(self._kl)
-        self.approx_kl = float(moved / tokens.clamp(min=1))
-        self._kl.zero_()
-        return self.approx_kl
-
-    def metrics(self) -> Metrics:
-        """The update's metrics."""
-        sums = [self.tokens, self.entropy, self.weighted, self.clipped, self.tokens_read]
-        totals = self.processes.total(torch.tensor(sums, dtype=torch.float64))
-        tokens, entropy, weighted, clipped, read = totals.tolist()
-        ends = torch.tensor([-self.ratio_min, self.ratio_max], dtype=torch.float64)
-        low, high = self.processes.most(ends).tolist()
-        found = {
-            "loss": _mean(self.losses),
-            "grad_norm": _mean(self.grad_norms),
-            "entropy": entropy / max(tokens, 1),
-            "clip_fraction": clipped / max(weighted, 1),
-            "ratio_min": -low,
-            "ratio_max": high,
-        }
-        more: dict[str, int | float | None] = {"tokens_read": int(read) or None}
-        more |= {"approx_kl": self.approx_kl, "early_stop": self.early_stop}
-        more["value_loss"] = _mean(self.value_losses) if self.value_losses else None
-        return found | {name: value for name, value in more.items() if value is not None}
-
-
-def _mean(numbers: list[float]) -> float:
-    return sum(numbers) / max(len(numbers), 1)

@@ -5,7 +5,7 @@ losses and gradients add up to its own; here they are read by different processe
 the wire. So two processes have the gradient of one, for every row of the table, whatever its weights and totals are.
 
     roll_out      each process writes the completions of its share of the problems; all get all of them
-    judge         each reads its share of the rows; all get all log-probs and values, and prepare the same batch
+    prepare_batch each reads its share of the rows; all get all log-probs and values, and prepare the same batch
     update        each reads its share of every minibatch; gradients and what is watched are added up
 
 Starting processes and speaking between them is accelerate's part.
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Shaped
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -48,6 +48,10 @@ class Processes:
         start = sum(sizes[: self.rank])
         return slice(start, start + sizes[self.rank])
 
+    def own_rows(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
+        """The numbers of this process's share of the rows of `x`."""
+        return torch.arange(len(x), device=x.device)[self.share(len(x))]
+
     def gather(self, own: Shaped[Tensor, "m ..."], n: int) -> Shaped[Tensor, "n ..."]:
         """All `n` rows in order, from each process's share of them.
 
@@ -64,8 +68,8 @@ class Processes:
         most = max(sizes)
         plain = own.to(PartialState().device, torch.uint8 if own.dtype == torch.bool else own.dtype)
         filled = pad(plain, (0, 0) * (plain.dim() - 1) + (0, most - len(plain))).contiguous()
-        found = gather(filled).split(most)
-        return torch.cat([part[:size] for part, size in zip(found, sizes, strict=True)]).to(own)
+        shares = gather(filled).split(most)
+        return torch.cat([share[:size] for share, size in zip(shares, sizes, strict=True)]).to(own)
 
     def total(self, own: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -96,8 +100,8 @@ class Processes:
 
             PartialState().wait_for_everyone()
 
-    def part(self) -> None:
-        """The processes go their own ways: nothing is shared after this."""
+    def disconnect(self) -> None:
+        """Ends what `launched` began: nothing is shared after this."""
         if self.count > 1:
             from accelerate import PartialState
 

@@ -12,6 +12,7 @@ from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask, masked_mean
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, policy_logits
 from rlhf_minimal.tasks import Task
+from rlhf_minimal.training.optimizers import new_optimizer
 from rlhf_minimal.training.sampler import pad_left, pad_right
 
 
@@ -95,7 +96,7 @@ def imitate(
     """
     if task.teacher is None:
         raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it from an untrained model")
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
+    optimizer = new_optimizer(model.parameters(), lr)
     losses: list[float] = []
     for step in range(1, steps + 1):
         problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")

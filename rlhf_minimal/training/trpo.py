@@ -32,11 +32,12 @@ from rlhf_minimal.functional.checks import check_count, check_mask, check_not_ne
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.models import critic_values, policy_logits
 from rlhf_minimal.objective import Batch, policy_loss, value_loss
-from rlhf_minimal.training.config import Recipe
+from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import train_step
-from rlhf_minimal.training.metrics import Metrics, Watch
-from rlhf_minimal.training.rollout import Rollout
+from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.recipe import Recipe
+from rlhf_minimal.training.watch import Watch
 
 Pieces = Callable[[], Iterable[Tensor]]  # scalars with a graph, one a micro-batch, whose sum is the quantity
 
@@ -393,7 +394,7 @@ def trust_region_update(
             entropy = token_entropy(old_logits[-1], temperature=config.temperature)
             micro = replace(micro, logp=logp, entropy=None if micro.entropy is None else entropy)
             watch.losses.append(policy_loss(algorithm, micro).item())
-            watch.look(algorithm, micro, entropy)
+            watch.record(algorithm, micro, entropy)
         report = trust_region_step(parameters, surrogate, divergence, region)
     watch.losses = [sum(watch.losses)]  # the micro-batches' losses add up to that of the one step
     watch.grad_norms.append(report.grad_norm)

@@ -25,12 +25,12 @@ from unittest.mock import patch
 
 import torch
 import transformers
+from rlhf_minimal.training.passes import Pass
 
 from rlhf_minimal import __version__
 from rlhf_minimal.training import evaluate, sample, train_step
 from rlhf_minimal.training.loop import judge, update
 from rlhf_minimal.training.metrics import peak_memory
-from rlhf_minimal.training.passes import Pass
 from rlhf_minimal.training.sampler import pad_left
 from tests.benchmarks.arms import (
     CASES,

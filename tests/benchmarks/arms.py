@@ -13,6 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import torch
+from rlhf_minimal.training.passes import read_logp
 from transformers import PreTrainedModel, TrainerCallback
 
 from rlhf_minimal import ALGORITHMS
@@ -20,7 +21,6 @@ from rlhf_minimal.models import Vocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import Problem, Task, get_task
 from rlhf_minimal.training import Config, Learner, Recipe, Rollout, collect, load_policy, train_step
 from rlhf_minimal.training.loop import judge, update
-from rlhf_minimal.training.passes import read_logp
 
 OFF: dict[str, Any] = {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None}
 GRPO = replace(ALGORITHMS["grpo"], kl=())  # TRL's default: no reference

@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 import torch
+from rlhf_minimal.training.passes import Pass, perhaps_idle, pieces_by_length, read_logp, read_values, widths
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
 from rlhf_minimal import ALGORITHMS, KL, Batch, policy_loss
@@ -29,7 +30,6 @@ from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, loop, passes, train_step
 from rlhf_minimal.training.loop import judge, update
 from rlhf_minimal.training.metrics import OF_THE_MACHINE
-from rlhf_minimal.training.passes import Pass, perhaps_idle, pieces_by_length, read_logp, read_values, widths
 from rlhf_minimal.training.sampler import pad_left
 
 EVEN = get_task("even")  # prompts of two to four tokens, so that most are padded on the left

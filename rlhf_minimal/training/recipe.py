@@ -1,0 +1,65 @@
+"""What stays the same throughout a run: an algorithm, a task, a reward, the numbers, and how the work is done."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlhf_minimal.objective import Algorithm
+from rlhf_minimal.tasks import RewardFunction, Task, verifier_reward
+from rlhf_minimal.training.config import Config
+from rlhf_minimal.training.fast import Fast
+from rlhf_minimal.training.reading import Plain
+from rlhf_minimal.training.sampler import Samples
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that stays fixed while a `Learner` changes: which objective, on what, for which reward, how much.
+
+    Args:
+        algorithm: A row of the table, or a variant of one.
+        task: Problems and their verifier.
+        config: The numbers.
+        reward: What to train for, in TRL's calling form (see `tasks.rewards`); None takes the task's own verifier.
+        reading: How completions are written and read: for measurements, `Fast` with some of its means switched off.
+            None takes what `Config.fast` says.
+        sampler: Another way to write them, called as `training.sample` is, such as `extras.compiled.sample_compiled`.
+
+    Raises:
+        ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`), or for compiled
+            decoding without the sampler that does it.
+
+    Example:
+        >>> from rlhf_minimal import ALGORITHMS
+        >>> from rlhf_minimal.tasks import get_task
+        >>> Recipe(ALGORITHMS["grpo"], get_task("addition")).budget
+        8
+    """
+
+    algorithm: Algorithm
+    task: Task
+    config: Config = Config()
+    reward: RewardFunction | None = None
+    reading: Plain | None = None
+    sampler: Callable[..., Samples] | None = None
+
+    def __post_init__(self) -> None:
+        self.config.check_fits(self.algorithm)
+        if self.config.decoding == "compiled" and self.sampler is None:
+            raise ValueError(
+                'decoding="compiled" is done by a sampler: Recipe(..., sampler=extras.compiled.sample_compiled)'
+            )
+
+    @property
+    def reader(self) -> Plain:
+        """How completions are written and read: the one place that chooses between the fast room and the plain path."""
+        return self.reading or (Fast() if self.config.fast == "on" else Plain())
+
+    @property
+    def reward_function(self) -> RewardFunction:
+        """The reward that is trained for."""
+        return self.reward or verifier_reward(self.task)
+
+    @property
+    def budget(self) -> int:
+        """Tokens a completion is allowed."""
+        return self.config.max_new_tokens or self.task.max_new_tokens
