@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhf_minimal.training import Fast
 from tests.benchmarks import __main__ as bench
 from tests.benchmarks.__main__ import MEASUREMENTS, floor_of, product_seconds, ratio
 from tests.benchmarks.arms import CASES, assert_equal_gradients
@@ -43,9 +44,9 @@ def test_the_floor_has_three_products_for_every_layer_that_learns(monkeypatch):
 
 def test_the_floor_counts_the_forwards_of_a_step_and_the_time_inside_them():
     case = CASES["short"]
-    one_piece = {"sort_lengths": "off", "skip_idle": "off"}
-    config = replace(case.config, prompts=8, group_size=4, **one_piece)  # surely one row has all four tokens
-    found = floor_of(replace(case, config=config), 1)
+    config = replace(case.config, prompts=8, group_size=4)  # surely one row has all four tokens
+    one_piece = Fast(sort_lengths=False, skip_idle=False)
+    found = floor_of(replace(case, config=config, reading=one_piece), 1)
     # To sample: the prompts, then each token but the last. To learn: the prompts, then all completions.
     assert found["forwards"] == {"sampling": 4, "update": 2}
     assert 0 < found["seconds"]["inside"] < found["seconds"]["step"]

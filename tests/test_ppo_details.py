@@ -19,7 +19,7 @@ NOT_A_DETAIL = {
     "reference", "refresh_every", "ema_decay",  # the chapter on KL
     "baseline", "baseline_decay",  # algorithms without a critic
     "precision", "gradient_checkpointing", "lora_rank", "lora_alpha", "decoding",  # the chapter on scaling up
-    "shared_prefix", "sort_lengths", "skip_idle", "logit_chunk", "watch_kl",  # time and memory: the results are equal
+    "fast", "watch_kl",  # time and memory: the results are equal
 }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ from rlhf_minimal.models import critic_values
 from rlhf_minimal.objective import value_loss
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
-from rlhf_minimal.training.loop import judge
+from rlhf_minimal.training.loop import prepare_batch
 from rlhf_minimal.training.metrics import Metrics, explained_variance
 from rlhf_minimal.training.rollout import Rollout, roll_out
 
@@ -78,7 +78,9 @@ def draw(learner: Learner, recipe: Recipe, seed: str, *, prompts: int = PROMPTS)
 def look_at(learner: Learner, recipe: Recipe) -> tuple[float, float]:
     """Explained variance against the rewards that came (lambda 1 in every arm): of all, and within prompts."""
     honest = replace(recipe, algorithm=ppo(1.0))
-    batch, _ = judge(learner, honest, draw(learner, honest, f"look/{learner.step}", prompts=2 * PROMPTS), learner.step)
+    batch, _ = prepare_batch(
+        learner, honest, draw(learner, honest, f"look/{learner.step}", prompts=2 * PROMPTS), learner.step
+    )
     assert batch.values is not None
     assert batch.returns is not None
     values, returns = within(batch.values, batch.mask), within(batch.returns, batch.mask)
@@ -99,7 +101,7 @@ def teach(learner: Learner, recipe: Recipe, lessons: int) -> None:
     honest = replace(recipe, algorithm=ppo(1.0))
     for lesson in range(lessons):
         groups = draw(learner, honest, f"lesson/{recipe.config.seed}/{lesson}")
-        batch, _ = judge(learner, honest, groups, 0)
+        batch, _ = prepare_batch(learner, honest, groups, 0)
         assert batch.values is not None
         assert batch.returns is not None
         values = critic_values(learner.critic, groups.prompts, groups.prompt_mask, groups.completions)

@@ -27,14 +27,14 @@ from typing import Any
 import torch
 from recording import SEEDS as SEEDS
 from recording import record
-from rlhf_minimal.training.passes import read_logp
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Algorithm
 from rlhf_minimal.functional import corrections
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, evaluate, load_policy
-from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.fast import Fast
+from rlhf_minimal.training.loop import prepare_batch, update
 
 STEPS = 60
 KEPT = ("reward", "apart", "outside", "grad_norm")  # by step
@@ -93,11 +93,11 @@ def train(arm: str, seed: int, steps: int = STEPS) -> tuple[Learner, Recipe, dic
     for step in range(1, steps + 1):
         groups, _ = collect(behind.model, learner.vocabulary, recipe, step)
         assert groups is not None
-        own = read_logp(learner.policy, groups, recipe.config)
+        own = Fast().logp(learner.policy, groups, recipe.config)
         log_ratio = (own - groups.logp)[groups.mask != 0]
         if way == "blind":
             groups = replace(groups, logp=own)
-        batch, _ = judge(learner, recipe, groups, step)
+        batch, _ = prepare_batch(learner, recipe, groups, step)
         metrics = update(learner, recipe, groups, batch, step)
         learner.step = step
         behind.follow(learner)

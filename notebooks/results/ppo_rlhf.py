@@ -38,7 +38,7 @@ from rlhf_minimal.objective import KL
 from rlhf_minimal.tasks import Task, get_task, model_reward
 from rlhf_minimal.tasks.reviews import BEST
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy, train
-from rlhf_minimal.training.loop import judge
+from rlhf_minimal.training.loop import prepare_batch
 from rlhf_minimal.training.rollout import roll_out
 
 SEEDS = range(3)
@@ -86,7 +86,7 @@ def measure(learner: Learner, recipe: Recipe) -> dict[str, float]:
         "gold": found.correct.mean().item(),
         "gold_se": found.correct.std().item() / math.sqrt(HELD_OUT),
         "proxy": found.rewards.mean().item(),
-        "kl": judge(learner, recipe, found, 0)[1]["kl_sequence"],
+        "kl": prepare_batch(learner, recipe, found, 0)[1]["kl_sequence"],
     }
 
 

@@ -33,7 +33,6 @@ from typing import Any
 
 import torch
 import transformers
-from rlhf_minimal.training.passes import read_logp
 
 from rlhf_minimal import ALGORITHMS, __version__
 from rlhf_minimal.extras.compiled import sample_compiled
@@ -44,7 +43,8 @@ from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, NothingToLearn, Recipe, evaluate, train, train_step
-from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.fast import Fast
+from rlhf_minimal.training.loop import prepare_batch, update
 from rlhf_minimal.training.metrics import clock, peak_memory
 from rlhf_minimal.training.rollout import collect, roll_out
 from rlhf_minimal.training.sampler import pad_left, sample
@@ -110,7 +110,8 @@ class Bench:
 
     def recipe(self, config: Config, arm: str = "dr_grpo") -> Recipe:
         task = dataclasses.replace(get_task(TASK), instruction="")  # no conversation, no system message
-        return Recipe(ALGORITHMS[arm], task, config)
+        compiled = config.decoding == "compiled"
+        return Recipe(ALGORITHMS[arm], task, config, sampler=sample_compiled if compiled else None)
 
     def learner(self, recipe: Recipe) -> Learner:
         policy, vocabulary = load_pretrained(self.model, chat=False)
@@ -229,16 +230,15 @@ class Bench:
 
     def updates(self, peak: float, size: int) -> dict[str, Any]:
         """An update of the same rollout, with the loop's means and without."""
-        off = {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None}
         recipes = {"ours": self.recipe(self.scale.timed)}
-        recipes["plain"] = self.recipe(dataclasses.replace(self.scale.timed, **off))
+        recipes["plain"] = self.recipe(dataclasses.replace(self.scale.timed, fast="off"))
         learner = self.learner(recipes["ours"])
         groups, _ = collect(learner.policy, learner.vocabulary, recipes["ours"], 1)
         assert groups is not None
         # What is measured is the work, not this batch's luck: every group has something to learn.
         rewards = torch.arange(len(groups.rewards), device=self.device).remainder(2).float()
         groups = dataclasses.replace(groups, rewards=rewards)
-        batch, _ = judge(learner, recipes["ours"], groups, 1)
+        batch, _ = prepare_batch(learner, recipes["ours"], groups, 1)
         tokens: dict[str, int] = {}
 
         def one(name: str) -> Callable[[], None]:
@@ -348,7 +348,7 @@ class Bench:
                 learner = self.learner(recipe)
                 groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
                 assert groups is not None
-                read = read_logp(learner.policy, groups, config)
+                read = Fast().logp(learner.policy, groups, config)
                 apart = ((read - groups.logp) * groups.mask)[groups.mask != 0]
                 sums = ((read - groups.logp) * groups.mask).sum(-1)
                 found[f"{kind}, {decoding}"] = {
@@ -425,7 +425,7 @@ class Bench:
 
 
 WAYS_TO_SAVE: dict[str, dict[str, Any]] = {
-    "plain": {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None},
+    "plain": {"fast": "off"},
     "the loop's own means": {},
     "8 micro-batches": {"micro_batches": 8},
     "bfloat16": {"precision": "bfloat16"},

@@ -32,7 +32,7 @@ from rlhf_minimal.models.folder import (
     spare,
 )
 
-FORMAT = 1  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
+FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
 
 def write_folder(folder: Path, write: Callable[[Path], None]) -> None:

@@ -226,7 +226,8 @@ def _step_optimizers(learner: Learner, config: Config, watch: Watch, step: int) 
     optimizers = [one for one in (learner.optimizer, learner.critic_optimizer) if one is not None]
     for optimizer in optimizers:
         learner.processes.add_gradients(parameters_of(optimizer))
-    if watch.end_minibatch():
+    watch.end_minibatch()
+    if watch.early_stop:
         for optimizer in optimizers:
             optimizer.zero_grad()
         return False

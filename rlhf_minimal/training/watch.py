@@ -70,21 +70,24 @@ class Watch:
         self.has_critic = critic_loss is not None
         self.tokens_read += tokens_read
 
-    def end_minibatch(self) -> bool:
-        """Whether the policy was too far from the sampler on the minibatch just seen, to be stepped on."""
+    def end_minibatch(self) -> float:
+        """How far the policy was from the sampler on the minibatch just seen, in nats per token.
+
+        If that is too far, `early_stop` is the minibatch's number from now on.
+        """
         self.minibatches += 1
         moved, tokens = self.processes.total(self._kl)
         self.approx_kl = float(moved / tokens.clamp(min=1))
         self._kl.zero_()
         if self.target_kl is not None and self.approx_kl > self.target_kl:
             self.early_stop = self.minibatches
-            return True
+            return self.approx_kl
         loss, critic_loss = self.processes.total(self._losses).tolist()
         self._losses.zero_()
         self.losses.append(loss)
         if self.has_critic:
             self.value_losses.append(critic_loss)
-        return False
+        return self.approx_kl
 
     def metrics(self) -> Metrics:
         """The update's metrics."""

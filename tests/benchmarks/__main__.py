@@ -25,11 +25,11 @@ from unittest.mock import patch
 
 import torch
 import transformers
-from rlhf_minimal.training.passes import Pass
 
 from rlhf_minimal import __version__
-from rlhf_minimal.training import evaluate, sample, train_step
-from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training import Plain, evaluate, sample, train_step
+from rlhf_minimal.training.fast import Fast, _Pieces
+from rlhf_minimal.training.loop import prepare_batch, update
 from rlhf_minimal.training.metrics import peak_memory
 from rlhf_minimal.training.sampler import pad_left
 from tests.benchmarks.arms import (
@@ -90,7 +90,7 @@ def step_against_trl(case: Case, n: int) -> Measured:
     best = min(seconds, key=lambda batch: seconds[batch])
 
     learner, recipe = case.learner(), case.recipe
-    plain_recipe = replace(recipe, config=replace(recipe.config, **OFF))
+    plain_recipe = replace(recipe, reading=Plain())
     ours, plain = [], []
 
     def turn(step: int) -> None:
@@ -163,14 +163,12 @@ def sampling_against_generate(case: Case, n: int) -> Measured:
 # --- (c) the update ------------------------------------------------------------------------------------------------
 
 
-def update_against_plain(case: Case, n: int, *, half_dead: bool = False, **switched: Any) -> Measured:
-    """The update with its fast paths against the padded one, on one rollout and from one policy."""
+def update_against_plain(case: Case, n: int, *, half_dead: bool = False, **means: Any) -> Measured:
+    """The update with some means of the fast room against the plain one, on one rollout and from one policy."""
     learner, recipe, groups = a_rollout(case, rewards="half dead" if half_dead else "as they are")
-    batch, _ = judge(learner, recipe, groups, 1)
-    fast = replace(recipe, config=replace(recipe.config, **switched))
-    slow = replace(recipe, config=replace(recipe.config, **OFF))
-    if half_dead:
-        slow = replace(recipe, config=replace(recipe.config, skip_idle="off"))
+    batch, _ = prepare_batch(learner, recipe, groups, 1)
+    fast = replace(recipe, reading=Fast(**means))
+    slow = replace(recipe, reading=Fast(skip_idle=False) if half_dead else Plain())
     return in_turns(lambda: update(learner, slow, groups, batch, 1), lambda: update(learner, fast, groups, batch, 1), n)
 
 
@@ -235,7 +233,7 @@ def memory_of(side: str, name: str, batch: int) -> Measured:
     else:
         learner, recipe = case.learner(), case.recipe
         if side == "plain":
-            recipe = replace(recipe, config=replace(recipe.config, **OFF))
+            recipe = replace(recipe, reading=Plain())
         before = peak()
         for _ in range(3):
             train_step(learner, recipe)
@@ -357,7 +355,7 @@ def floor_of(case: Case, n: int) -> Measured:
     sizes = Counter((m.in_features, m.out_features) for m in policy.modules() if isinstance(m, torch.nn.Linear))
     calls: list[tuple[int, bool]] = []  # tokens, and whether a backward follows
     inside = 0.0
-    forward, backward = policy.forward, Pass.backward
+    forward, backward = policy.forward, _Pieces.backward
 
     def timed(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         nonlocal inside
@@ -376,7 +374,7 @@ def floor_of(case: Case, n: int) -> Measured:
         inside = 0.0
         with (
             patch.object(policy, "forward", watched),
-            patch.object(Pass, "backward", lambda through, loss: timed(backward, through, loss)),
+            patch.object(_Pieces, "backward", lambda pieces, slopes: timed(backward, pieces, slopes)),
         ):
             began = time.process_time()
             train_step(learner, recipe)
@@ -399,9 +397,9 @@ def floor_of(case: Case, n: int) -> Measured:
 # --- all of it -----------------------------------------------------------------------------------------------------
 
 SWITCHES = {
-    "shared prompts": {**OFF, "shared_prefix": "on"},
-    "rows by length": {**OFF, "sort_lengths": "on"},
-    "both": {**OFF, "shared_prefix": "on", "sort_lengths": "on"},
+    "shared prompts": {**OFF, "shared_prefix": True},
+    "rows by length": {**OFF, "sort_lengths": True},
+    "both": {**OFF, "shared_prefix": True, "sort_lengths": True},
 }
 
 

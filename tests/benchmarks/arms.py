@@ -13,16 +13,16 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 import torch
-from rlhf_minimal.training.passes import read_logp
 from transformers import PreTrainedModel, TrainerCallback
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.models import Vocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import Problem, Task, get_task
 from rlhf_minimal.training import Config, Learner, Recipe, Rollout, collect, load_policy, train_step
-from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.fast import Fast
+from rlhf_minimal.training.loop import prepare_batch, update
 
-OFF: dict[str, Any] = {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off", "logit_chunk": None}
+OFF: dict[str, Any] = {"shared_prefix": False, "sort_lengths": False, "skip_idle": False, "logit_chunk": None}
 GRPO = replace(ALGORITHMS["grpo"], kl=())  # TRL's default: no reference
 
 
@@ -51,11 +51,12 @@ class Case:
     task: Task
     config: Config
     start: Callable[[], PreTrainedModel]
+    reading: Fast | None = None
 
     @property
     def recipe(self) -> Recipe:
         """GRPO without a reference, as TRL has it by default."""
-        return Recipe(GRPO, self.task, self.config)
+        return Recipe(GRPO, self.task, self.config, reading=self.reading)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -229,8 +230,8 @@ def assert_equal_gradients(case: Case) -> float:
         correct=rewards,
         failed=torch.zeros(len(rows), dtype=torch.bool),
     )
-    groups = replace(groups, logp=read_logp(learner.policy, groups, case.config))
-    prepared, _ = judge(learner, recipe, groups, 1)
+    groups = replace(groups, logp=Fast().logp(learner.policy, groups, case.config))
+    prepared, _ = prepare_batch(learner, recipe, groups, 1)
     before = copy.deepcopy(learner.policy)
     learner.optimizer = torch.optim.SGD(learner.policy.parameters(), lr=1.0)
     update(learner, recipe, groups, prepared, 1)

@@ -63,6 +63,17 @@ def test_every_token_has_the_log_prob_it_was_drawn_with(temperature):
         check_logp(model, samples, temperature)
 
 
+def test_its_draws_are_those_of_the_growing_cache():
+    model = tiny_llama(13)
+    one, other = (
+        write(model, *prompts(), generator=torch.Generator().manual_seed(2), **REQUEST, **options)
+        for write, options in ((sample, {}), (sample_compiled, {"compiled": False}))
+    )
+    assert torch.equal(one.completions, other.completions)
+    assert one.truncated.any()
+    assert not one.truncated.all()
+
+
 def test_nothing_is_computed_after_the_last_row_has_ended():
     model, (ids, mask) = tiny_llama(13), prompts()
     first = sample(model, ids[1:2], mask[1:2], temperature=0.0, **REQUEST).completions[0, 0].item()

@@ -13,10 +13,11 @@ from rlhf_minimal.functional import advantages, corrections, filters, trust
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, random_reward
 from rlhf_minimal.training import METRICS, Config, Learner, NothingToLearn, Recipe, collect, roll_out, train, train_step
-from rlhf_minimal.training.loop import judge, update
-from rlhf_minimal.training.metrics import OF_THE_MACHINE, Watch, explained_variance, wilson
+from rlhf_minimal.training.loop import prepare_batch, update
+from rlhf_minimal.training.metrics import OF_THE_MACHINE, explained_variance, wilson
 from rlhf_minimal.training.rollout import join, select
 from rlhf_minimal.training.trpo import trpo_step
+from rlhf_minimal.training.watch import Watch
 
 EVEN = get_task("even")
 SMALL = Config(steps=3, prompts=4, group_size=4, lr=1e-3)
@@ -97,7 +98,7 @@ def test_an_update_is_the_gradient_of_the_policy_loss():
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
     by_hand = copy.deepcopy(learner.policy)
 
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     update(learner, recipe, groups, batch, step=1)
 
     loss = 0.0
@@ -178,7 +179,7 @@ def test_only_ppo_has_a_critic_and_it_learns():
     learner, recipe = begin(dataclasses.replace(ALGORITHMS["ppo"], kl=()), config, reward=random_reward(0))
     history = train(learner, recipe)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=99)
-    batch, _ = judge(learner, recipe, groups, step=99)
+    batch, _ = prepare_batch(learner, recipe, groups, step=99)
     assert batch.values[batch.mask == 1].mean().item() == pytest.approx(0.5, abs=0.1)
     assert history[-1]["value_loss"] < history[0]["value_loss"]
 
@@ -188,11 +189,11 @@ def test_given_baselines():
     learner, recipe = begin(algorithm)
     learner.mean_reward = 0.25
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     torch.testing.assert_close(batch.baseline, torch.full((16,), 0.25))
 
     learner, recipe = begin(algorithm, dataclasses.replace(SMALL, baseline="greedy"))
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     for i in range(0, 16, 4):
         greedy = roll_out(learner.policy, learner.vocabulary, groups.problems[i : i + 1], recipe, temperature=0.0)
         assert batch.baseline[i : i + 4].tolist() == greedy.rewards.tolist() * 4
@@ -211,7 +212,7 @@ def test_truncated_importance_weights_get_the_samplers_opinion_and_the_trainers(
     algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], correct=corrections.truncated_importance)
     learner, recipe = begin(algorithm)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     assert torch.equal(batch.sampler_logp, groups.logp)
     assert batch.old_logp is not batch.sampler_logp
     torch.testing.assert_close(batch.old_logp * batch.mask, groups.logp, rtol=1e-4, atol=1e-5)
@@ -281,7 +282,7 @@ def test_a_kept_group_keeps_the_rewards_of_its_masked_rows():
     groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step=1)
     assert (groups.mask.sum(-1) == 0).any()
     assert torch.equal(groups.mask.sum(-1) == 0, groups.truncated)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     centred = groups.rewards.view(-1, 4) - groups.rewards.view(-1, 4).mean(-1, keepdim=True)
     trained = groups.mask[:, 0] == 1
     torch.testing.assert_close(batch.advantages[:, 0][trained], centred.flatten()[trained])
@@ -334,7 +335,7 @@ def test_rollouts_of_different_widths_join_without_a_change():
     assert both.prompt_mask.sum(-1).tolist() == [2, 2, 4, 4]
     again = select(both, torch.tensor([2, 3, 0, 1]))
     assert again.texts == long.texts + short.texts
-    batch, distance = judge(
+    batch, distance = prepare_batch(
         learner, dataclasses.replace(recipe, config=dataclasses.replace(SMALL, group_size=2)), both, 1
     )
     assert distance["kl"] == pytest.approx(0, abs=1e-6)  # the log-probs of the start are still those of the sampler
@@ -380,7 +381,7 @@ def test_clip_fraction_counts_where_the_gate_is_shut_and_nothing_else():
     zeros = torch.zeros(3, 3)
     batch = Batch(ratio.log() - 1, zeros - 1, torch.ones(3, 3), torch.zeros(3), 1, advantages=advantage)
     watch = Watch()
-    watch.look(ALGORITHMS["grpo"], batch, entropy=zeros + 0.5)
+    watch.record(ALGORITHMS["grpo"], batch, entropy=zeros + 0.5)
     found = watch.metrics()
     assert found["clip_fraction"] == pytest.approx(2 / 6)
     assert (found["ratio_min"], found["ratio_max"]) == (pytest.approx(0.5), pytest.approx(1.5))
@@ -429,7 +430,7 @@ def test_kl_is_zero_at_the_start_and_near_the_exact_one_later():
     history = train(learner, recipe)
     assert history[0]["kl"] == pytest.approx(0, abs=1e-6)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=6)
-    _, distance = judge(learner, recipe, groups, step=6)
+    _, distance = prepare_batch(learner, recipe, groups, step=6)
     ids = torch.cat([groups.prompts, groups.completions], 1)
     mask = torch.cat([groups.prompt_mask, torch.ones_like(groups.completions)], 1)
     position = (mask.cumsum(-1) - 1).clamp(min=0)

@@ -32,7 +32,7 @@ from rlhf_minimal.models import (
 )
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, train
-from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.loop import prepare_batch, update
 from rlhf_minimal.training.metrics import peak_memory
 
 EVEN = get_task("even")
@@ -289,10 +289,9 @@ def test_what_a_whole_update_saves_is_the_ledgers_activations_within_two_percent
     """
     vocabulary = Vocabulary(EVEN.alphabet + "".join(chr(0x4E00 + i) for i in range(words - 12)))
     size = {"width": 64, "layers": 2, "prompts": 4, "group_size": 8}
-    whole_rows = {"shared_prefix": "off", "sort_lengths": "off", "skip_idle": "off"}
-    learner, recipe = learner_and_recipe(WATCHED[name], vocabulary, **size, **whole_rows)
+    learner, recipe = learner_and_recipe(WATCHED[name], vocabulary, **size, fast="off")
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
-    batch, _ = judge(learner, recipe, groups, 1)
+    batch, _ = prepare_batch(learner, recipe, groups, 1)
     models = [learner.policy] + ([learner.critic] if learner.critic is not None else [])
     measured = saved_bytes(models, lambda: update(learner, recipe, groups, batch, 1))
     B, T = groups.completions.shape
@@ -303,7 +302,7 @@ def test_what_a_whole_update_saves_is_the_ledgers_activations_within_two_percent
     assert measured == pytest.approx(expected, rel=0.02)
     assert measured > expected  # else this test would be looking at nothing of the loss
     learner, recipe = learner_and_recipe(WATCHED[name], vocabulary, **size)
-    batch, _ = judge(learner, recipe, groups, 1)
+    batch, _ = prepare_batch(learner, recipe, groups, 1)
     models = [learner.policy] + ([learner.critic] if learner.critic is not None else [])
     assert saved_bytes(models, lambda: update(learner, recipe, groups, batch, 1)) < 0.75 * expected
 

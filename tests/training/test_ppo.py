@@ -21,10 +21,11 @@ from rlhf_minimal.models import (
 )
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, load_policy, train, train_step
-from rlhf_minimal.training.kl_control import kl_coefficient, leashed, next_factor
-from rlhf_minimal.training.loop import judge, sequence_kl, update
-from rlhf_minimal.training.metrics import OF_THE_MACHINE, Watch
+from rlhf_minimal.training.kl_control import kl_coefficient, next_factor, with_kl_factor
+from rlhf_minimal.training.loop import prepare_batch, update
+from rlhf_minimal.training.metrics import OF_THE_MACHINE, sequence_kl
 from rlhf_minimal.training.scores import RunningScores, trained_scores
+from rlhf_minimal.training.watch import Watch
 
 EVEN = get_task("even")
 PPO = ALGORITHMS["ppo"]
@@ -176,7 +177,7 @@ def test_the_whole_update_is_the_one_written_by_hand(critic, value_clip):
     by_hand.step(rows, vowels_of_numbers(groups.texts), orders)
 
     before = weights(learner.policy), weights(learner.critic)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     update(learner, recipe, groups, batch, step=1)
     head = torch.cat([by_hand.weight, by_hand.bias[None]]).detach()
     critic_by_hand = head if by_hand.shared else torch.cat([weights(by_hand.body), head])
@@ -256,7 +257,7 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
             TREE.logp(new)[row], TREE.logp(old)[row], TREE.mask[row], torch.zeros(1), 1, advantages=torch.ones(1)
         )
         watch = Watch()
-        watch.look(ALGORITHMS["grpo"], batch, torch.zeros(1, 3))
+        watch.record(ALGORITHMS["grpo"], batch, torch.zeros(1, 3))
         total += probability[n].item() * watch.end_minibatch() * TREE.lengths[n].item()
         tokens += probability[n].item() * TREE.lengths[n].item()
     exact = TREE.kl(old, new).item()
@@ -269,7 +270,7 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
         batch = Batch(
             logp[part], old_logp[part], mask[part], torch.zeros(len(part)), 1, advantages=torch.ones(len(part))
         )
-        watch.look(ALGORITHMS["grpo"], batch, torch.zeros_like(logp[part]))
+        watch.record(ALGORITHMS["grpo"], batch, torch.zeros_like(logp[part]))
     assert watch.end_minibatch() == pytest.approx(exact / tokens, rel=0.05)
 
 
@@ -282,7 +283,7 @@ def test_the_updates_end_at_the_minibatch_that_has_gone_too_far():
     distances, states = [], []
     learner, recipe = begin(config)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     look = Watch.end_minibatch
 
     def noted(watch):
@@ -393,9 +394,9 @@ def test_the_controller_is_that_of_ziegler_et_al():
     assert halves == pytest.approx(whole, rel=1e-3)  # the horizon counts completions, however they are cut
 
 
-def test_only_terms_against_the_reference_are_leashed():
+def test_only_terms_against_the_reference_are_with_kl_factor():
     row = dataclasses.replace(PPO, kl=(KL(0.1, "k1", place="reward"), KL(0.2, "k2", against="old"), KL(0.3, "k3")))
-    assert [term.coef for term in leashed(row, 2.0).kl] == [0.2, 0.2, 0.6]
+    assert [term.coef for term in with_kl_factor(row, 2.0).kl] == [0.2, 0.2, 0.6]
     assert kl_coefficient(row) == pytest.approx(0.4)
     assert kl_coefficient(dataclasses.replace(PPO, kl=())) == 0
 
@@ -492,7 +493,7 @@ def test_what_becomes_of_a_score():
 def test_scores_are_changed_before_they_are_trained_for_and_after_they_are_logged():
     learner, recipe = begin(dataclasses.replace(SMALL, score_scaling="batch", missing_eos_penalty=2.0))
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     standard = (groups.rewards - groups.rewards.mean()) / groups.rewards.std()
     torch.testing.assert_close(batch.rewards, standard - 2.0 * groups.truncated)
     metrics = train_step(learner, recipe)
@@ -513,7 +514,7 @@ def test_a_score_stands_on_the_last_real_token_though_padding_is_the_same_id():
     learner, recipe = begin(algorithm=dataclasses.replace(PPO, kl=(), normalize=None), reward=None)
     recipe = dataclasses.replace(recipe, reward=lambda completions, **columns: [5.0] * len(completions))
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     assert learner.vocabulary.eos_id == learner.vocabulary.pad_id == 0
     for i in range(16):
         ids = groups.completions[i].tolist()

@@ -11,8 +11,9 @@ from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, MistralConfi
 from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.models import policy_logits, tiny_llama
-from rlhf_minimal.training import sampler
-from rlhf_minimal.training.sampler import _close_gaps, pad_left, pad_right, sample
+from rlhf_minimal.training import decoding
+from rlhf_minimal.training.decoding import Decoder, ShrinkingDecoder, _close_gaps
+from rlhf_minimal.training.sampler import pad_left, pad_right, sample
 
 PROMPTS, PROMPT_MASK = pad_left([[3], [4, 5, 2, 6], [5, 5]], pad_id=0)
 
@@ -34,7 +35,7 @@ def test_under_autocast_the_cache_is_kept_as_attention_multiplies_it_and_no_draw
         caches.append(cache)
         return _close_gaps(cache, places)
 
-    monkeypatch.setattr(sampler, "_close_gaps", look)
+    monkeypatch.setattr(decoding, "_close_gaps", look)
 
     def drawn():
         caches.clear()
@@ -45,7 +46,7 @@ def test_under_autocast_the_cache_is_kept_as_attention_multiplies_it_and_no_draw
 
     rounded, dtypes = drawn()
     assert dtypes == {torch.bfloat16}
-    monkeypatch.setattr(sampler, "_as_multiplied", lambda cache, device: cache)
+    monkeypatch.setattr(decoding, "_as_multiplied", lambda cache, device: cache)
     fine, dtypes = drawn()
     assert dtypes == {torch.float32}  # what transformers keeps
     for name in ("completions", "logp", "mask"):
@@ -56,7 +57,7 @@ def test_without_autocast_the_cache_is_left_as_it_is(policy):
     with torch.no_grad():
         cache = policy(PROMPTS, use_cache=True).past_key_values
     kinds = [type(layer) for layer in cache.layers]
-    assert sampler._as_multiplied(cache, PROMPTS.device) is cache
+    assert decoding._as_multiplied(cache, PROMPTS.device) is cache
     assert [type(layer) for layer in cache.layers] == kinds
 
 
@@ -153,8 +154,9 @@ def with_a_window(vocab_size):
     return MistralForCausalLM(config).eval()
 
 
+@pytest.mark.parametrize("decoder", [Decoder, ShrinkingDecoder])
 @pytest.mark.parametrize("make", [partial(tiny_llama, width=16, heads=2, seed=5), with_a_window])
-def test_wherever_a_row_is_kept_it_draws_as_in_a_loop_over_rows_without_a_cache(make):
+def test_wherever_a_row_is_kept_it_draws_as_in_a_loop_over_rows_without_a_cache(make, decoder):
     model, G, budget = make(8), 30, 8
     generator = torch.Generator().manual_seed(0)
     texts = [row[keep == 1].tolist() for row, keep in zip(PROMPTS, PROMPT_MASK, strict=True) for _ in range(G)]
@@ -166,10 +168,21 @@ def test_wherever_a_row_is_kept_it_draws_as_in_a_loop_over_rows_without_a_cache(
         drawn = torch.multinomial(torch.stack(logits).softmax(-1), 1, generator=generator).squeeze(-1)
         for i, token in zip(writing, drawn.tolist(), strict=True):
             expected[i].append(token)
-    samples = draw(model, group_size=G, max_new_tokens=budget)
+    samples = draw(model, group_size=G, max_new_tokens=budget, decoder=decoder)
     written = zip(samples.completions.tolist(), samples.mask.sum(-1).int().tolist(), strict=True)
     assert [ids[:length] for ids, length in written] == expected
     assert len({len(ids) for ids in expected}) == budget
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+def test_the_plain_decoder_writes_what_the_shrinking_one_writes(policy, temperature):
+    plain, shrinking = (
+        draw(policy, group_size=30, max_new_tokens=12, temperature=temperature, decoder=decoder)
+        for decoder in (Decoder, ShrinkingDecoder)
+    )
+    for name in ("completions", "mask", "truncated"):
+        assert torch.equal(getattr(plain, name), getattr(shrinking, name)), name
+    torch.testing.assert_close(plain.logp, shrinking.logp, rtol=1e-5, atol=1e-6)
 
 
 class WithMore(DynamicLayer):

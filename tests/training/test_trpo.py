@@ -18,7 +18,7 @@ from rlhf_minimal.functional import gates, ratios
 from rlhf_minimal.models import Tree, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, evaluate, train
-from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.loop import prepare_batch, update
 from rlhf_minimal.training.trpo import (
     TrustRegion,
     conjugate_gradients,
@@ -457,7 +457,7 @@ def updated(algorithm=PLAIN, *, micro_batches=1, change=lambda groups, batch: (g
     """Weights and metrics after one update in float64."""
     learner, recipe = begin(algorithm, double=True, micro_batches=micro_batches, **changes)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
-    groups, batch = change(groups, judge(learner, recipe, groups, 1)[0])
+    groups, batch = change(groups, prepare_batch(learner, recipe, groups, 1)[0])
     metrics = trust_region_update(learner, recipe, groups, batch, 1)
     return flat(learner.policy.parameters()), metrics, learner
 
@@ -511,7 +511,7 @@ def test_the_update_is_a_step_on_the_policy_loss_and_touches_nothing_else(temper
     by_hand = copy.deepcopy(learner.policy)
     start = flat(learner.start.parameters())
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
-    batch, _ = judge(learner, recipe, groups, 1)
+    batch, _ = prepare_batch(learner, recipe, groups, 1)
     metrics = trust_region_update(learner, recipe, groups, batch, 1)
 
     ids = (groups.prompts, groups.prompt_mask, groups.completions)
@@ -583,12 +583,12 @@ def test_a_kl_and_an_entropy_bonus_in_the_row_are_part_of_the_surrogate():
 
 def test_the_critic_learns_exactly_what_it_learns_in_the_loop():
     changes = {"epochs": 2, "minibatches": 3, "micro_batches": 2, "value_lr": 1e-2}
-    changes |= {"shared_prefix": "off", "sort_lengths": "off"}  # bit for bit: whole rows in the order of the shuffle
+    changes |= {"fast": "off"}  # bit for bit: whole rows in the order of the shuffle
     critics = []
     for how, clip in ((update, 1e-3), (trust_region_update, 1e-3), (trust_region_update, None)):
         learner, recipe = begin(CRITIC, **changes, value_clip=clip)
         groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
-        batch, _ = judge(learner, recipe, groups, 1)
+        batch, _ = prepare_batch(learner, recipe, groups, 1)
         before = flat(learner.critic.parameters())
         metrics = how(learner, recipe, groups, batch, 1)
         critics.append((flat(learner.critic.parameters()), metrics["value_loss"]))

@@ -9,7 +9,7 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli_shared import ASSETS
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy
-from rlhf_minimal.training.loop import judge, update
+from rlhf_minimal.training.loop import prepare_batch, update
 from rlhf_minimal.training.processes import ALONE, launched
 from rlhf_minimal.training.rollout import collect
 
@@ -49,7 +49,7 @@ def main():
         assert groups.correct.tolist() == right, "texts and scores belong to each other"
         watched = []
         for learner in (together, alone):
-            batch, distance = judge(learner, recipe, copy.deepcopy(groups), 1)
+            batch, distance = prepare_batch(learner, recipe, copy.deepcopy(groups), 1)
             watched.append({**distance, **update(learner, recipe, groups, batch, 1)})
         step = (moved(alone) - before).abs().max().item()
         apart = (moved(alone) - moved(together)).abs().max().item()
@@ -57,7 +57,7 @@ def main():
         numbers = max(abs(watched[0][key] - watched[1][key]) for key in watched[1].keys() - {"tokens_read"})
         if processes.is_main:
             print(name, step, apart, numbers)
-    processes.part()
+    processes.disconnect()
 
 
 if __name__ == "__main__":
