@@ -105,7 +105,8 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
     sampled_at = clock(device)
     if recipe.config.kl_control == "adaptive":
         recipe = replace(recipe, algorithm=with_kl_factor(recipe.algorithm, learner.kl_factor))
-    learner.scores.add(groups.rewards)
+    if recipe.config.changes_scores:
+        learner.scores.add(groups.rewards)
     batch, distance = prepare_batch(learner, recipe, groups, step)
     metrics |= distance | describe_batch(recipe, sampled, batch)
     prepared_at = clock(device)
@@ -129,7 +130,9 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     needs, config, reader, processes = recipe.algorithm.needs, recipe.config, recipe.reader, learner.processes
     distance: Metrics = {}
     old_logp, start_logp, sampler_logp, ref_logp, values = groups.logp, None, None, None, None
-    frozen = learner.reference is learner.start
+    rewards, frozen = groups.rewards, learner.reference is learner.start
+    if config.changes_scores:
+        rewards = trained_scores(rewards, groups.truncated, learner.scores, config)
     if learner.start is not None and (config.watch_kl == "on" or ("ref_logp" in needs and frozen)):
         start_logp = reader.logp(learner.start, groups, config, processes)  # [B, T]
         distance = describe_distance(groups.logp, start_logp, groups.mask)
@@ -145,7 +148,7 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         old_logp,  # stands in for logp, which `update` puts in its place
         old_logp,
         groups.mask,
-        trained_scores(groups.rewards, groups.truncated, learner.scores, config),
+        rewards,
         config.group_size,
         ref_logp=ref_logp,
         values=values,

@@ -59,8 +59,9 @@ class Processes:
             own: The rows `share(n)`, of the same shape everywhere but for their number.
             n: Rows in all.
         """
-        if self.count == 1:
-            return own
+        return own if self.count == 1 else self._gathered(own, n)
+
+    def _gathered(self, own: Tensor, n: int) -> Tensor:
         from accelerate import PartialState
         from accelerate.utils import gather
 

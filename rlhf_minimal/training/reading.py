@@ -1,7 +1,7 @@
 """How completions are read: the plain way, from which every gradient can be followed with a finger."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import NamedTuple
 
@@ -115,5 +115,5 @@ def at_precision(model: nn.Module, config: Config) -> Iterator[None]:
     """A forward at the config's precision, its layers computed again in the backward if the config says so."""
     device, again = next(model.parameters()).device, recomputes(config)
     # What is computed again is rounded again: else the copies of all weights would be there at the forward's end.
-    with config.autocast(device, keep_copies=not again), recomputing(model, on=again):
+    with config.autocast(device, keep_copies=not again), recomputing(model) if again else nullcontext():
         yield

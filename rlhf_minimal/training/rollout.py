@@ -53,18 +53,11 @@ def roll_out(
         return _roll_out_together(write, problems, group_size, seed, vocabulary, processes)
     encoded = [vocabulary.encode_prompt(problem.prompt, system=recipe.task.instruction) for problem in problems]
     prompts, prompt_mask = (x.to(policy.device) for x in pad_left(encoded, vocabulary.pad_id))
+    draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"sample/{seed}".encode()))
+    options = {"group_size": group_size, "temperature": temperature, "generator": draws}
+    options |= {"max_new_tokens": recipe.budget, "eos_id": vocabulary.eos_id, "pad_id": vocabulary.pad_id}
     with recipe.config.autocast(policy.device):
-        samples = (recipe.sampler or recipe.reader.sample)(
-            policy,
-            prompts,
-            prompt_mask,
-            max_new_tokens=recipe.budget,
-            eos_id=vocabulary.eos_id,
-            pad_id=vocabulary.pad_id,
-            group_size=group_size,
-            temperature=temperature,
-            generator=torch.Generator(policy.device).manual_seed(zlib.crc32(f"sample/{seed}".encode())),
-        )
+        samples = (recipe.sampler or recipe.reader.sample)(policy, prompts, prompt_mask, **options)
     rows = [problem for problem in problems for _ in range(group_size)]
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
     seconds = recipe.config.verifier_timeout
@@ -106,36 +99,37 @@ def collect(
         `config.max_refills` extra rounds), and everything that was sampled on the way: metrics of the kept groups
         alone would flatter or slander the policy.
     """
+    config, sampled = recipe.config, list[Rollout]()
+    write = partial(roll_out, policy, vocabulary, recipe=recipe, step=step, processes=processes)
+
+    def fresh() -> Rollout:
+        seed = f"{config.seed}/{step}/{len(sampled)}"
+        problems = recipe.task.problems("train", config.prompts, seed=seed)
+        sampled.append(write(problems, group_size=config.group_size, temperature=config.temperature, seed=seed))
+        return sampled[-1]
+
+    groups = fresh() if recipe.algorithm.keep is None else _refilled(fresh, recipe)
+    return groups, sampled
+
+
+def _refilled(fresh: Callable[[], Rollout], recipe: Recipe) -> Rollout | None:
+    """Groups that the algorithm keeps, from as many rounds of sampling as it takes and the config allows."""
     config, group_size = recipe.config, recipe.config.group_size
+    assert recipe.algorithm.keep is not None
     kept: list[Rollout] = []
-    sampled: list[Rollout] = []
     missing = config.prompts
-    for attempt in range(1 + config.max_refills):
-        seed = f"{config.seed}/{step}/{attempt}"
-        fresh = roll_out(
-            policy,
-            vocabulary,
-            recipe.task.problems("train", config.prompts, seed=seed),
-            recipe,
-            group_size=group_size,
-            temperature=config.temperature,
-            seed=seed,
-            step=step,
-            processes=processes,
-        )
-        sampled.append(fresh)
-        if recipe.algorithm.keep is None:
-            return fresh, sampled
-        known = {"truncated": fresh.truncated, "group_size": group_size, "budget": recipe.budget}
-        keep = recipe.algorithm.call("keep", fresh.rewards, lengths=lengths(fresh.mask), **known)  # [B]
+    for _ in range(1 + config.max_refills):
+        rollout = fresh()
+        known = {"truncated": rollout.truncated, "group_size": group_size, "budget": recipe.budget}
+        keep = recipe.algorithm.call("keep", rollout.rewards, lengths=lengths(rollout.mask), **known)  # [B]
         alive = keep.view(-1, group_size).any(-1).nonzero()[:missing]  # [p, 1]
         if len(alive):
             rows = (alive * group_size + torch.arange(group_size, device=alive.device)).flatten()  # [p * G]
-            kept.append(select(replace(fresh, mask=fresh.mask * keep[:, None]), rows))
+            kept.append(select(replace(rollout, mask=rollout.mask * keep[:, None]), rows))
         missing -= len(alive)
         if missing == 0:
             break
-    return (join(kept) if kept else None), sampled
+    return join(kept) if kept else None
 
 
 def _roll_out_together(
