@@ -15,7 +15,7 @@ resumed run repeats the numbers of one that was never interrupted.
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -174,23 +174,33 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     Returns:
         The metrics that belong to the update.
     """
-    config = recipe.config
-    shuffle = torch.Generator().manual_seed(zlib.crc32(f"shuffle/{config.seed}/{step}".encode()))
-    watch = Watch(learner.processes, target_kl=config.target_kl)
-    for _ in range(config.epochs):
+    watch = Watch(learner.processes, target_kl=recipe.config.target_kl)
+    for rows, minibatch in minibatches(recipe, batch, step):
+        for micro_rows, micro in micro_batches(learner, recipe, minibatch):
+            _forward_backward(learner, recipe, groups, rows[micro_rows], micro, watch)
+        if not _step_optimizers(learner, recipe.config, watch, step):
+            break
+    return watch.metrics()
+
+
+def minibatches(recipe: Recipe, batch: Batch, step: int) -> Iterator[tuple[Tensor, Batch]]:
+    """The rows of every optimiser step and what is trained on there: each epoch in an order of its own."""
+    shuffle = torch.Generator().manual_seed(zlib.crc32(f"shuffle/{recipe.config.seed}/{step}".encode()))
+    for _ in range(recipe.config.epochs):
         order = torch.randperm(len(batch.mask), generator=shuffle).to(batch.mask.device)
-        for rows in order.tensor_split(config.minibatches):
+        for rows in order.tensor_split(recipe.config.minibatches):
             rows = recipe.reader.arrange(rows)
             minibatch = batch.minibatch(rows)
-            if not minibatch.mask.any():
-                continue  # the filter has masked every row of it: there is nothing to divide by
-            own_rows = learner.processes.own_rows(rows)
-            for micro_rows in own_rows.tensor_split(max(min(config.micro_batches, len(own_rows)), 1)):
-                if len(micro_rows):  # none where there are more processes than rows
-                    _forward_backward(learner, recipe, groups, rows[micro_rows], minibatch.part(micro_rows), watch)
-            if not _step_optimizers(learner, config, watch, step):
-                return watch.metrics()
-    return watch.metrics()
+            if minibatch.mask.any():  # else the filter has masked every row of it: there is nothing to divide by
+                yield rows, minibatch
+
+
+def micro_batches(learner: Learner, recipe: Recipe, minibatch: Batch) -> Iterator[tuple[Tensor, Batch]]:
+    """Places of rows in a minibatch and the rows themselves, of this process's share of it, a few at a time."""
+    own_rows = learner.processes.own_rows(minibatch.mask)
+    for rows in own_rows.tensor_split(max(min(recipe.config.micro_batches, len(own_rows)), 1)):
+        if len(rows):  # none where there are more processes than rows
+            yield rows, minibatch.part(rows)
 
 
 def _forward_backward(
@@ -207,18 +217,19 @@ def _forward_backward(
     micro = replace(micro, logp=reading.logp, entropy=None if micro.entropy is None else reading.entropy)
     loss = policy_loss(algorithm, micro)
     if reading.values is not None:
-        critic_loss = _value_loss(reading.values, micro, config)
+        critic_loss = critic_loss_of(reading.values, micro, config)
         (loss + config.value_coef * critic_loss).backward()
     else:
         loss.backward()
     if critic is not None and not critic.shared:
-        critic_loss = _value_loss(recipe.reader.values(critic, groups, rows, config), micro, config)
+        critic_loss = critic_loss_of(recipe.reader.values(critic, groups, rows, config), micro, config)
         critic_loss.backward()
     watch.record(algorithm, micro, reading.entropy.detach())
     watch.add(loss, critic_loss, reading.tokens)
 
 
-def _value_loss(values: Tensor, micro: Batch, config: Config) -> Tensor:
+def critic_loss_of(values: Tensor, micro: Batch, config: Config) -> Tensor:
+    """The value loss of a prepared micro-batch."""
     assert micro.values is not None
     assert micro.returns is not None
     return value_loss(values, micro.values, micro.returns, micro.mask, clip=config.value_clip, totals=micro.totals)
@@ -234,12 +245,12 @@ def _step_optimizers(learner: Learner, config: Config, watch: Watch, step: int) 
         for optimizer in optimizers:
             optimizer.zero_grad()
         return False
-    norms = [_step(optimizer, config, step) for optimizer in optimizers]
+    norms = [step_optimizer(optimizer, config, step) for optimizer in optimizers]
     watch.grad_norms.append(norms[0])
     return True
 
 
-def _step(optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
+def step_optimizer(optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
     """Clip, update, clear; returns the gradient's norm before clipping."""
     norm = nn.utils.clip_grad_norm_(parameters_of(optimizer), config.grad_clip).item()
     if not math.isfinite(norm):

@@ -17,24 +17,23 @@ C. Natural gradient: Kakade, "A natural policy gradient" (2001). Chapter: trust-
 """
 
 import math
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from jaxtyping import Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rlhf_minimal.functional.aggregation import Totals
 from rlhf_minimal.functional.checks import check_count, check_mask, check_not_negative, check_positive
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
-from rlhf_minimal.models import critic_values, policy_logits
-from rlhf_minimal.objective import Batch, policy_loss, value_loss
+from rlhf_minimal.models import policy_logits
+from rlhf_minimal.objective import Batch, policy_loss
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
-from rlhf_minimal.training.loop import train_step
+from rlhf_minimal.training.loop import critic_loss_of, micro_batches, minibatches, step_optimizer, train_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.watch import Watch
@@ -461,31 +460,19 @@ def check_trust_region(recipe: Recipe) -> None:
 
 def _fit_critic(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int, watch: Watch) -> None:
     """Epochs of minibatches of the value loss, as in the loop, for an algorithm that keeps a critic."""
-    critic, optimizer, config = learner.critic, learner.critic_optimizer, recipe.config
+    critic, optimizer = learner.critic, learner.critic_optimizer
     if critic is None or optimizer is None:
         return
-    shuffle = torch.Generator().manual_seed(zlib.crc32(f"shuffle/{config.seed}/{step}".encode()))
-    for _ in range(config.epochs):
-        order = torch.randperm(len(batch.mask), generator=shuffle).to(batch.mask.device)
-        for rows in order.tensor_split(config.minibatches):
-            minibatch = batch.minibatch(rows)
-            if not minibatch.mask.any():
-                continue
-            total = 0.0
-            pieces = min(config.micro_batches, len(rows))
-            for micro, idx in zip(minibatch.split(pieces), rows.tensor_split(pieces), strict=True):
-                values = critic_values(critic, groups.prompts[idx], groups.prompt_mask[idx], groups.completions[idx])
-                assert micro.values is not None
-                assert micro.returns is not None
-                loss = value_loss(
-                    values, micro.values, micro.returns, micro.mask, clip=config.value_clip, totals=micro.totals
-                )
-                loss.backward()
-                total += loss.item()
-            nn.utils.clip_grad_norm_(critic.parameters(), config.grad_clip, error_if_nonfinite=True)
-            optimizer.step()
-            optimizer.zero_grad()
-            watch.value_losses.append(total)
+    for rows, minibatch in minibatches(recipe, batch, step):
+        total = 0.0
+        for micro_rows, micro in micro_batches(learner, recipe, minibatch):
+            loss = critic_loss_of(
+                recipe.reader.values(critic, groups, rows[micro_rows], recipe.config), micro, recipe.config
+            )
+            loss.backward()
+            total += loss.item()
+        step_optimizer(optimizer, recipe.config, step)
+        watch.value_losses.append(total)
 
 
 def _log_softmax(logits: Tensor, mask: Tensor, temperature: float) -> Tensor:
