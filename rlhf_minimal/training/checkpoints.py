@@ -177,17 +177,17 @@ def check_format(notes: dict[str, Any], what: str) -> None:
         ValueError: the run in runs/grpo was written by an older version of rlhf_minimal and cannot be continued by \
 this one: start a new run from its policy with --start FOLDER, or install the version that config.json names
     """
-    found = notes.get("format", 0)
-    if isinstance(found, bool) or not isinstance(found, int):
-        raise ValueError(f"{what} is damaged: its format is {found!r}, not a number")
-    if found < FORMAT:
+    written = notes.get("format", 0)
+    if isinstance(written, bool) or not isinstance(written, int):
+        raise ValueError(f"{what} is damaged: its format is {written!r}, not a number")
+    if written < FORMAT:
         raise ValueError(
             f"{what} was written by an older version of rlhf_minimal and cannot be continued by this one: start a new "
             "run from its policy with --start FOLDER, or install the version that config.json names"
         )
-    if found > FORMAT:
+    if written > FORMAT:
         raise ValueError(
-            f"{what} was written by a newer version of rlhf_minimal (format {found}, this one reads {FORMAT}): "
+            f"{what} was written by a newer version of rlhf_minimal (format {written}, this one reads {FORMAT}): "
             "update rlhf_minimal"
         )
 

@@ -129,9 +129,9 @@ def evaluate(
         Both accuracies, both mean scores if the task grades, and the answers themselves.
     """
     problems = recipe.task.problems("held_out", n, seed=f"evaluate/{seed}")
-    found = []
+    answers = []
     for temperature in (1.0, 0.0):
-        parts = [
+        batches = [
             roll_out(
                 policy,
                 vocabulary,
@@ -143,15 +143,15 @@ def evaluate(
             )
             for i in range(0, n, batch_size)
         ]
-        found.append(join(parts))
-    sampled, greedy = (Accuracy(int((part.correct == 1).sum()), n) for part in found)
+        answers.append(join(batches))
+    sampled, greedy = (Accuracy(int((rollout.correct == 1).sum()), n) for rollout in answers)
     scores = None
     if recipe.task.score_range is not None:
-        drawn, best = (_mean_score(part) for part in found)
+        drawn, best = (_mean_score(rollout) for rollout in answers)
         scores = drawn, best
-    return Evaluation(sampled, greedy, found[0], found[1], scores)
+    return Evaluation(sampled, greedy, answers[0], answers[1], scores)
 
 
-def _mean_score(part: Rollout) -> MeanScore:
-    n = len(part.correct)
-    return MeanScore(part.correct.mean().item(), part.correct.std().item() if n > 1 else 0.0, n)
+def _mean_score(rollout: Rollout) -> MeanScore:
+    n = len(rollout.correct)
+    return MeanScore(rollout.correct.mean().item(), rollout.correct.std().item() if n > 1 else 0.0, n)

@@ -156,13 +156,13 @@ def throughput(history: Sequence[dict[str, int | float]], parameters: int, train
         sum(step.get(name, 0) for step in history)
         for name in ("tokens", "tokens_read", "sampling_seconds", "update_seconds")
     )
-    found = [f"sampling {written / sampling:,.0f} tokens/s"] if sampling else []
+    told = [f"sampling {written / sampling:,.0f} tokens/s"] if sampling else []
     if updating and read:
         operations = 4 * parameters + 2 * (parameters if trained is None else trained)  # a token
-        found.append(f"update {read / updating:,.0f} tokens/s ({operations * read / updating / 1e12:.3g} TFLOP/s)")
+        told.append(f"update {read / updating:,.0f} tokens/s ({operations * read / updating / 1e12:.3g} TFLOP/s)")
     if peak := max((step.get("peak_memory", 0) for step in history), default=0):
-        found.append(f"peak memory {peak / 2**30:.2f} GiB")
-    return ", ".join(found)
+        told.append(f"peak memory {peak / 2**30:.2f} GiB")
+    return ", ".join(told)
 
 
 def peak_memory(device: torch.device) -> Metrics:

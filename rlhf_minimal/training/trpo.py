@@ -482,10 +482,10 @@ def _log_softmax(logits: Tensor, mask: Tensor, temperature: float) -> Tensor:
 
 def _gradient(scalar: Tensor, parameters: Sequence[Tensor], *, create_graph: bool = False) -> Tensor:
     """[N] gradient as one vector, 0 for parameters that the scalar does not touch."""
-    found = torch.autograd.grad(
+    gradients = torch.autograd.grad(
         scalar, parameters, create_graph=create_graph, allow_unused=True, materialize_grads=True
     )
-    return torch.cat([g.reshape(-1) for g in found])
+    return torch.cat([g.reshape(-1) for g in gradients])
 
 
 @torch.no_grad()
@@ -496,6 +496,6 @@ def _measure(pieces: Pieces) -> float:
 @torch.no_grad()
 def _set(parameters: Sequence[Tensor], old: Sequence[Tensor], step: Tensor | None = None) -> None:
     """Parameters become old + step; without a step they are old again, bit for bit."""
-    parts = [None] * len(old) if step is None else step.split([p.numel() for p in old])
-    for p, before, part in zip(parameters, old, parts, strict=True):
-        p.copy_(before if part is None else before + part.view_as(before))
+    pieces = [None] * len(old) if step is None else step.split([p.numel() for p in old])
+    for p, before, piece in zip(parameters, old, pieces, strict=True):
+        p.copy_(before if piece is None else before + piece.view_as(before))

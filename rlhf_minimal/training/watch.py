@@ -96,7 +96,7 @@ class Watch:
         tokens, entropy, weighted, clipped, read = totals.tolist()
         ends = torch.tensor([-self.ratio_min, self.ratio_max], dtype=torch.float64)
         low, high = self.processes.most(ends).tolist()
-        found = {
+        always = {
             "loss": _mean(self.losses),
             "grad_norm": _mean(self.grad_norms),
             "entropy": entropy / max(tokens, 1),
@@ -107,7 +107,7 @@ class Watch:
         more: dict[str, int | float | None] = {"tokens_read": int(read) or None}
         more |= {"approx_kl": self.approx_kl, "early_stop": self.early_stop}
         more["value_loss"] = _mean(self.value_losses) if self.value_losses else None
-        return found | {name: value for name, value in more.items() if value is not None}
+        return always | {name: value for name, value in more.items() if value is not None}
 
 
 def _mean(numbers: list[float]) -> float:
