@@ -103,9 +103,9 @@ LOSS = Exercise(
     statement=r"""
     Write `my_dr_grpo_loss(logp, old_logp, rewards, mask, group_size, budget)`, the objective of this chapter as a
     *loss*: rewards minus their group's mean, the clip of GRPO with $\varepsilon = 0.2$ on both sides, and one divisor
-    for every token, $B$ times the generation budget. `logp`, `old_logp` and `mask` are `[B, T]`, with rubbish under a 0
-    of the mask; `rewards` is `[B]`, and the `group_size` responses of a prompt stand together. There is no KL term. The
-    checker compares the value and the gradient with respect to `logp`.
+    for every token, $B$ times the generation budget. `logp`, `old_logp` and `mask` are `[B, T]`; under a 0 of the
+    mask stands some finite number without meaning. `rewards` is `[B]`, and the `group_size` responses of a prompt stand
+    together. There is no KL term. The checker compares the value and the gradient with respect to `logp`.
     """,
     solution=my_dr_grpo_loss,
     cases=(

@@ -140,8 +140,8 @@ CLIPPED_LOSS = Exercise(
     difficulty="core",
     statement=r"""
     Write `my_clipped_loss(logp, old_logp, advantages, mask, low, high)`, GRPO's objective without its KL term, as a
-    *loss*. `logp`, `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens, and what stands under a 0 is
-    rubbish. `advantages` is `[B]`, one number a response, a constant.
+    *loss*. `logp`, `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens; under a 0 stands some finite
+    number without meaning. `advantages` is `[B]`, one number a response, a constant.
 
     $$L = -\frac1B \sum_i \frac1{|o_i|} \sum_t \min\big(w_{i,t} A_i,\; \mathrm{clip}(w_{i,t}, 1-\mathrm{low},
     1+\mathrm{high})\, A_i\big), \qquad w_{i,t} = \frac{\pi(o_{i,t})}{\pi_{\mathrm{old}}(o_{i,t})}$$

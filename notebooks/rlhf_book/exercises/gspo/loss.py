@@ -108,7 +108,8 @@ LOSS = Exercise(
     difficulty="core",
     statement=r"""
     Write `my_gspo_loss(logp, old_logp, advantages, mask, low, high)`, GSPO's objective as a *loss*. `logp`,
-    `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens, and what stands under a 0 is rubbish.
+    `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens; under a 0 stands some finite number without
+    meaning.
     `advantages` is `[B]`, one number a response.
 
     $$L = -\frac1B \sum_i \min\big(s_i A_i,\; \mathrm{clip}(s_i, 1-\mathrm{low}, 1+\mathrm{high})\, A_i\big),
