@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on scaling up: the sampler is some steps behind, and three ways of dealing with it.
 
-    python notebooks/results/lag_runs.py              runs what is not yet recorded (55 runs, 25 minutes of one core)
+    python notebooks/results/lag_runs.py              runs what is not yet recorded (70 runs, 30 minutes of one core)
     python notebooks/results/lag_runs.py 16-blind     only the arms named
 
 Writes notebooks/results/lag-runs.json, a line a run. Every run takes 60 steps of 512 completions from the shipped
@@ -13,8 +13,9 @@ by the policy as it was k steps before, or by the start while there have not bee
                 learner than under the sampler, 2 at most
 
 Without a lag the three are the same run, so there is one arm for it. Arms that end in "slow" have a quarter of the
-learning rate: they were added after the others had been seen, to tell staleness from too long a step. Seeds 0 to 4
-were fixed beforehand and all are recorded; settings were tried on seed 100 before that.
+learning rate: they were added after the others had been seen, to tell staleness from too long a step. So were the arms
+with one step of lag, the usual lag of a pipeline, to see how far what 4 and 16 steps do holds for it. Seeds 0 to 4 were
+fixed beforehand and all are recorded; settings were tried on seed 100 before that.
 """
 
 import copy
@@ -51,6 +52,7 @@ LR, SLOW = 8e-4, 2e-4
 ARMS: dict[str, tuple[int, str, float]] = {"0": (0, "blind", LR)}
 ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 16) for way in WAYS}
 ARMS |= {"0-slow": (0, "blind", SLOW)} | {f"16-{way}-slow": (16, way, SLOW) for way in WAYS}
+ARMS |= {"1-blind": (1, "blind", LR), "1-ratio": (1, "ratio", LR), "4-blind-slow": (4, "blind", SLOW)}
 
 
 class Behind:

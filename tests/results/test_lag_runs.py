@@ -35,6 +35,28 @@ def test_samples_of_the_first_steps_are_the_starts_whatever_the_way():
         assert RUNS["0", seed]["apart"][-1] < 1e-3 < RUNS["4-blind", seed]["apart"][1]
 
 
+def mean(values):
+    return sum(values) / len(values)
+
+
+def test_truncated_weights_dip_below_the_start_where_the_clipped_ratio_does_not():
+    """16 steps behind at a quarter of the rate both end alike, and one of them has collapsed on the way: every seed."""
+    for seed in script.SEEDS:
+        first = {way: mean(RUNS[f"16-{way}-slow", seed]["reward"][:17]) for way in ("truncated", "ratio")}
+        later = {way: mean(RUNS[f"16-{way}-slow", seed]["reward"][40:46]) for way in first}
+        assert later["truncated"] < first["truncated"] - 0.04
+        assert later["ratio"] > first["ratio"] + 0.1
+
+
+def test_one_step_of_lag_does_not_collapse():
+    """Blind, it learns more slowly than without a lag; with the ratio it loses nothing. Nor do 4 slow steps."""
+    for seed in script.SEEDS:
+        fresh, blind, ratio, slow = (RUNS[arm, seed] for arm in ("0", "1-blind", "1-ratio", "4-blind-slow"))
+        assert 0.65 < blind["sampled"] < fresh["sampled"] < ratio["sampled"] + 0.02
+        assert slow["sampled"] > 0.6
+        assert min(blind["reward"][20:]) > mean(blind["reward"][:2])
+
+
 def test_the_sampler_is_the_policy_of_so_many_steps_ago():
     learner, _, behind = script.begin("4-blind", 0)
     seen = []

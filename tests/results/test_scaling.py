@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import statistics
 
 import pytest
 import torch
@@ -105,7 +106,7 @@ def pass_at(k, right):
 
 
 def test_most_of_the_gain_is_what_a_temperature_gives():
-    """At one attempt every run is above the start at any temperature, at sixteen about where the best of them is."""
+    """At one attempt every run is above the start at the four temperatures; at sixteen the record decides nothing."""
     start, runs = FOUND["cpu"]["temperature"], FOUND["cpu"]["learn"]
     assert all(run["tries"]["before"] == start["1.0"] for run in runs)
     best = {k: max(pass_at(k, right) for right in start.values()) for k in (1, 16)}
@@ -113,7 +114,14 @@ def test_most_of_the_gain_is_what_a_temperature_gives():
     assert min(after[1]) > best[1]
     gain = sum(after[1]) / len(runs) - pass_at(1, start["1.0"])
     assert best[1] - pass_at(1, start["1.0"]) > gain / 2
-    assert abs(sum(after[16]) / len(runs) - best[16]) < 0.06
+    # By problem, the runs' mean against the start at its best: two standard errors reach from below none to a tenth.
+    suits = max(start, key=lambda value: pass_at(16, start[value]))
+    found = [[count > 0 for count in run["tries"]["after"]] for run in runs]
+    shares = [sum(of_problem) / len(runs) for of_problem in zip(*found, strict=True)]
+    gains = [share - (count > 0) for share, count in zip(shares, start[suits], strict=True)]
+    mean, error = statistics.mean(gains), statistics.stdev(gains) / len(gains) ** 0.5
+    assert mean - 2 * error < 0
+    assert mean + 2 * error > 0.08
 
 
 @pytest.mark.parametrize("device", FOUND)
