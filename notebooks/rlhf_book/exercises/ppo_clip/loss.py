@@ -108,8 +108,8 @@ LOSS = Exercise(
 
     Write `my_ppo_loss(logp, old_logp, advantages, mask, eps)` for a batch of responses: a *loss*, in which all trained
     tokens of the batch count alike, whatever response they belong to. All tensors are `[B, T]`; each token has an
-    advantage of its own, a constant. The mask is 1 on trained tokens; under a 0 stands some finite number without meaning.
-    The checker compares the value and the gradient with respect to `logp`.
+    advantage of its own, a constant. The mask is 1 on trained tokens; under a 0 stands some finite number without
+    meaning. The checker compares the value and the gradient with respect to `logp`.
     """,
     solution=my_ppo_loss,
     cases=(
