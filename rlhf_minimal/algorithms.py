@@ -106,7 +106,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         aggregation.geometric_mean,
     ),
     # MiniMax, arXiv 2506.13585, eq. 4-5: no lower bound, and the cap is absolute, 1 + epsilon_high (5: TRL's
-    # recommendation, the report gives none).
+    # recommendation, the report gives none). The loss alone: the report also kept DAPO's filter and its length penalty
+    # (said after eq. 5). For the recipe put both back: keep=filters.mixed_outcomes, shape=shaping.soft_overlong.
     "cispo": Algorithm(
         advantages.group_normalized,
         ratios.token,
