@@ -21,6 +21,7 @@ from rlhf_minimal.functional import (
     kl,
     logprobs,
     ratios,
+    shaping,
 )
 from rlhf_minimal.models import Tree
 
@@ -465,6 +466,33 @@ def test_dynamic_sampling_scales_and_does_not_turn():
     assert (with_kl * p[live].sum() - everything_with_kl).abs().max() > 1e-4
 
 
+def test_dynamic_sampling_turns_where_the_reward_is_shaped():
+    """The filter reads raw rewards and the advantage shaped ones: equal answers of different length are dropped, and
+    they had a gradient. So "scales and does not turn" does not hold for the row `dapo` as it stands."""
+    tree, G, budget = SMALL, 3, 2
+    theta, R = policy(tree), binary_of(tree)
+    rows, _ = tree.groups(G)
+    chances = tree.group_probs(theta, G).detach()
+    found = {}
+    for shape in (None, shaping.soft_overlong):
+        algorithm = unclipped("dapo", aggregate=aggregation.sequence_mean, shape=shape)
+        everything, kept, dropped = (torch.zeros_like(theta) for _ in range(3))
+        for group, chance in zip(rows, chances, strict=True):
+            logp = tree.logp(theta)[group]
+            batch = Batch(logp, logp.detach(), tree.mask[group], R[group], G, budget=budget)
+            gradient = chance * tree.grad(policy_loss(algorithm, batch), theta)
+            everything += gradient
+            if filters.mixed_outcomes(R[group], None, group_size=G).all():
+                kept += gradient
+            else:
+                dropped += gradient
+        found[shape] = cosine(kept, everything), dropped.norm().item()
+    assert found[None][0] == pytest.approx(1, abs=1e-9)
+    assert found[None][1] == pytest.approx(0, abs=1e-9)
+    assert found[shaping.soft_overlong][0] < 0.9
+    assert found[shaping.soft_overlong][1] > 0.01
+
+
 # ── KL ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -546,6 +574,39 @@ def test_k3_in_the_loss_is_the_forward_kl(pair):
     differ(by_response, TREE.grad(reverse, theta), by=1e-2)
     _, by_token = kl_loss(pair, "k3", level="token")
     close(by_token, fixed_prefix_gradient(theta, TREE.token_kl(ref, theta)))
+
+
+def test_under_a_mean_within_each_response_the_estimators_lose_their_gradients():
+    """1/|o| depends on later tokens. k1 pulls, exactly along grad E[1/|o|], which is length; k2 and k3 point beside
+    the gradients that they have as sums; their values part, and neither is the mean next-token KL."""
+    theta, ref = policy(), TREE.random_logits(5)
+    for_each, chance = 1 / TREE.lengths, TREE.probs(theta).detach()
+    at_token = TREE.token_kl(theta, ref)[TREE.node].detach()  # [15, 3]: the exact KL of each token, given its prefix
+    exact = (chance * (at_token * TREE.mask).sum(1) * for_each).sum()
+    values = {}
+    for name in ESTIMATORS:
+        by_sum = expected(plain(kl=(KL(1.0, name),)), theta, 1, ref=ref)
+        leash = plain(kl=(KL(1.0, name),), aggregate=aggregation.sequence_mean)
+        value, by_mean = expected(leash, theta, 1, ref=ref)
+        values[name] = value.item()
+        if name == "k1":
+            close(by_sum[1], torch.zeros_like(theta))
+            close(by_mean, TREE.policy_gradient(theta, for_each))
+            assert by_mean.norm() > 0.05
+        else:
+            assert cosine(by_sum[1], by_mean) < 0.97
+    assert values["k3"] - values["k1"] > 0.2
+    assert min(abs(values[name] - exact.item()) for name in ("k1", "k3")) > 0.08
+
+
+def test_the_rows_own_leash_is_not_the_gradient_of_the_forward_kl():
+    """GRPO's row divides its KL term by |o|, as it does its objective."""
+    assert ALGORITHMS["grpo"].aggregate is aggregation.sequence_mean
+    theta, ref = policy(), TREE.random_logits(5)
+    leash = replace(ALGORITHMS["grpo"], advantage=advantages.returns_to_go)  # of rewards that are all 0
+    _, gradient = expected(leash, theta, 1, ref=ref)
+    _, by_sum = expected(replace(leash, aggregate=aggregation.sequence_sum), theta, 1, ref=ref)
+    assert cosine(gradient, by_sum) < 0.97
 
 
 @pytest.mark.parametrize("estimator", ["k1", "k3"])

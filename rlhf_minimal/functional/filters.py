@@ -17,8 +17,10 @@ def mixed_outcomes(rewards: Float[Tensor, " B"], *, group_size: int) -> Bool[Ten
 
     .. math:: \text{keep}_i = \big[\max_{j \in g(i)} R_j > \min_{j \in g(i)} R_j\big]
 
-    A group of equal rewards has advantage zero for everybody: it costs samples and has no policy gradient. Decided by
-    spread and not by the mean, so that groups of equal fractional rewards go too.
+    Where rewards are not shaped, a group of equal rewards has advantage zero for everybody: it costs samples and has no
+    policy gradient. A shaped reward (DAPO's penalty on length) may differ where the raw ones agree: such a group is
+    dropped although it has a gradient. Decided by spread and not by the mean, so that groups of equal fractional
+    rewards go too.
 
     Chapter: dapo. Source: arXiv 2503.14476, eq. 11.
 

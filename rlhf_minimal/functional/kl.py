@@ -3,10 +3,14 @@ r"""Three estimators of KL(pi || ref) from one sample of pi, per token or per se
 With :math:`d = \log\pi - \log\pi_{ref}` on a sample of :math:`\pi`. Mind the direction: k3 uses exp(-d), the ratio
 ref/pi. With exp(d) it estimates another divergence (chi-squared minus KL).
 
-What is unbiased as a *value* need not be as a *gradient*. Differentiated inside the loss, on samples of pi: k1 gives
-zero in expectation, k2 the gradient of KL(pi || ref), k3 that of KL(ref || pi). Weighted by the ratio, k1 and k3 give
-the gradient of KL(pi || ref). Of whole responses where d is summed over a response; token by token these are the
-gradients of next-token divergences with the visited prefixes held fixed.
+What is unbiased as a *value* need not be as a *gradient*. Summed over tokens, or over a constant, and differentiated
+inside the loss on samples of pi: k1 gives zero in expectation, k2 the gradient of KL(pi || ref), k3 that of
+KL(ref || pi). Weighted by the ratio, k1 and k3 give the gradient of KL(pi || ref). Of whole responses where d is summed
+over a response; token by token these are the gradients of next-token divergences with the visited prefixes held fixed.
+
+None of this survives a divisor that depends on later tokens: under ``sequence_mean`` the expected gradient of k1 is
+that of E[1/len], a pull on length, those of k2 and k3 point beside, and the means of k1 and k3 differ. ``token_mean``
+does the same to a lesser degree.
 """
 
 import torch
@@ -21,7 +25,7 @@ def k1(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Floa
 
     .. math:: k_1 = \log\pi - \log\pi_{ref}
 
-    The right choice inside the reward. Inside the loss its expected gradient is zero: it pulls nowhere.
+    The right choice inside the reward. Inside the loss, summed or over a constant, its expected gradient is zero.
 
     Chapter: kl-divergence. Source: Schulman, "Approximating KL divergence" (2020).
 
@@ -74,7 +78,8 @@ def k3(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Floa
     .. math:: k_3 = \frac{\pi_{ref}}{\pi} - 1 - \log\frac{\pi_{ref}}{\pi}
 
     The linear term has mean zero and cancels most of k1's noise while the policies are near. Unbiased only where pi
-    covers the reference: top-p sampling breaks it. In the loss its gradient is that of the forward KL(ref || pi).
+    covers the reference: top-p sampling breaks it. In the loss, summed or over a constant, its gradient is that of the
+    forward KL(ref || pi).
 
     Chapter: kl-divergence. Source: Schulman (2020); GRPO: DeepSeekMath, arXiv 2402.03300, eq. 4.
 
