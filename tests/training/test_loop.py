@@ -149,6 +149,15 @@ def test_the_reference_runs_only_for_those_who_need_it():
     train_step(learner, recipe)
 
 
+def test_the_distance_from_the_start_is_reported_for_a_row_without_a_kl():
+    """It is 0 while the policy equals the start, then above 0; it is missing with `watch_kl` off alone."""
+    assert ALGORITHMS["dr_grpo"].kl == ()
+    history = train(*begin("dr_grpo"))
+    assert history[0]["kl"] == pytest.approx(0, abs=1e-6)
+    assert history[-1]["kl"] > 1e-6
+    assert "kl" not in train(*begin("dr_grpo", dataclasses.replace(SMALL, watch_kl="off")))[-1]
+
+
 def test_a_learner_without_a_start_is_saved_and_goes_on(tmp_path):
     learner, recipe = begin("dr_grpo", dataclasses.replace(SMALL, watch_kl="off"))
     assert learner.start is None
