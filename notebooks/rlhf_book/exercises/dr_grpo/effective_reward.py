@@ -74,7 +74,8 @@ EFFECTIVE_REWARD = Exercise(
     difficulty="stretch",
     statement=r"""
     Take GRPO without its division by the std. With $R_i$ the rewards of a group and $\bar R$ their mean, its expected
-    step at $\pi_\theta = \pi_\text{old}$ is a plain policy gradient, of *another* reward $\rho$:
+    step at $\pi_\theta = \pi_\text{old}$ is a plain policy gradient, of *another* reward $\rho$, in which the expected
+    reward stands as a constant:
 
     $$\mathbb E\Big[\frac1G \sum_i \frac{R_i - \bar R}{|o_i|} \nabla \log \pi(o_i)\Big]
     = \mathbb E\big[\rho(o)\, \nabla \log \pi(o)\big] .$$
