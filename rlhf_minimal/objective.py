@@ -406,8 +406,8 @@ class Batch:
             # All of them, since numbers made up for a test may be above 0 here and there.
             if name.endswith("logp") and low >= 0 and high > ROUNDING:
                 raise ValueError(
-                    f"{name} lies between {float(low):.3g} and {float(high):.3g}, and the logarithm of a probability is "
-                    "at most 0: were negative log-likelihoods passed? Give log pi and not -log pi"
+                    f"{name} lies between {float(low):.3g} and {float(high):.3g}, and the logarithm of a probability "
+                    "is at most 0: were negative log-likelihoods passed? Give log pi and not -log pi"
                 )
 
     def _tensors(self) -> list[tuple[str, Tensor]]:

@@ -13,8 +13,8 @@ and no KL term: whitened rewards, token ratios, clip at .2. An arm is a way of u
     free    as reuse, without the clip
 
 Seeds 0 to 4 were fixed beforehand and all are recorded; arms and learning rates were chosen on seed 100 before that,
-except the rates 4e-4 and 1.6e-3: they were added after the others had been seen, so that once, split and reuse each have
-a rate half and a rate about twice as large beside their best.
+except the rates 4e-4 and 1.6e-3: they were added after the others had been seen, so that once, split and reuse each
+have a rate half and a rate about twice as large beside their best.
 """
 
 import time
