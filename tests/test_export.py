@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, KL
-from rlhf_minimal.cli import ASSETS, main
+from rlhf_minimal.cli import main
+from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.extras.export import NEVER, check_exportable, trl_arguments, trl_settings, verl_settings
 from rlhf_minimal.functional import advantages, aggregation, gates, ratios
 from rlhf_minimal.tasks import get_task

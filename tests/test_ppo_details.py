@@ -5,7 +5,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from rlhf_minimal import ALGORITHMS, Algorithm
-from rlhf_minimal.cli import CONFIG_HELP, parser
+from rlhf_minimal.cli import parser
+from rlhf_minimal.cli.recipes import CONFIG_HELP
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.models import RewardModel
 from rlhf_minimal.training import METRICS, Config

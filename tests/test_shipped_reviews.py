@@ -6,7 +6,8 @@ import statistics
 import pytest
 
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.cli import ASSETS, main
+from rlhf_minimal.cli import main
+from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.models import load_reward_model
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.tasks.reviews import BEST, DISHES

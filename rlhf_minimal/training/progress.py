@@ -17,7 +17,7 @@ class Progress:
         every: Without a terminal, a line every so many steps.
     """
 
-    def __init__(self, total: int, shown: dict[str, str], *, done: int = 0, every: int = 25):
+    def __init__(self, total: int, shown: dict[str, str], *, done: int = 0, every: int):
         self.total, self.shown, self.every = total, shown, every
         self.stream = sys.stdout
         self.live = self.stream.isatty()

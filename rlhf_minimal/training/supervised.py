@@ -11,8 +11,10 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask, masked_mean
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, policy_logits
-from rlhf_minimal.tasks import Task
-from rlhf_minimal.training.optimizers import new_optimizer
+from rlhf_minimal.tasks import CompletionRow, Task
+from rlhf_minimal.training.checkpoints import save_policy
+from rlhf_minimal.training.fit import FitConfig, Student, fit
+from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.sampler import pad_left, pad_right
 
 
@@ -62,55 +64,55 @@ def language_loss(
     return -masked_mean(logp, completion_mask(rest, vocabulary.eos_id))
 
 
+IMITATION = FitConfig(steps=1300)  # what makes the shipped start of addition
+
+
 def imitate(
     model: PreTrainedModel,
     vocabulary: Vocabulary | TokenizerVocabulary,
     task: Task,
-    *,
-    steps: int = 1300,
-    batch_size: int = 128,
-    lr: float = 3e-3,
-    seed: int = 0,
-    on_step: Callable[[int, float], None] = lambda step, loss: None,
+    config: FitConfig = IMITATION,
+    on_step: Callable[[Metrics], bool | None] = lambda metrics: None,
 ) -> float:
-    """Trains `model` in place on the task's teacher, training problems only.
-
-    The learning rate falls linearly to zero, which settles the model: without it the last steps' noise would decide
-    what the start can do.
+    """Trains `model` in place on the task's teacher: `fit` on problems that are new at every step.
 
     Args:
         model: The policy.
         vocabulary: Its vocabulary.
         task: A task with a teacher.
-        steps: Optimiser steps.
-        batch_size: Fresh problems a step.
-        lr: Peak learning rate of AdamW, 1e-3 to 4e-3 for the tiny models.
-        seed: Decides problems and the teacher's moods.
-        on_step: Called after every step with its number (from 1) and loss.
+        config: The numbers; the seed decides problems and the teacher's answers.
+        on_step: As in `fit`.
 
     Returns:
         The mean loss of the last fifty steps, in nats per token.
+
+    Raises:
+        ValueError: If the task has no teacher; as from `fit`.
+    """
+
+    def loss(step: int) -> Tensor:
+        rows = teacher_rows(task, step, config.batch_size, config.seed)
+        return supervised_loss(model, vocabulary, [row.prompt for row in rows], [row.completion for row in rows])
+
+    student = Student.begin(model, lambda folder: save_policy(folder, model, vocabulary), config)
+    last = [metrics["loss"] for metrics in fit(student, config, loss, on_step)[-50:]]
+    return sum(last) / len(last)
+
+
+def teacher_rows(task: Task, step: int, batch_size: int, seed: int) -> list[CompletionRow]:
+    """Training problems of one step with the answers of the task's teacher, right or wrong.
+
+    Args:
+        task: A task with a teacher.
+        step: The step's number, from 1.
+        batch_size: How many.
+        seed: Decides problems and answers, together with the step.
 
     Raises:
         ValueError: If the task has no teacher.
     """
     if task.teacher is None:
         raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it from an untrained model")
-    optimizer = new_optimizer(model.parameters(), lr)
-    losses: list[float] = []
-    for step in range(1, steps + 1):
-        problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")
-        rng = random.Random(f"teacher/{seed}/{step}")
-        answers = [task.teacher(problem, rng) for problem in problems]
-        loss = supervised_loss(model, vocabulary, [p.prompt for p in problems], answers)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        warm_up, decay = step / 50, (steps - step + 1) / steps
-        for group in optimizer.param_groups:
-            group["lr"] = lr * min(1.0, warm_up, decay)
-        optimizer.step()
-        losses.append(loss.item())
-        on_step(step, losses[-1])
-    last = losses[-50:]
-    return sum(last) / len(last)
+    problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")
+    rng = random.Random(f"teacher/{seed}/{step}")
+    return [CompletionRow(problem.prompt, task.teacher(problem, rng)) for problem in problems]

@@ -81,7 +81,7 @@ def half_million() -> PreTrainedModel:
 
 def shipped() -> PreTrainedModel:
     """The shipped start for addition, 83 000 parameters."""
-    from rlhf_minimal.cli_shared import ASSETS
+    from rlhf_minimal.cli.starts import ASSETS
 
     return load_policy(ASSETS / "addition")[0]
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.cli import ASSETS, main
+from rlhf_minimal.cli import main
+from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Recipe, evaluate, imitate, load_policy, supervised_loss

@@ -6,7 +6,7 @@ import sys
 import torch
 
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.cli_shared import ASSETS
+from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy
 from rlhf_minimal.training.loop import prepare_batch, update

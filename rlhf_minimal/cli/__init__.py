@@ -1,0 +1,92 @@
+"""The command line: `python -m rlhf_minimal train grpo`, and what goes with it. One module a command.
+
+Whatever a user can get wrong ends in one line on standard error and a status that is not zero; everything is checked
+before the first file is written.
+"""
+
+import os
+import sys
+
+import torch
+import transformers
+
+from rlhf_minimal.cli import (
+    diff,
+    evaluate,
+    export,
+    memory,
+    prefer,
+    pretrain,
+    reward,
+    sample,
+    sft,
+    table,
+    train,
+)
+from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line
+from rlhf_minimal.models.folder import is_out_of_memory
+
+COMMANDS = (train, pretrain, sft, reward, prefer, sample, evaluate, table, memory, export, diff)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command.
+
+    Args:
+        argv: The words after `python -m rlhf_minimal`; None takes the process's own.
+
+    Returns:
+        0 if all went well, 1 after an error, 130 after Ctrl-C. Words that cannot be parsed exit with 2.
+    """
+    grammar = parser()
+    args = grammar.parse_args(argv)
+    for name, value in vars(args).items():
+        if value == []:  # what argparse makes of `--flag=--`
+            grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    threads = torch.get_num_threads()
+    try:
+        at_least_1(vars(args), "threads")
+        torch.set_num_threads(args.threads)
+        with OneVerifierWarning():
+            return int(args.command.run(args))
+    except BrokenPipeError:  # `| head` has read enough; what is still to be flushed goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ValueError, OSError) as error:
+        return _fail(one_line(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise  # a fault of this library: its traceback is what a report of it needs
+        advice = getattr(args.command, "IF_MEMORY_RUNS_OUT", "take a smaller model")
+        return _fail("; ".join([f"out of memory: {advice}", *getattr(error, "__notes__", [])]))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fail(line: str) -> int:
+    print(f"error: {line}", file=sys.stderr)
+    return 1
+
+
+def parser() -> Parser:
+    """The command line's grammar."""
+    top = Parser(prog="python -m rlhf_minimal", description="Reinforcement learning for language models.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for module in COMMANDS:
+        about = module.ABOUT
+        sub = commands.add_parser(module.__name__.rpartition(".")[2], help=about, description=about)
+        # Sums in another order round differently, so the number of threads is part of a run's recipe.
+        sub.add_argument(
+            "--threads",
+            type=int,
+            default=1,
+            help="Threads on the CPU (default %(default)s). Tiny models gain nothing from more.",
+        )
+        module.add_arguments(sub)
+        sub.set_defaults(command=module)
+    return top

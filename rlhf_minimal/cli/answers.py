@@ -1,0 +1,98 @@
+"""What `sample` and `evaluate` share: which model answers which task, and how an answer is shown."""
+
+import argparse
+import dataclasses
+import sys
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from rlhf_minimal.algorithms import ALGORITHMS
+from rlhf_minimal.cli.programs import find_task
+from rlhf_minimal.cli.starts import (
+    ASSETS,
+    CHAT,
+    CHAT_HELP,
+    DEFAULT_TASK,
+    DEVICE_HELP,
+    add_model_flag,
+    check_alphabet,
+    find_device,
+    load_start,
+)
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.tasks import Task
+from rlhf_minimal.training import Config, Recipe
+from rlhf_minimal.training.run_folder import RunFolder, check_settings
+
+KEPT = {"task": str, "system": str | None, "max_new_tokens": int | None, "precision": str}  # what is read of a run
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The flags of both commands."""
+    sub.add_argument(
+        "checkpoint", nargs="?", help="A run or checkpoint folder, or 'start' (default: the newest run under runs/)."
+    )
+    add_model_flag(sub, "a checkpoint")
+    sub.add_argument("--chat", choices=CHAT, default="auto", help=f"{CHAT_HELP}.")
+    sub.add_argument(
+        "--system", metavar="TEXT", help="System message before every prompt (default: the run's own, else the task's)."
+    )
+    sub.add_argument("--task", help=f"What to ask (default: the run's own task, else {DEFAULT_TASK}).")
+    sub.add_argument("--device", default="cpu", help=f"{DEVICE_HELP} (default %(default)s).")
+    sub.add_argument("--seed", type=int, default=0, help="Decides problems and samples (default %(default)s).")
+
+
+def load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, Recipe]:
+    """Model, task and budget: those of a run, unless others are named."""
+    device, path = find_device(args.device), args.checkpoint
+    if path is not None and args.model is not None:
+        raise ValueError("--model is evaluated in place of a checkpoint: give one of them")
+    if path is None:
+        path = _newest_run() if args.model is None else f"hf:{args.model}"
+    kept = _kept(path)
+    settings = {"task": args.task or kept.get("task", DEFAULT_TASK), "programs": {}}
+    task = find_task(settings, args.task)
+    system = kept.get("system") if args.system is None else args.system
+    if system is not None:
+        task = dataclasses.replace(task, instruction=system)
+    policy, vocabulary, _ = load_start(str(ASSETS / task.name) if path == "start" else path, task, 0, args.chat)
+    check_alphabet(vocabulary, task)
+    policy.to(device)  # type: ignore[arg-type]
+    same = kept if settings["task"] == kept.get("task") else {}
+    config = Config(**{name: value for name, value in same.items() if name in ("max_new_tokens", "precision")})
+    # Any row of the table: only task, budget and precision are used to sample and to evaluate.
+    return policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task, config)
+
+
+def _newest_run() -> str:
+    runs = list(Path("runs").glob("*/metrics.jsonl"))
+    if not runs:
+        raise ValueError("no run under runs/: train first, or name a checkpoint folder, or 'start'")
+    path = str(max(runs, key=lambda run: run.stat().st_mtime).parent)
+    print(f"newest run: {path}", file=sys.stderr)
+    return path
+
+
+def _kept(path: str) -> dict[str, object]:
+    """The settings of a run that its answers depend on; none, if the path is no run's."""
+    if not (Path(path) / "metrics.jsonl").exists():
+        return {}
+    own = RunFolder(path).settings()
+    kept = {name: own[name] for name in KEPT if name in own}
+    check_settings(kept, {name: KEPT[name] for name in kept}, Path(path) / "config.json")
+    return kept
+
+
+def mark(task: Task, score: float) -> str:
+    """What the task's verifier said of one answer."""
+    if task.score_range is not None:
+        return f"({score:g})"
+    return "right" if score == 1 else "wrong"
+
+
+def measure_of(task: Task) -> str:
+    """What an evaluation of the task is the mean of."""
+    if task.score_range is None:
+        return "accuracy"
+    return "score ({:g} to {:g})".format(*task.score_range)

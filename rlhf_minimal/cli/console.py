@@ -1,0 +1,81 @@
+"""What a person sees and presses: errors on one line, texts cut to a cell, one warning, Ctrl-C."""
+
+import argparse
+import signal
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from rlhf_minimal.tasks import VerifierWarning
+
+
+class Parser(argparse.ArgumentParser):
+    """A grammar whose errors are one line, and whose help says what `--help` does in a sentence."""
+
+    def __init__(self, **options: Any):
+        super().__init__(add_help=False, **options)
+        self.add_argument("-h", "--help", action="help", help="Show this help and exit.")
+
+    def error(self, message: str) -> NoReturn:
+        """One line on standard error, and status 2."""
+        self.exit(2, f"error: {one_line(ValueError(message))} (try --help)\n")
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, and what was noted with it, as one line that a terminal can show."""
+    text = "; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])])
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+
+
+def in_brief(text: str, most: int = 48) -> str:
+    """A prompt or an answer as one cell of a table: on one line, and no longer than that."""
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def at_least_1(given: Mapping[str, Any], *names: str) -> None:
+    """Refuses flags below 1."""
+    for name in names:
+        if given[name] < 1:
+            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            raise ValueError(f"{flag} must be at least 1; got {given[name]}")
+
+
+class OneVerifierWarning(warnings.catch_warnings):
+    """The first failure of a verifier is one line on standard error; the metrics count the others."""
+
+    def __init__(self) -> None:
+        super().__init__(record=False)
+        self.told = False
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.simplefilter("always", VerifierWarning)
+        show = warnings.showwarning
+
+        def tell(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            if not issubclass(category, VerifierWarning):
+                show(message, category, *rest, **named)
+            elif not self.told:
+                self.told = True
+                print(f"warning: {one_line(Exception(message))}", file=sys.stderr)
+
+        warnings.showwarning = tell
+
+
+class StopOnCtrlC:
+    """The first Ctrl-C lets the step finish, so that the checkpoint is whole; the second stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._ask)
+
+    def __exit__(self, *exception: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, *signal_and_frame: object) -> None:
+        self.asked = True
+        signal.signal(signal.SIGINT, self._before)

@@ -1,0 +1,25 @@
+"""`diff`: the cells in which two rows differ."""
+
+import argparse
+
+from rlhf_minimal import anatomy
+from rlhf_minimal.cli.programs import is_program, load
+from rlhf_minimal.objective import Algorithm
+
+ABOUT = "Print the cells in which two algorithms differ."
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's words."""
+    for name, help in (
+        ("first", "A row of either table, or FILE.py:NAME for one of your own."),
+        ("second", "Another."),
+    ):
+        sub.add_argument(name, metavar="A" if name == "first" else "B", help=help)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints column: first -> second."""
+    first, second = (load(one, Algorithm) if is_program(one) else one for one in (args.first, args.second))
+    print(anatomy.diff(first, second) or "no cell differs")
+    return 0

@@ -1,0 +1,308 @@
+"""`pretrain`, `sft`, `reward` and `prefer`: four commands, one course.
+
+    rows (a file's, or the task's own) -> checked -> run folder -> fit -> measured on rows held out
+
+They differ in the rows they read, the loss they take and what they measure, which is all that a `Job` says. The rows
+are kept in the run folder: a resumed run reads them there, whatever has become of the file they came from.
+"""
+
+import argparse
+import dataclasses
+import math
+import random
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from matplotlib.axes import Axes
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from rlhf_minimal.cli.console import at_least_1
+from rlhf_minimal.cli.programs import find_task, is_program
+from rlhf_minimal.cli.runs import Journal, check_writable, naming, write_report
+from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, fields_of, settings_of_run
+from rlhf_minimal.cli.starts import (
+    DEVICE_HELP,
+    add_model_flag,
+    check_start,
+    find_device,
+    load_start,
+    model_as_start,
+)
+from rlhf_minimal.extras import curves
+from rlhf_minimal.tasks import TASKS, CompletionRow, Task, read_rows, verify_all, write_rows
+from rlhf_minimal.tasks.base import Split
+from rlhf_minimal.training import save_policy
+from rlhf_minimal.training.checkpoints import flush
+from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
+from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.preferences import write_answers
+from rlhf_minimal.training.run_folder import RunFolder
+
+Rows = Sequence[Any]  # all of one kind: TextRow, CompletionRow or PairRow; or what a job has made of them
+
+IF_MEMORY_RUNS_OUT = "lower --batch-size, or --rows"
+STARTED_FROM = Setting("started_from", str | None, None, "How the start was found")  # kept, and no flag
+FIT_HELP = {
+    "steps": "Optimiser steps",
+    "batch_size": "Rows per step",
+    "lr": "Peak learning rate",
+    "warm_up": "Steps until the peak. Then the rate falls to zero",
+    "weight_decay": "Weight decay of AdamW",
+    "grad_clip": "Largest norm of a gradient",
+    "seed": "Decides rows, their order and new weights",
+}
+
+
+def fit_settings(
+    columns: str, start: str, *, begin: str = "Where to begin", task: str = "reviews", **numbers: Any
+) -> list[Setting]:
+    """The settings that the four commands have in common.
+
+    Args:
+        columns: What a row of `--data` holds.
+        start: The default start. The defaults belong to the tiny model and the task `reviews`.
+        begin: What the start is to the command.
+        task: The default task.
+        numbers: Other defaults: `rows`, `held_out`, and fields of `FitConfig`.
+    """
+    rows, held_out = numbers.pop("rows", 10_000), numbers.pop("held_out", 1000)
+    names = ", ".join(TASKS)
+    about_start = f"{begin}: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME"
+    return [
+        Setting("task", str, task, f"Where rows come from: {names}, or FILE.py:NAME for a task of your own"),
+        Setting("device", str, "cpu", DEVICE_HELP),
+        Setting("start", str, start, about_start),
+        Setting("data", str | None, None, f"JSON lines with {columns} (default: the task's own rows)", metavar="FILE"),
+        Setting("rows", int, rows, "Rows to make of the task's own"),
+        Setting("held_out", int, held_out, "Rows to measure on"),
+        Setting("save_every", int, 100, "Steps between checkpoints and measurements"),
+        *fields_of(FitConfig, FIT_HELP, **{"batch_size": 64, **numbers}),
+    ]
+
+
+def add_arguments(sub: Any, settings: Sequence[Setting], *, out: str = "a new one under runs/") -> None:
+    """The flags of one of the commands."""
+    add_model_flag(sub, "--start")
+    add_run_flags(sub, out=out)
+    add_flags(sub, settings)
+
+
+class Job:
+    """What one command fits, from which rows, and what it measures. This one is what they have in common.
+
+    Args:
+        settings: The run's.
+        task: Where rows come from if no file is given.
+        folder: The run's.
+        resumed: Whether to go on from the folder's checkpoint, and not to begin with the settings' start.
+    """
+
+    row: type
+    shown: ClassVar[tuple[str, ...]] = ("loss", "held_out_loss", "held_out_accuracy")
+    may_change: ClassVar[tuple[str, ...]] = ("device",)  # settings that a resumed run may be given anew
+
+    def __init__(self, settings: dict[str, Any], task: Task, folder: RunFolder, *, resumed: bool):
+        self.settings, self.task, self.folder = settings, task, folder
+        self.seen: Metrics = {}  # of the batch whose loss was computed last
+        self.begin(str(folder.checkpoint) if resumed else settings["start"], resumed)
+
+    @classmethod
+    def for_task(cls, task: Task, settings: dict[str, Any]) -> "type[Job]":
+        """The job itself, or another one that the task asks for."""
+        return cls
+
+    @classmethod
+    def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
+        """What the task lacks to make rows of its own, said to a person."""
+        return None
+
+    def begin(self, start: str, resumed: bool) -> None:
+        """Loads the model."""
+        self.model, self.vocabulary, self.described = load_start(start, self.task, self.settings["seed"])
+
+    def check_trained(self) -> None:
+        """Refuses to compare the samples of a policy that has learnt nothing."""
+        if self.described == "untrained" and self.settings["data"] is None:
+            raise ValueError("an untrained policy writes nothing worth comparing: name a fine-tuned one with --start")
+
+    def write(self, folder: Path) -> None:
+        """Writes the model's files."""
+        save_policy(folder, self.model, self.vocabulary)
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """Rows of the task itself."""
+        raise NotImplementedError
+
+    def prepared(self, rows: Rows, split: Split) -> Rows:
+        """What the loss takes, made of checked rows before the first step: mostly the rows as they are."""
+        return rows
+
+    def batch(self, rows: Rows, step: int) -> Rows:
+        """The rows of one step."""
+        return rows_of_step(rows, step, self.settings["batch_size"], self.settings["seed"])
+
+    def keep(self) -> None:
+        """Writes into the new run folder what a resumed run needs besides checkpoint and rows."""
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Of a batch, to minimise."""
+        raise NotImplementedError
+
+    def watch(self, rows: Rows) -> Metrics:
+        """Numbers on rows held out, cheap enough to be taken now and then."""
+        return {"held_out_loss": self.mean_loss(rows)}
+
+    @torch.no_grad()
+    def mean_loss(self, rows: Rows) -> float:
+        """The loss, a mean over batches of equal size but for the last."""
+        batches = [rows[i : i + 500] for i in range(0, len(rows), 500)]
+        return sum(self.loss(batch).item() * len(batch) for batch in batches) / len(rows)
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """After the last step: all measurements as plain values, and the report as text."""
+        loss = self.mean_loss(held_out)
+        text = f"loss on {len(held_out)} rows held out: {loss:.4f} nats a token (perplexity {math.exp(loss):.3f})"
+        return {"held_out": len(held_out), "loss": loss}, text
+
+    def samples(self, policy: PreTrainedModel, n: int = 1000) -> tuple[dict[str, Any], str, list[str]]:
+        """What the task's verifier says of a policy's samples, the same as a sentence, and some of them."""
+        problems = self.task.problems("held_out", n, seed=f"{self.settings['command']}/score")
+        prompts = [problem.prompt for problem in problems]
+        policy.to(self.model.device)  # type: ignore[arg-type]
+        answers = write_answers(
+            policy, self.vocabulary, prompts, group_size=1, max_new_tokens=self.task.max_new_tokens, seed="score"
+        )
+        scores = verify_all(self.task, problems, answers).values
+        mean, std, best = statistics.mean(scores), statistics.stdev(scores), max(scores)
+        text = f"score of {n} samples by the task: {mean:.3f}, standard deviation {std:.3f}, best {best:g}"
+        some = [f"  {prompt} {answer}" for prompt, answer in zip(prompts[:5], answers, strict=False)]
+        return {"n": n, "mean": mean, "std": std, "max": best}, text, ["samples:", *some]
+
+    # --- rows, made or read, and kept ---
+
+    def new_rows(self) -> tuple[Rows, Rows]:
+        """Rows to train on and rows to measure on, all of them checked."""
+        settings = self.settings
+        if settings["data"] is None:
+            train, held_out = (
+                self.checked(map(vars, self.own_rows(split, settings[size], settings["seed"])))
+                for split, size in (("train", "rows"), ("held_out", "held_out"))
+            )
+            return train, held_out
+        rows = self.checked(settings["data"])
+        if len(rows) < 2:
+            raise ValueError(f"{settings['data']} holds one row only, and at least one more is needed to measure on")
+        kept = min(settings["held_out"], max(1, len(rows) // 10))
+        return rows[:-kept], rows[-kept:]
+
+    def checked(self, source: Any) -> Rows:
+        """Rows that the model can read."""
+        limit = int(self.model.config.get_text_config().max_position_embeddings)
+        return read_rows(source, self.row, self.vocabulary, max_length=limit)
+
+    def keep_rows(self, rows: Rows, held_out: Rows) -> None:
+        """Writes them into the run folder."""
+        for file, some in zip(self.row_files, (rows, held_out), strict=True):
+            if some:
+                with naming(file):
+                    write_rows(file, some)
+                    flush(file)
+
+    def kept_rows(self) -> tuple[Rows, Rows]:
+        """The rows of a run that is resumed."""
+        rows, held_out = (self.checked(file) for file in self.row_files)
+        return rows, held_out
+
+    @property
+    def row_files(self) -> tuple[Path, Path]:
+        """Where the rows lie in the run folder."""
+        return self.folder.path / "rows.jsonl", self.folder.path / "held-out.jsonl"
+
+
+def demonstrations(task: Task, split: Split, n: int, seed: int) -> list[CompletionRow]:
+    """Problems of a task with the answers of its teacher."""
+    assert task.teacher is not None
+    rng = random.Random(f"sft/{split}/{seed}")
+    problems = task.problems(split, n, seed=f"sft/{seed}")
+    return [CompletionRow(problem.prompt, task.teacher(problem, rng)) for problem in problems]
+
+
+def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setting], command: str) -> int:
+    """One of the commands, from its arguments to its run folder."""
+    folder, settings, config, task = _plan(args, job_class, declared, command)
+    job_class = job_class.for_task(task, settings)
+    device = find_device(settings["device"])
+    if not args.resume:
+        folder.check_free(overwrite=args.overwrite)
+        check_writable(folder.path)
+    job = job_class(settings, task, folder, resumed=args.resume)
+    job.model.to(device)  # type: ignore[arg-type]
+    raw = job.kept_rows() if args.resume else job.new_rows()
+    rows, held_out = job.prepared(raw[0], "train"), job.prepared(raw[1], "held_out")
+    student = Student.begin(job.model, job.write, config)
+    if args.resume:
+        student.restore(folder.checkpoint)
+        folder.rewind(student.step)
+        print(f"resuming {folder.path} after step {student.step}")
+    else:
+        settings["started_from"] = job.described
+        folder.create(settings, overwrite=args.overwrite)
+        job.keep_rows(*raw)
+        job.keep()
+        student.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
+        print(f"{command}: {len(rows) or 'fresh'} rows, {len(held_out)} held out, start: {job.described}")
+
+    with Journal(folder, settings, student.save, dict.fromkeys(job.shown, ".3f"), done=student.step) as journal:
+
+        def on_step(metrics: Metrics) -> bool:
+            metrics |= job.seen
+            if journal.is_due(student.step):
+                metrics |= job.watch(held_out[:500])
+            return journal(metrics)
+
+        fit(student, config, lambda step: job.loss(job.batch(rows, step)), on_step)
+    own = f" --task {args.task}" if is_program(settings["task"]) else ""
+    if journal.stopped(f"{command} {settings['algorithm']}" if "algorithm" in settings else command + own):
+        return 130
+    measured, text = job.finish(rows, held_out)
+    student.save(folder.checkpoint, settings)  # once more: a reward model is normalised at the end
+    _report(command, folder, config, measured, text)
+    return 0
+
+
+def _plan(
+    args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setting], command: str
+) -> tuple[RunFolder, dict[str, Any], FitConfig, Task]:
+    """Everything that can be decided, and refused, before anything is loaded or written."""
+    model_as_start(args)
+    folder, settings, given = settings_of_run(
+        args, [*declared, STARTED_FROM], command=command, name=command, may_change=("device",)
+    )
+    at_least_1(settings, "rows", "held_out", "save_every")
+    if settings["data"] is not None and "rows" in given:
+        raise ValueError("--rows is how many the task shall make; of the file in --data every row is read")
+    task = find_task(settings, args.task)
+    missing = job_class.for_task(task, settings).missing(task, settings)
+    if settings["data"] is None and missing:
+        raise ValueError(f"the task {task.name!r} has no {missing}; give a file of rows with --data")
+    if not args.resume:
+        check_start(settings["start"], task, settings["task"])
+    config = FitConfig(**{field.name: settings[field.name] for field in dataclasses.fields(FitConfig)})
+    return folder, settings, config, task
+
+
+def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[str, Any], text: str) -> None:
+    """The end of a run: what was measured, and the curve of the loss."""
+
+    def draw(ax: Axes, history: list[Metrics]) -> None:
+        steps, losses = ([row[name] for row in history] for name in ("step", "loss"))
+        curves.learning_curve(ax, steps, [losses], label="training rows", color=curves.CONTROL, smooth=5)
+        seen = [(row["step"], row["held_out_loss"]) for row in history if "held_out_loss" in row]
+        ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
+        ax.set(xlabel="step", ylabel="loss", title=f"{command}, seed {config.seed}, mean of 5 steps")
+
+    write_report(folder, text, measured, draw)

@@ -1,0 +1,145 @@
+"""`prefer`: learn from preferences without a reward model."""
+
+import argparse
+import dataclasses
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from rlhf_minimal.cli import fitting
+from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
+from rlhf_minimal.cli.settings import Setting
+from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
+from rlhf_minimal.tasks import CompletionRow, PairRow, Task
+from rlhf_minimal.tasks.base import Split
+from rlhf_minimal.training import load_policy, write_folder
+from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.pairwise import (
+    Example,
+    describe,
+    encode,
+    judge_examples,
+    make_pairs,
+    read_reference,
+    reject_own,
+)
+from rlhf_minimal.training.preferences import sample_pairs
+
+ABOUT = (
+    "Learn from preferences without a reward model: a policy against its start, which is kept in reference/. The row "
+    "spin takes answers to imitate and rejects samples of the start, one iteration a run: start the next from this one."
+)
+IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
+SETTINGS = [
+    Setting("beta", float | None, None, "Strength of the KL against the start (default: the row's)"),
+    *fitting.fit_settings(
+        "prompt, chosen and rejected, or for spin prompt and completion",
+        "shipped",
+        begin="The policy to train, whose samples are compared and which is the reference",
+        steps=300,
+        lr=2e-4,
+    ),
+]
+ROW = Setting("algorithm", str, None, "A row of the second table")  # named by a word, not by a flag
+BY_POLICY = [name for name, row in PAIRWISE.items() if row.reference]  # the rows that train a policy
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    sub.add_argument("algorithm", choices=BY_POLICY, help="A row of the second table.")
+    fitting.add_arguments(sub, SETTINGS)
+
+
+def _rejects_own(settings: dict[str, Any]) -> bool:
+    """Whether the rejected answers are samples of the reference."""
+    return PAIRWISE[settings["algorithm"]].rejected == "own"
+
+
+class Prefer(Job):
+    """Pairs for a policy, which is measured against its start: DPO, IPO and one iteration of SPIN.
+
+    The reference is read once, before the first step. A run keeps it under `reference/` and reads it again from there
+    when it is resumed.
+    """
+
+    shown = (*Job.shown, "held_out_gap")
+
+    @classmethod
+    def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
+        """A teacher, where demonstrations are preferred to the policy's own samples."""
+        beta = settings["beta"]
+        if beta is not None and not 0 < beta < math.inf:
+            raise ValueError(f"--beta must be above 0; got {beta}")
+        return "teacher to imitate" if _rejects_own(settings) and not task.teacher else None
+
+    def begin(self, start: str, resumed: bool) -> None:
+        """Loads the policy and, where it has moved already, its reference."""
+        super().begin(start, resumed)
+        self.check_trained()
+        self.algorithm = PAIRWISE[self.settings["algorithm"]]
+        if self.settings["beta"] is not None:
+            loss = partial(self.algorithm.loss, beta=self.settings["beta"])
+            self.algorithm = dataclasses.replace(self.algorithm, loss=loss)
+        self.row = CompletionRow if _rejects_own(self.settings) else PairRow
+        self.reference = load_policy(self.start)[0] if resumed else self.model
+
+    @property
+    def start(self) -> Path:
+        """Where the policy lies as it was before the first step."""
+        return self.folder.reference
+
+    def keep(self) -> None:
+        """Writes the reference."""
+        write_folder(self.start, self.write)
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """Pairs of the start's samples with noisy labels; demonstrations, where it rejects its own samples."""
+        if _rejects_own(self.settings):
+            return demonstrations(self.task, split, n, seed)
+        return sample_pairs(self.model, self.vocabulary, self.task, n, split=split, seed=seed)
+
+    def prepared(self, rows: Rows, split: Split) -> list[Example]:
+        """Token ids of both answers, with the reference's log-probs."""
+        self.reference.to(self.model.device)  # type: ignore[arg-type]
+        own = _rejects_own(self.settings)
+        examples = encode(rows, self.vocabulary, own=own)
+        if own:
+            budget = self.task.max_new_tokens if self.settings["data"] is None else None
+            seed = f"{self.settings['seed']}/{split}"
+            examples = reject_own(examples, self.reference, self.vocabulary, budget, seed=seed)
+        return read_reference(examples, self.reference, self.vocabulary)
+
+    def loss(self, rows: Rows) -> Tensor:
+        """What the algorithm's row says."""
+        pairs = make_pairs(self.algorithm, self.model, self.vocabulary, rows)
+        self.seen = describe(self.algorithm, pairs)
+        return pairwise_loss(self.algorithm, pairs)
+
+    def watch(self, rows: Rows) -> Metrics:
+        """How the policy, as its own reward model, ranks pairs held out."""
+        quality = judge_examples(self.algorithm, self.model, self.vocabulary, rows)
+        return {f"held_out_{name}": quality[name] for name in ("loss", "accuracy", "gap")}
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """The same on all of them, and what the task's verifier says of samples before and after."""
+        quality = judge_examples(self.algorithm, self.model, self.vocabulary, held_out)
+        lines = [
+            f"{len(held_out)} pairs held out: accuracy {quality['accuracy']:.3f}, loss {quality['loss']:.3f}",
+            f"log-ratio to the start in nats: chosen {quality['chosen']:.3f}, rejected {quality['rejected']:.3f}, "
+            f"gap {quality['gap']:.3f}",
+        ]
+        measured: dict[str, Any] = {"held_out": len(held_out), **quality}
+        if self.settings["data"] is None:
+            for when, policy in (("before", load_policy(self.start)[0]), ("after", self.model)):
+                measured[when], text, some = self.samples(policy)
+                lines.append(f"{when + ':':<8}{text}")
+            lines += some
+        return measured, "\n".join(lines)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains a policy on pairs."""
+    return fitting.run(args, Prefer, [ROW, *SETTINGS], "prefer")

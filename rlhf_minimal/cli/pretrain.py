@@ -1,0 +1,115 @@
+"""`pretrain`: learn to write, from texts or from a task's teacher."""
+
+import argparse
+import dataclasses
+import random
+from typing import Any
+
+from torch import Tensor
+
+from rlhf_minimal.algorithms import ALGORITHMS
+from rlhf_minimal.cli import fitting
+from rlhf_minimal.cli.answers import measure_of
+from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
+from rlhf_minimal.cli.programs import find_task
+from rlhf_minimal.cli.settings import Setting
+from rlhf_minimal.cli.sft import Sft
+from rlhf_minimal.cli.starts import DEFAULT_TASK
+from rlhf_minimal.tasks import Task, TextRow
+from rlhf_minimal.tasks.base import Split
+from rlhf_minimal.training import Recipe, evaluate
+from rlhf_minimal.training.supervised import IMITATION, language_loss, teacher_rows
+
+ABOUT = (
+    "Learn to write: next-token prediction on the task's texts, or on a file's. A task without texts has its teacher "
+    "imitated, mistakes included, as a start for train."
+)
+IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
+ACCEPT = Setting("accept", float, 0.14, "Largest training loss of an acceptable start, where a teacher is imitated")
+TEXTS = [*fitting.fit_settings("text", "untrained", task=DEFAULT_TASK, steps=300), ACCEPT]
+TEACHER = [dataclasses.replace(s, default=vars(IMITATION).get(s.name, s.default)) for s in TEXTS]
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    both = [
+        text
+        if text == teacher
+        else dataclasses.replace(text, about=f"{text.about} (default {teacher.default}, on texts {text.default})")
+        for text, teacher in zip(TEXTS, TEACHER, strict=True)
+    ]
+    fitting.add_arguments(sub, both, out="a new one under runs/, or runs/start-TASK where a teacher is imitated")
+
+
+class Pretrain(Job):
+    """Texts, each token of which is predicted from those before."""
+
+    row = TextRow
+
+    @classmethod
+    def for_task(cls, task: Task, settings: dict[str, Any]) -> type[Job]:
+        """A task without texts has its teacher imitated."""
+        return cls if task.corpus or settings["data"] is not None else Imitate
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """Pages of the task's corpus."""
+        assert self.task.corpus is not None
+        rng = random.Random(f"pretrain/{split}/{seed}")
+        return [TextRow(self.task.corpus(rng)) for _ in range(n)]
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Cross-entropy of whole texts."""
+        return language_loss(self.model, self.vocabulary, [row.text for row in rows])
+
+
+class Imitate(Sft):
+    """Fresh problems at every step, with the answers of the task's teacher; see `training.imitate`."""
+
+    may_change = ("device", "accept")
+
+    def new_rows(self) -> tuple[Rows, Rows]:
+        """No rows to train on, since each step makes its own; answers to held-out problems."""
+        settings = self.settings
+        held_out = demonstrations(self.task, "held_out", settings["held_out"], settings["seed"])
+        return [], self.checked(map(vars, held_out))
+
+    def kept_rows(self) -> tuple[Rows, Rows]:
+        """Those that a resumed run measures on."""
+        return [], self.checked(self.row_files[1])
+
+    def batch(self, rows: Rows, step: int) -> Rows:
+        """The problems of one step."""
+        return teacher_rows(self.task, step, self.settings["batch_size"], self.settings["seed"])
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """Losses, and accuracies on held-out problems.
+
+        Raises:
+            ValueError: If the training loss says that the start is not worth training from.
+        """
+        measured, text = Job.finish(self, rows, held_out)
+        last = [row["loss"] for row in self.folder.history()[-50:]]
+        loss, most = sum(last) / len(last), self.settings["accept"]
+        if not loss <= most:
+            raise ValueError(
+                f"the start is not accepted: its training loss is {loss:.3f}, and should be at most {most:g} (RL from "
+                "a start that has not learnt all of the teacher stalls); try another --seed or more --steps, or take "
+                f"what is in {self.folder.path} with --resume --accept {loss + 0.01:.2f}"
+            )
+        any_row = Recipe(ALGORITHMS["reinforce"], self.task)  # only its task is used to evaluate
+        result = evaluate(self.model, self.vocabulary, any_row, n=self.settings["held_out"])
+        text += f"\ntraining loss of the last steps: {loss:.4f}"
+        text += "\nheld-out {}: sampled {}, greedy {}".format(measure_of(self.task), *result.in_words)
+        return {**measured, "training_loss": loss, **result.as_json()}, text
+
+
+def run(args: argparse.Namespace) -> int:
+    """Pretrains on texts, or imitates a teacher."""
+    declared = TEXTS
+    if not args.resume and args.data is None:  # else the run, or the file, has decided
+        task = find_task({"task": args.task or DEFAULT_TASK, "programs": {}}, args.task)
+        if not task.corpus:
+            declared, args.out = TEACHER, args.out or f"runs/start-{task.name}"
+            if args.rows is not None:
+                raise ValueError(f"--rows is for texts, and {task.name} has none: give --data, or use sft")
+    return fitting.run(args, Pretrain, declared, "pretrain")

@@ -1,0 +1,96 @@
+"""Rows and tasks of one's own: `FILE.py:NAME`, a Python program that the command line names.
+
+The file is run, as `python FILE.py` would run it. So it is taken from the command line and from nowhere else: a run
+folder keeps the text and a checksum of the file, and whoever goes on with the run names the file again. A folder that
+comes from a stranger runs nothing by itself.
+"""
+
+import hashlib
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rlhf_minimal.algorithms import get_algorithm
+from rlhf_minimal.objective import Algorithm
+from rlhf_minimal.tasks import Task, get_task
+
+Kind = TypeVar("Kind")
+
+
+def is_program(text: str) -> bool:
+    """Whether a text names something in a Python file.
+
+    Example:
+        >>> is_program("my_rows.py:MINE"), is_program("grpo"), is_program("exact:rows.jsonl")
+        (True, False, False)
+    """
+    return text.rpartition(":")[0].endswith(".py")
+
+
+def find_algorithm(settings: dict[str, Any], named: str | None) -> Algorithm:
+    """The row that a run trains.
+
+    Args:
+        settings: The run's: `algorithm`, and under `programs` the checksums of what it was begun with, to which that of
+            a new run's file is added.
+        named: What `--row` says in this command line.
+
+    Raises:
+        ValueError: If there is no such row, its file cannot be run or has changed, or this command line does not name
+            it.
+    """
+    text = settings["algorithm"]
+    return _own(settings, text, named, "--row", Algorithm) if is_program(text) else get_algorithm(text)
+
+
+def find_task(settings: dict[str, Any], named: str | None) -> Task:
+    """The task of a run; as `find_algorithm`, with `--task`."""
+    text = settings["task"]
+    return _own(settings, text, named, "--task", Task) if is_program(text) else get_task(text)
+
+
+def _own(settings: dict[str, Any], text: str, named: str | None, flag: str, kind: type[Kind]) -> Kind:
+    if named != text:
+        raise ValueError(f"this run has {text}, a Python program, which is run only if you name it: add {flag} {text}")
+    file = text.rpartition(":")[0]
+    try:
+        own = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror}") from error
+    if settings["programs"].setdefault(text, own) != own:
+        raise ValueError(f"{file} has changed since the run was begun, and a resumed run needs it as it was")
+    return load(text, kind)
+
+
+def load(text: str, kind: type[Kind]) -> Kind:
+    """Runs a Python file and takes one of its values.
+
+    Args:
+        text: `FILE.py:NAME`.
+        kind: What the value has to be, `Algorithm` or `Task`.
+
+    Raises:
+        ValueError: In one line that names file and line, if the file cannot be run; if it has no such value.
+    """
+    if not is_program(text):
+        raise ValueError(f"{text!r} names no value of a Python file: write FILE.py:NAME, such as my_rows.py:MINE")
+    file, _, name = text.rpartition(":")
+    folder = str(Path(file).resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # as for any program: it may import what stands beside it
+    try:
+        values = runpy.run_path(file, run_name=Path(file).stem)
+    except SyntaxError as error:
+        raise ValueError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        where = f"{file}, line {lines[-1]}" if lines else f"cannot run {file}"
+        raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
+    if not isinstance(values.get(name), kind):
+        there = [other for other, value in values.items() if isinstance(value, kind)]
+        what = f"{name} is {values[name]!r}" if name in values else f"there is no {name}"
+        has = f"of this kind it has {', '.join(there)}" if there else "and nothing else there is one"
+        raise ValueError(f"{file}: {what}, and an rlhf_minimal {kind.__name__} is needed; {has}")
+    return values[name]  # type: ignore[no-any-return]

@@ -1,0 +1,150 @@
+"""A run on its way: what is done after each step, what is left when it stops, what is written at its end."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from rlhf_minimal.cli.console import StopOnCtrlC
+from rlhf_minimal.extras import curves
+from rlhf_minimal.extras.trackers import Trackers
+from rlhf_minimal.training.checkpoints import cannot_write, write_file
+from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.training.processes import ALONE, Processes
+from rlhf_minimal.training.progress import Progress
+from rlhf_minimal.training.run_folder import RunFolder
+
+
+class Journal:
+    """What is done after each step: a line of metrics, the progress, now and then a checkpoint. Ctrl-C ends the run.
+
+    A context around the loop; the journal itself is the loop's `on_step`.
+
+    Args:
+        folder: The run's.
+        settings: The run's; `steps` and `save_every` are read, all are kept beside a checkpoint.
+        save: (folder, settings) -> writes a checkpoint.
+        shown: The metrics of the progress line, with their formats.
+        done: Steps already taken, by a run that is resumed.
+        processes: Those that share the run; the main one writes.
+        trackers: Where metrics go as well.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        settings: dict[str, Any],
+        save: Callable[[Path, dict[str, Any]], None],
+        shown: dict[str, str],
+        *,
+        done: int,
+        processes: Processes = ALONE,
+        trackers: Trackers | None = None,
+    ):
+        self.folder, self.settings, self.processes, self.trackers = folder, settings, processes, trackers
+        self.write_checkpoint, self.stop = save, StopOnCtrlC()
+        self.progress = Progress(settings["steps"], shown, done=done, every=settings["save_every"])
+        self.done = done
+
+    def __enter__(self) -> "Journal":
+        self.stop.__enter__()
+        if self.trackers is not None:
+            self.trackers.begin()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self.stop.__exit__()
+        self.progress.close()
+        if self.trackers is not None:
+            self.trackers.end()
+        step = self.folder.whole_step()
+        if isinstance(error, Exception) and step is not None:
+            error.add_note(f"the checkpoint of step {step} in {self.folder.checkpoint} is whole")
+
+    def is_due(self, step: int) -> bool:
+        """Whether a checkpoint is written after this step, unless the run is stopped before."""
+        return bool(step % self.settings["save_every"] == 0 or step == self.settings["steps"])
+
+    def __call__(self, metrics: Metrics) -> bool:
+        """What follows a step; False if it was the last one, by Ctrl-C."""
+        self.done = int(metrics["step"])
+        self.stop.asked = self.processes.agree(self.stop.asked)
+        if self.processes.is_main:
+            self.folder.append(metrics)
+        self.progress.update(self.done, metrics)
+        if self.trackers is not None:
+            self.trackers.log(metrics)
+        if self.is_due(self.done) or self.stop.asked:
+            self.save()
+        return not self.stop.asked
+
+    def save(self) -> None:
+        """Writes a checkpoint; the metrics of its steps have reached the disk before."""
+        if self.processes.is_main:
+            self.folder.flush()
+            self.write_checkpoint(self.folder.checkpoint, self.settings)
+
+    def stopped(self, words: str) -> bool:
+        """Whether Ctrl-C ended the run before its last step; then says how it goes on, with the command's words."""
+        if not self.stop.asked or self.done >= self.settings["steps"]:
+            return False
+        again = f"python -m rlhf_minimal {words} --out {self.folder.path} --resume"
+        print(f"stopped after step {self.done}; go on with: {again}")
+        return True
+
+
+def write_report(
+    folder: RunFolder, text: str, measured: Mapping[str, Any], draw: Callable[[Axes, list[Metrics]], None]
+) -> None:
+    """The end of a run, written into its folder and printed.
+
+    Args:
+        folder: The run's.
+        text: The report, without a last line end.
+        measured: What is kept as `evaluation.json`.
+        draw: Puts the run's steps into the learning curve.
+    """
+    write_file(folder.report, text + "\n")
+    write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    with matplotlib.rc_context(curves.STYLE):
+        ax = figure.add_subplot()
+        draw(ax, folder.history())
+        ax.legend()
+    with naming(folder.picture):
+        figure.savefig(folder.picture, dpi=120)
+    print(f"\n{text}\n")
+    print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
+
+
+def warn_of_verifier_errors(folder: RunFolder) -> None:
+    """One line on standard error, if the verifier has failed."""
+    if errors := sum(row.get("verifier_errors", 0) for row in folder.history()):
+        print(f"warning: the verifier failed on {errors} completions of this run, which got 0", file=sys.stderr)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names the file in an error of the system, for writers that do not."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(cannot_write(path, error)) from error
+
+
+def check_writable(folder: Path) -> None:
+    """Refuses a place that could not be written, before any work is done for it."""
+    parent = folder.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise ValueError(f"cannot write {folder}: {parent} is {'not writable' if parent.is_dir() else 'no folder'}")

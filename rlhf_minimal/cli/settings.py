@@ -1,0 +1,153 @@
+"""The settings of a run, each declared once: a flag with its help, a default, a line of `config.json` with its type."""
+
+import argparse
+import dataclasses
+import platform
+import re
+import sys
+import time
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+
+from rlhf_minimal import __version__
+from rlhf_minimal.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting.
+
+    Args:
+        name: In `config.json`; the flag is the same with dashes.
+        kind: What may stand there: a type, a type or None, or a `Literal` of words.
+        default: What a new run takes unless told otherwise.
+        about: What it is, as a sentence without its full stop. The default is added, where the text does not say
+            "(default" itself.
+        metavar: What help calls the value; None for argparse's own.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    about: str
+    metavar: str | None = None
+
+    @property
+    def help(self) -> str:
+        """The sentence that `--help` prints."""
+        shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
+        return f"{self.about}." if "(default" in self.about else f"{self.about} (default {str(shown).lower()})."
+
+
+def fields_of(config: type, about: Mapping[str, str], **defaults: Any) -> list[Setting]:
+    """A setting for every field of a config's class; `defaults` replaces the class's own."""
+    kinds = typing.get_type_hints(config)
+    return [
+        Setting(field.name, kinds[field.name], defaults.get(field.name, field.default), about[field.name])
+        for field in dataclasses.fields(config)
+    ]
+
+
+def add_flags(sub: Any, settings: Sequence[Setting]) -> None:
+    """A flag for each setting; what is not given is None, so that a resumed run can keep its own."""
+    for setting in settings:
+        options = typing.get_args(setting.kind)  # of `float | None` or of `Literal["a", "b"]`
+        kind = options[0] if options else setting.kind
+        words = options if isinstance(kind, str) else None
+        of_number = None if words or kind is str else kind.__name__.upper()
+        sub.add_argument(
+            "--" + setting.name.replace("_", "-"),
+            type=str if words else kind,
+            choices=words,
+            metavar=setting.metavar or of_number,
+            help=setting.help,
+        )
+
+
+def add_run_flags(sub: Any, *, out: str = "a new one under runs/") -> None:
+    """The flags that say where a run is, and whether it goes on."""
+    sub.add_argument("--out", help=f"Run folder (default: {out}).")
+    sub.add_argument("--resume", action="store_true", help="Continue the run in --out with its own settings.")
+    sub.add_argument("--overwrite", action="store_true", help="Replace the run in --out.")
+
+
+def settings_of_run(
+    args: argparse.Namespace,
+    declared: Sequence[Setting],
+    *,
+    command: str,
+    name: str,
+    may_change: tuple[str, ...],
+) -> tuple[RunFolder, dict[str, Any], dict[str, Any]]:
+    """The folder of a run and its settings: what was given, else what a resumed run keeps, else the defaults.
+
+    Args:
+        args: The command's flags, `out`, `resume` and `overwrite` among them.
+        declared: Every setting of the command.
+        command: Its name, which the run keeps.
+        name: What a new run is called, before its task and the time.
+        may_change: What a resumed run may be given anew.
+
+    Returns:
+        The folder, all settings, and those that stand in the command line.
+
+    Raises:
+        ValueError: If there is no such run to resume, or if it was begun with another setting than the one given.
+    """
+    given = {s.name: getattr(args, s.name) for s in declared if getattr(args, s.name, None) is not None}
+    # `programs`: the checksums of rows and tasks of one's own (see `programs`).
+    defaults = {"command": command, "programs": {}, **{s.name: s.default for s in declared}}
+    kept: dict[str, Any] = {}
+    if args.resume:
+        if args.overwrite or not args.out:
+            raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
+        folder = RunFolder(args.out)
+        kept = folder.settings(command, kinds_of(declared))
+        folder.check_resumable()
+        _warn_of_other_versions(folder, kept["versions"])
+        _check_unchanged(folder, kept, given, may_change)
+    else:
+        # A task may be named by a file, or with settings of its own.
+        plain = re.sub(r"[^\w.]+", "-", f"{name}-{given.get('task', defaults['task'])}")
+        folder = RunFolder(args.out or f"runs/{plain}-{time.strftime('%Y%m%d-%H%M%S')}")
+    return folder, {**defaults, **kept, **given, "versions": own_versions()}, given
+
+
+def kinds_of(declared: Sequence[Setting]) -> dict[str, Any]:
+    """The type of every setting of a run, to check its `config.json`."""
+    return {"programs": dict, **{setting.name: setting.kind for setting in declared}}
+
+
+def _check_unchanged(
+    folder: RunFolder, kept: Mapping[str, Any], given: Mapping[str, Any], may_change: tuple[str, ...]
+) -> None:
+    for setting, value in given.items():
+        if setting not in may_change and kept[setting] != value:
+            *some, last = [f"--{free.replace('_', '-')}" for free in may_change]
+            flags = f"{', '.join(some)} and {last}" if some else last
+            raise ValueError(
+                f"the run in {folder.path} has {setting} {kept[setting]}, not {value}; a resumed run keeps its "
+                f"settings, only {flags} may change"
+            )
+
+
+def own_versions() -> dict[str, str]:
+    """What the numbers of a run may depend on."""
+    libraries = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    return {**libraries, "python": platform.python_version()}
+
+
+def _warn_of_other_versions(folder: RunFolder, before: dict[str, str]) -> None:
+    """One line if a run is resumed under other versions than it was begun with: its last bits may then differ."""
+    changed = [f"{name} {before.get(name)} -> {own}" for name, own in own_versions().items() if before.get(name) != own]
+    if changed:
+        print(
+            f"warning: {folder.path} was begun with other versions ({', '.join(changed)}); numbers may differ from "
+            "those of an uninterrupted run",
+            file=sys.stderr,
+        )

@@ -1,0 +1,52 @@
+"""`sft`: learn to answer."""
+
+import argparse
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from rlhf_minimal.cli import fitting
+from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
+from rlhf_minimal.tasks import CompletionRow, Task
+from rlhf_minimal.tasks.base import Split
+from rlhf_minimal.training import supervised_loss
+
+ABOUT = "Learn to answer: imitate demonstrations, with the loss on the answer only."
+IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
+SETTINGS = fitting.fit_settings("prompt and completion, or messages", "untrained", steps=700)
+
+add_arguments = partial(fitting.add_arguments, settings=SETTINGS)
+
+
+class Sft(Job):
+    """Prompts with answers to imitate."""
+
+    row = CompletionRow
+
+    @classmethod
+    def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
+        """A teacher."""
+        return None if task.teacher else "teacher to imitate"
+
+    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
+        """The answers of the task's teacher."""
+        return demonstrations(self.task, split, n, seed)
+
+    def loss(self, rows: Rows) -> Tensor:
+        """Cross-entropy of the answers; the prompt is read, not learnt."""
+        prompts, answers = [row.prompt for row in rows], [row.completion for row in rows]
+        return supervised_loss(self.model, self.vocabulary, prompts, answers)
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """The loss, and what the task's verifier says of samples."""
+        measured, text = super().finish(rows, held_out)
+        if self.settings["data"] is not None:
+            return measured, text  # rows from elsewhere need not be the task's
+        score, said, some = self.samples(self.model)
+        return {**measured, "score": score}, "\n".join([text, said, *some])
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fine-tunes."""
+    return fitting.run(args, Sft, SETTINGS, "sft")

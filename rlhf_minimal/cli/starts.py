@@ -1,0 +1,124 @@
+"""What a command begins with: a model by its name, and the device it is put on."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from rlhf_minimal.models import SHORT_NAMES, TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
+from rlhf_minimal.models.folder import find_checkpoint
+from rlhf_minimal.tasks import Task
+from rlhf_minimal.training import load_policy
+
+ASSETS = Path(__file__).parent.parent / "assets"
+DEFAULT_TASK = "addition"  # of `train`, and of whatever asks a policy that belongs to no run
+CHAT = ("auto", "on", "off")
+CHAT_HELP = "Whether prompts are written with the model's chat template (default auto: if it has one)"
+DEVICE_HELP = "Device: cpu, cuda or mps"
+
+
+def add_model_flag(sub: Any, instead_of: str) -> None:
+    """The flag that names a real model, for a command's grammar or a group of its flags."""
+    names = ", ".join(SHORT_NAMES)
+    sub.add_argument(
+        "--model",
+        metavar="NAME",
+        help=f"A real language model instead of {instead_of}: a Hugging Face name, a folder, a .gguf file, or {names}.",
+    )
+
+
+def model_as_start(args: argparse.Namespace) -> None:
+    """`--model NAME` is the start hf:NAME."""
+    if args.model is not None:
+        if args.start is not None:
+            raise ValueError("--model and --start both name what training begins with: give one of them")
+        args.start = f"hf:{args.model}"
+
+
+def check_start(name: str, task: Task, words: str) -> None:
+    """Refuses the shipped start of a task that has none, before anything else is done.
+
+    Args:
+        name: The start.
+        task: What is to be trained.
+        words: What the command line calls the task.
+
+    Raises:
+        ValueError: With what to do: make a start, or train random weights knowingly.
+    """
+    if name != "shipped" or (ASSETS / task.name).is_dir():
+        return
+    if not task.alphabet:
+        raise _needs_real_model(task)
+    make = "name one with --start FOLDER"
+    if task.teacher or task.corpus:
+        out = f"runs/start-{task.name}"
+        make = f"make one with `pretrain --task {words} --out {out}` and give --start {out}"
+    raise ValueError(
+        f"no start is shipped for the task {task.name}, so training would begin with random weights: {make}, or give "
+        "--start untrained to really do so"
+    )
+
+
+def load_start(
+    name: str, task: Task, seed: int, chat: str = "auto"
+) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, str]:
+    """The policy that training begins with, and how to describe it; a description can be loaded again.
+
+    Args:
+        name: "shipped", "untrained", hf:NAME, or a checkpoint or run folder.
+        task: Decides which start is the shipped one, and the alphabet of an untrained one.
+        seed: Of an untrained one's weights.
+        chat: Whether a real model's prompts are chats: "auto", "on" or "off".
+    """
+    if name.startswith("hf:"):
+        use = {"auto": None, "on": True, "off": False}[chat]
+        return *load_pretrained(name.removeprefix("hf:"), chat=use), name
+    if chat != "auto":
+        raise ValueError("--chat goes with --model: a checkpoint keeps how its prompts are written")
+    shipped = f"shipped ({task.name})"
+    if name in ("shipped", shipped):
+        return *load_policy(ASSETS / task.name), shipped
+    if name == "untrained":
+        return *untrained(task, seed), "untrained"
+    return *load_policy(name), str(find_checkpoint(name))
+
+
+def untrained(task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary]:
+    """A new model that speaks the task's alphabet."""
+    if not task.alphabet:
+        raise _needs_real_model(task)
+    vocabulary = Vocabulary(task.alphabet)
+    return tiny_llama(len(vocabulary), seed=seed), vocabulary
+
+
+def check_alphabet(vocabulary: Vocabulary | TokenizerVocabulary, task: Task) -> None:
+    """Refuses a model that cannot write the task."""
+    if isinstance(vocabulary, Vocabulary) and not task.alphabet:
+        raise _needs_real_model(task)
+    if isinstance(vocabulary, Vocabulary) and not set(task.alphabet) <= set(vocabulary.alphabet):
+        raise ValueError(
+            f"this checkpoint knows {vocabulary.alphabet!r}, but {task.name} is written in {task.alphabet!r}"
+        )
+
+
+def _needs_real_model(task: Task) -> ValueError:
+    return ValueError(
+        f"{task.name} is asked in plain language, and this start knows single characters only: give a real model with "
+        "--model NAME"
+    )
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name, if this machine has it."""
+    if name.partition(":")[0] not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"cannot use the device {name!r}: expected cpu, cuda or mps")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"cannot use the device {name!r}: {reason}") from error
+    return device

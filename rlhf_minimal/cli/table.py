@@ -1,0 +1,27 @@
+"""`table`: the table of algorithms."""
+
+import argparse
+
+from rlhf_minimal import anatomy
+from rlhf_minimal.algorithms import ALGORITHMS
+from rlhf_minimal.cli.programs import load
+from rlhf_minimal.objective import Algorithm
+
+ABOUT = "Print the table of algorithms."
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    sub.add_argument(
+        "--row",
+        metavar="FILE.py:NAME",
+        action="append",
+        default=[],
+        help="Print a row of your own as well: the Python file is run. May be repeated.",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints it as Markdown."""
+    print(anatomy.table(ALGORITHMS | {text.rpartition(":")[2]: load(text, Algorithm) for text in args.row}))
+    return 0

@@ -1,0 +1,236 @@
+"""`train`: a policy, a row of the table, a task. From here it is one call to `training.train`."""
+
+import argparse
+import dataclasses
+import os
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from matplotlib.axes import Axes
+from transformers import PreTrainedModel
+
+from rlhf_minimal.cli.answers import mark, measure_of
+from rlhf_minimal.cli.console import at_least_1, in_brief
+from rlhf_minimal.cli.programs import is_program
+from rlhf_minimal.cli.recipes import (
+    REAL_MODEL_LORA_LR,
+    REAL_MODEL_LR,
+    ROW,
+    RUN_SETTINGS,
+    SETTINGS,
+    add_row_flags,
+    recipe_of,
+    with_reward_model,
+)
+from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
+from rlhf_minimal.cli.settings import add_flags, add_run_flags, settings_of_run
+from rlhf_minimal.cli.starts import (
+    add_model_flag,
+    check_alphabet,
+    check_start,
+    find_device,
+    load_start,
+    model_as_start,
+)
+from rlhf_minimal.extras import curves
+from rlhf_minimal.extras.trackers import TRACKERS, Trackers
+from rlhf_minimal.training import (
+    Evaluation,
+    Learner,
+    NothingToLearn,
+    Recipe,
+    TrustRegion,
+    evaluate,
+    train,
+    trust_region_update,
+)
+from rlhf_minimal.training.metrics import Metrics, throughput
+from rlhf_minimal.training.processes import Processes, launched
+from rlhf_minimal.training.run_folder import RunFolder
+
+ABOUT = "Train a policy with any row of the table."
+IF_MEMORY_RUNS_OUT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
+SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    add_row_flags(sub)
+    add_model_flag(sub, "--start")
+    add_flags(sub, RUN_SETTINGS)
+    sub.add_argument(
+        "--tracker", action="append", choices=TRACKERS, help="Hand the metrics on as well. May be repeated."
+    )
+    add_run_flags(sub)
+    add_flags(sub, SETTINGS[len(RUN_SETTINGS) :])
+
+
+@dataclass
+class Run:
+    """What is known of a run before anything is loaded.
+
+    Attributes:
+        args: The command's flags.
+        folder: Where it is.
+        settings: All of them, as they are kept.
+        recipe: What is trained.
+        device: Where.
+        processes: Those that share it.
+    """
+
+    args: argparse.Namespace
+    folder: RunFolder
+    settings: dict[str, Any]
+    recipe: Recipe
+    device: torch.device
+    processes: Processes
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, from the words of the command to the report of the run."""
+    plan = _plan(args)
+    trackers = Trackers(args.tracker, plan.folder.path, plan.settings, plan.device) if args.tracker else None
+    try:
+        with open(os.devnull, "w") as nowhere, nullcontext() if plan.processes.is_main else redirect_stdout(nowhere):
+            return _train(plan, trackers)
+    finally:
+        plan.processes.part()
+
+
+def _plan(args: argparse.Namespace) -> Run:
+    """Everything that can be decided, and refused, before anything is loaded or written."""
+    model_as_start(args)
+    args.algorithm = args.algorithm or args.row
+    declared = [ROW, *SETTINGS]
+    if args.start is not None and args.start.startswith("hf:"):
+        lr = REAL_MODEL_LR if args.lora_rank is None else REAL_MODEL_LORA_LR
+        declared = [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
+    folder, settings, given = settings_of_run(
+        args,
+        declared,
+        command="train",
+        name=args.algorithm,
+        may_change=("steps", "device", "save_every", "held_out"),
+    )
+    at_least_1(settings, "save_every", "held_out")
+    recipe, device = recipe_of(settings, args.row, args.task), find_device(settings["device"])
+    if settings["optimizer"] != "trpo" and "max_kl" in given:
+        raise ValueError("--max-kl is the bound of a trust region: give --optimizer trpo as well")
+    check_start(settings["start"], recipe.task, settings["task"])
+    processes, device = launched(device)
+    if processes.count > 1 and settings["optimizer"] == "trpo":
+        raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
+    if recipe.config.prompts < processes.count:
+        raise ValueError(f"{processes.count} processes share {recipe.config.prompts} problems a step: raise --prompts")
+    return Run(args, folder, settings, recipe, device, processes)
+
+
+def _train(plan: Run, trackers: Trackers | None) -> int:
+    """The run itself, as one of the processes that share it; only the main one writes."""
+    folder, settings, processes = plan.folder, plan.settings, plan.processes
+    learner = _resume(plan) if plan.args.resume else _begin(plan)
+    learner.processes = processes
+    recipe = plan.recipe
+    score = partial(evaluate, recipe=recipe, n=settings["held_out"], processes=processes)
+    before = score(_start_policy(learner, plan), learner.vocabulary)
+    updater = None
+    if settings["optimizer"] == "trpo":
+        updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
+    graded = recipe.task.score_range is not None  # then nothing is simply right, and an accuracy says nothing
+    shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
+    early = None
+    with Journal(
+        folder, settings, learner.save, shown, done=learner.step, processes=processes, trackers=trackers
+    ) as journal:
+        try:
+            train(learner, recipe, journal, updater=updater)
+        except NothingToLearn as reason:
+            early = str(reason)
+        journal.save()
+    if early:
+        print(f"stopped early at {early}")
+    if processes.is_main:
+        warn_of_verifier_errors(folder)
+    words = f"--row {plan.args.row}" if plan.args.row else settings["algorithm"]
+    if journal.stopped(f"train {words}" + (f" --task {plan.args.task}" if is_program(settings["task"]) else "")):
+        return 130
+    after = score(learner.policy, learner.vocabulary)
+    if processes.is_main:
+        _report(plan, before, after)
+        weights = list(learner.policy.parameters())
+        size, trained = sum(w.numel() for w in weights), sum(w.numel() for w in weights if w.requires_grad)
+        print(f"speed:      {throughput(folder.history(), size, trained)}")
+    return 0
+
+
+def _begin(plan: Run) -> Learner:
+    """A learner at the start that the settings name, and its new folder."""
+    settings, recipe, main = plan.settings, plan.recipe, plan.processes.is_main
+    plan.folder.check_free(overwrite=plan.args.overwrite)
+    policy, vocabulary, described = load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])
+    check_alphabet(vocabulary, recipe.task)
+    plan.recipe = with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
+    settings["start"] = described
+    policy.to(plan.device)  # type: ignore[arg-type]
+    learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
+    plan.processes.wait()  # until all have found the folder free
+    if main:
+        plan.folder.create(settings, overwrite=plan.args.overwrite)
+        learner.save(plan.folder.checkpoint, settings)  # so that there is something to load from the first second on
+    print(f"{settings['algorithm']} on {recipe.task.name} ({recipe.task.about}), start: {described}")
+    return learner
+
+
+def _resume(plan: Run) -> Learner:
+    """The learner of the folder's checkpoint."""
+    learner = Learner.resume(plan.folder.checkpoint, plan.recipe.algorithm, plan.recipe.config, plan.device)
+    plan.recipe = with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
+    plan.processes.wait()  # until all have read what is written anew below
+    if plan.processes.is_main:
+        plan.folder.rewind(learner.step)
+        plan.folder.write_settings(plan.settings)
+    print(f"resuming {plan.folder.path} after step {learner.step}")
+    return learner
+
+
+def _start_policy(learner: Learner, plan: Run) -> PreTrainedModel:
+    """What the run began with: the learner's own, or, where it keeps none (`watch_kl`), from where it came."""
+    if learner.start is not None:
+        return learner.start
+    if learner.step == 0:
+        return learner.policy
+    recipe, settings = plan.recipe, plan.settings
+    policy = load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])[0]
+    return policy.to(plan.device)  # type: ignore[arg-type,no-any-return]
+
+
+def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
+    """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
+    task, settings = plan.recipe.task, plan.settings
+    rows = [("problem", "before", "after")]
+    for i in range(min(8, len(before.samples.texts))):
+        cells = [f"{in_brief(e.samples.texts[i])} {mark(task, float(e.samples.correct[i]))}" for e in (before, after)]
+        rows.append((in_brief(before.samples.problems[i].prompt), *cells))
+    first, width = (max(least, 2 + max(len(row[i]) for row in rows)) for i, least in enumerate((12, 16)))
+    lines = [f"{problem:<{first}}{one:<{width}}{other}" for problem, one, other in rows]
+    lines += ["", f"held-out {measure_of(task)}, {before.sampled.n} problems, 95 % interval"]
+    lines.append(f"{'':<12}{'before':<24}{'after':<24}")
+    for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
+        lines.append(f"{name:<12}{one:<24}{other:<24}")
+
+    def draw(ax: Axes, history: list[Metrics]) -> None:
+        name, limits = "accuracy", (0.0, 1.0)
+        if task.score_range is not None:
+            name, limits = "gold" if plan.recipe.reward else "reward", task.score_range
+        color = curves.POLICY if settings["reward"] == "verifier" else curves.CONTROL
+        steps, measured = ([row[column] for row in history] for column in ("step", name))
+        curves.learning_curve(ax, steps, [measured], label=settings["algorithm"], color=color, smooth=5)
+        ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
+        ax.set_title(f"{task.about}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
+
+    text = "\n".join(line.rstrip() for line in lines)
+    write_report(plan.folder, text, {"before": before.as_json(), "after": after.as_json()}, draw)
+    print(f"try it:     python -m rlhf_minimal sample {plan.folder.path}")
