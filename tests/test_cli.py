@@ -4,13 +4,16 @@ import io
 import json
 import re
 import signal
+from dataclasses import fields
 
 import pytest
 import torch
 import transformers
 
-from rlhf_minimal import ALGORITHMS, cli
-from rlhf_minimal.cli import main
+from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.cli import main, parser
+from rlhf_minimal.cli.recipes import REAL_MODEL_LR
+from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.training import METRICS, Config, load_policy
 from rlhf_minimal.training.progress import Progress
 from tests.commands import fails, rows
@@ -21,6 +24,17 @@ TINY = ["--prompts", "4", "--group-size", "4", "--held-out", "20"]
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a run without --out must land under the current folder, and only there
+
+
+def press_ctrl_c(patch, at):
+    update = Progress.update
+
+    def pressing(self, step, metrics):
+        update(self, step, metrics)
+        if step == at:
+            signal.raise_signal(signal.SIGINT)
+
+    patch.setattr(Progress, "update", pressing)
 
 
 # --- a run ---------------------------------------------------------------------------------------------------------
@@ -80,7 +94,8 @@ def test_the_default_run_mends_the_start(capsys):
 
 
 def test_other_tasks_and_settings(tmp_path):
-    options = ["--task", "even", "--steps", "2", "--reward", "random", "--reference", "ema", "--value-clip", "0.2"]
+    options = ["--task", "even", "--start", "untrained", "--steps", "2"]
+    options += ["--reward", "random", "--reference", "ema", "--value-clip", "0.2"]
     assert main(["train", "ppo", *options, *TINY, "--out", "run"]) == 0
     settings = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (settings["task"], settings["start"], settings["reward"]) == ("even", "untrained", "random")
@@ -92,7 +107,33 @@ def test_other_tasks_and_settings(tmp_path):
 
 
 def test_every_setting_of_the_loop_has_a_flag_and_a_line_of_help():
-    assert set(cli.CONFIG_HELP) == set(Config.__dataclass_fields__)
+    helps = {action.dest: action.help for action in commands()["train"]._actions}
+    for field in fields(Config):
+        assert helps[field.name], field.name
+
+
+def commands():
+    return next(action.choices for action in parser()._actions if hasattr(action, "add_parser"))
+
+
+@pytest.mark.parametrize("name", commands())
+def test_help_is_written_in_sentences(name):
+    sub = commands()[name]
+    sub.format_help()
+    for text in [sub.description, *(action.help for action in sub._actions)]:
+        assert text[0].isupper(), text
+        assert text.endswith("."), text
+        assert ".." not in text.replace("...", ""), text
+
+
+def test_a_default_is_said_as_it_is():
+    """What help says of a flag and what a run gets come from one place."""
+    for name, value in {"save_every": 25, "held_out": 1000, "max_kl": 0.01, "steps": Config().steps}.items():
+        (text,) = [action.help for action in commands()["train"]._actions if action.dest == name]
+        assert text.endswith(f"(default {value}).")
+    for action in commands()["train"]._actions:
+        if action.dest in ("lr", "value_lr"):
+            assert f"{REAL_MODEL_LR:g} for a real model" in action.help
 
 
 def test_a_run_that_has_nothing_to_learn_from_says_so_and_ends_well(capsys):
@@ -102,14 +143,30 @@ def test_a_run_that_has_nothing_to_learn_from_says_so_and_ends_well(capsys):
 
 
 def test_pretrain_writes_a_start_that_train_takes(tmp_path, capsys):
-    quick = ["pretrain", "--task", "reverse", "--steps", "5", "--batch-size", "8", "--out", "start"]
+    quick = ["pretrain", "--task", "reverse", "--steps", "5", "--batch-size", "8", "--held-out", "10"]
     message = fails(capsys, *quick)
-    assert "not accepted" in message
-    assert list(tmp_path.iterdir()) == []  # nothing half-written
-    assert main([*quick, "--accept", "9"]) == 0
-    assert "already" in fails(capsys, *quick, "--accept", "9")
+    assert "the start is not accepted: its training loss is" in message
+    start = tmp_path / "runs" / "start-reverse"
+    assert not (start / "evaluation.json").exists()
+    assert "already holds a run" in fails(capsys, *quick)
+    assert "the start is not accepted" in fails(capsys, "pretrain", "--out", str(start), "--resume")
+    assert main(["pretrain", "--out", str(start), "--resume", "--accept", "9"]) == 0  # it is taken as it is
+    assert json.loads((start / "evaluation.json").read_text())["sampled"]["n"] == 10
     assert main([*quick, "--accept", "9", "--overwrite"]) == 0
-    assert main(["train", "grpo", "--task", "reverse", "--start", "start", "--steps", "1", *TINY, "--out", "run"]) == 0
+    train = ["train", "grpo", "--task", "reverse", "--steps", "1", *TINY, "--out", "run"]
+    assert main([*train, "--start", str(start)]) == 0
+
+
+def test_an_imitation_that_is_stopped_goes_on_as_if_it_was_not(tmp_path, monkeypatch):
+    quick = ["pretrain", "--steps", "5", "--batch-size", "8", "--held-out", "10", "--accept", "9", "--save-every", "2"]
+    assert main([*quick, "--out", "whole"]) == 0
+    with monkeypatch.context() as patch:
+        press_ctrl_c(patch, 3)
+        assert main([*quick, "--out", "cut"]) == 130
+    assert main(["pretrain", "--out", "cut", "--resume"]) == 0
+    assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
+    one, two = (load_policy(tmp_path / name)[0].state_dict() for name in ("cut", "whole"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 def test_table_and_diff(capsys):
@@ -131,17 +188,10 @@ def test_ctrl_c_saves_and_resume_repeats_the_uninterrupted_numbers(tmp_path, cap
     arguments = ["train", "ppo", "--steps", "5", *TINY]
     assert main([*arguments, "--out", "whole"]) == 0
 
-    update = Progress.update
-
-    def press_ctrl_c(self, step, metrics):
-        update(self, step, metrics)
-        if step == 2:
-            signal.raise_signal(signal.SIGINT)
-
-    monkeypatch.setattr(Progress, "update", press_ctrl_c)
-    assert main([*arguments, "--out", "cut"]) == 130
+    with monkeypatch.context() as patch:
+        press_ctrl_c(patch, 2)
+        assert main([*arguments, "--out", "cut"]) == 130
     assert "--resume" in capsys.readouterr().out
-    monkeypatch.setattr(Progress, "update", update)
     assert len(rows(tmp_path / "cut")) == 2
     load_policy(tmp_path / "cut")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -214,11 +264,14 @@ def test_a_finished_run_can_be_made_longer_but_not_otherwise_changed(tmp_path, c
         (["train", "grpo", "--out", "file"], "is a file"),
         (["train", "grpo", "--out", "full"], "holds files that are no run"),
         (["train", "grpo", "--out", "full", "--overwrite"], "holds files that are no run"),
-        (["train"], "required: ALGORITHM"),
+        (["train"], "one of the arguments ALGORITHM --row is required"),
+        (["train", "grpo", "--row", "rows.py:MINE"], "not allowed with argument ALGORITHM"),
+        (["train", "grpo", "--task", "reverse"], "make one with `pretrain --task reverse --out runs/start-reverse`"),
+        (["train", "grpo", "--task", "even"], "would begin with random weights: name one with --start FOLDER, or give"),
         (["pretrain", "--task", "even"], "no teacher"),
         (["pretrain", "--out", "file/start"], "cannot write"),
-        (["pretrain", "--out", "full", "--overwrite"], "no checkpoint of ours"),
-        (["pretrain", "--steps", "0"], "--steps must be at least 1"),
+        (["pretrain", "--out", "full", "--overwrite"], "holds files that are no run"),
+        (["pretrain", "--steps", "0"], "steps must be at least 1"),
         (["pretrain", "--device", "abacus"], "cannot use the device"),
         (["sample", "nowhere"], "no checkpoint in nowhere"),
         (
@@ -241,7 +294,7 @@ def test_one_line_and_nothing_written(tmp_path, capsys, argv, message):
     (tmp_path / "file").write_text("a file where a folder should be")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
-    argv = [str(cli.ASSETS / "addition") if word == "START" else word for word in argv]
+    argv = [str(ASSETS / "addition") if word == "START" else word for word in argv]
     assert message in fails(capsys, *argv)
     assert {path.name for path in tmp_path.iterdir()} == {"file", "full"}
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
@@ -289,7 +342,7 @@ def test_the_progress_line_is_redrawn_in_a_terminal_and_plain_elsewhere(monkeypa
     for live in (True, False):
         stream = Terminal(live)
         monkeypatch.setattr("sys.stdout", stream)
-        progress = Progress(50, {"reward": ".2f"})
+        progress = Progress(50, {"reward": ".2f"}, every=25)
         for step in range(1, 51):
             progress.update(step, {"reward": step / 50, "other": 1.0})
         progress.close()
@@ -301,7 +354,7 @@ def test_the_progress_line_is_redrawn_in_a_terminal_and_plain_elsewhere(monkeypa
 
 
 def test_a_run_that_keeps_no_start_finds_it_again_when_it_is_resumed(tmp_path, capsys):
-    command = ["train", "dr_grpo", "--task", "even", "--watch-kl", "off", *TINY]
+    command = ["train", "dr_grpo", "--task", "even", "--start", "untrained", "--watch-kl", "off", *TINY]
     assert main([*command, "--out", "whole", "--steps", "4"]) == 0
     whole = capsys.readouterr().out.splitlines()
     assert main([*command, "--out", "run", "--steps", "2"]) == 0
@@ -318,7 +371,8 @@ def test_a_run_that_keeps_no_start_finds_it_again_when_it_is_resumed(tmp_path, c
 
 
 def test_a_run_in_a_trust_region_keeps_its_bound_and_resumes(tmp_path, capsys):
-    trpo = ["train", "grpo", "--task", "even", "--optimizer", "trpo", "--max-kl", "0.02", "--out", "run", *TINY]
+    even = ["--task", "even", "--start", "untrained"]
+    trpo = ["train", "grpo", *even, "--optimizer", "trpo", "--max-kl", "0.02", "--out", "run", *TINY]
     assert main([*trpo, "--steps", "2"]) == 0
     settings = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (settings["optimizer"], settings["max_kl"]) == ("trpo", 0.02)
@@ -355,7 +409,7 @@ def test_memory_prints_the_ledger(tmp_path, capsys):
     assert [line.split()[1] for line in printed.splitlines()[2:7]] == ["policy", "critic", "reference", "reward", "all"]
     assert "| 40.02 |" in printed
     assert "at once, at most" in printed
-    assert main(["memory", "grpo", "--mixed", "--sequences", "4", "--sampled", "64"]) == 0
+    assert main(["memory", "grpo", "--precision", "mixed", "--sequences", "4", "--sampled", "64"]) == 0
     assert "| 18.00 |" in capsys.readouterr().out  # the frozen reference costs 2 instead of 4
     most = []
     for more in ([], ["--precision", "bfloat16"], ["--gradient-checkpointing", "on"], ["--lora-rank", "2"]):
@@ -375,4 +429,4 @@ def test_memory_says_what_it_cannot_count(tmp_path, capsys):
     assert "unknown algorithm" in fails(capsys, "memory", "grp")
     assert "context is 64" in fails(capsys, "memory", "grpo", "--prompt-length", "64")
     assert "sequences is 0" in fails(capsys, "memory", "grpo", "--sequences", "0")
-    assert "not allowed with" in fails(capsys, "memory", "grpo", "--mixed", "--precision", "bfloat16")
+    assert "invalid choice: 'float8'" in fails(capsys, "memory", "grpo", "--precision", "float8")

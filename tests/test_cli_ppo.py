@@ -7,15 +7,15 @@ import signal
 import pytest
 import torch
 
-from rlhf_minimal import cli
 from rlhf_minimal.cli import main
+from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.models import RewardModel, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import load_policy, write_folder
 from rlhf_minimal.training.progress import Progress
 from tests.commands import fails, rows
 
-TINY = ["--task", "even", "--prompts", "4", "--group-size", "4", "--held-out", "20"]
+TINY = ["--task", "even", "--start", "untrained", "--prompts", "4", "--group-size", "4", "--held-out", "20"]
 PPO = ["train", "ppo", *TINY, "--steps", "4", "--reward-model", "judge"]
 
 
@@ -124,7 +124,7 @@ def test_a_score_that_turns_nan_in_the_middle_names_the_row_and_leaves_a_whole_c
     ("flags", "message"),
     [
         (["ppo", "--reward-model", "nowhere"], "no checkpoint in nowhere"),
-        (["ppo", "--reward-model", str(cli.ASSETS / "addition")], "holds no reward model"),
+        (["ppo", "--reward-model", str(ASSETS / "addition")], "holds no reward model"),
         (["ppo", "--reward-model", "judge", "--reward", "random"], "two rewards: give one of them"),
         (["grpo", "--critic", "shared"], "this algorithm has no critic"),
         (["dapo", "--kl-control", "adaptive"], "none above 0"),

@@ -185,7 +185,7 @@ def test_trl_trains_from_the_exported_folder(row, tasks, tmp_path, monkeypatch):
     pytest.importorskip("trl")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
-    run_of(tmp_path / "run", row, "--task", tasks)
+    run_of(tmp_path / "run", row, "--task", tasks, *([] if tasks == "addition" else ["--start", "untrained"]))
     assert main(["export", str(tmp_path / "run"), "--to", "trl"]) == 0
     out = tmp_path / "run-trl"
     start, _ = load_policy(out / "model")

@@ -28,10 +28,8 @@ ALLOWED = {
     "__main__": {"cli"},
     "cli": {
         *("functional", "objective", "field", "algorithms", "pairwise", "anatomy"),
-        *("models", "tasks", "training", "extras", "cli_fit", "cli_shared", "."),
+        *("models", "tasks", "training", "extras", "."),
     },
-    "cli_fit": {"pairwise", "models", "tasks", "training", "extras", "cli_shared", "."},
-    "cli_shared": {"models", "tasks", "training", "extras", "."},
 }
 
 

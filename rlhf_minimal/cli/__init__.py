@@ -10,19 +10,7 @@ import sys
 import torch
 import transformers
 
-from rlhf_minimal.cli import (
-    diff,
-    evaluate,
-    export,
-    memory,
-    prefer,
-    pretrain,
-    reward,
-    sample,
-    sft,
-    table,
-    train,
-)
+from rlhf_minimal.cli import diff, evaluate, export, memory, prefer, pretrain, reward, sample, sft, table, train
 from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line
 from rlhf_minimal.models.folder import is_out_of_memory
 

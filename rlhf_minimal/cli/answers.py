@@ -3,29 +3,45 @@
 import argparse
 import dataclasses
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
+from rlhf_minimal.cli import starts
 from rlhf_minimal.cli.programs import find_task
-from rlhf_minimal.cli.starts import (
-    ASSETS,
-    CHAT,
-    CHAT_HELP,
-    DEFAULT_TASK,
-    DEVICE_HELP,
-    add_model_flag,
-    check_alphabet,
-    find_device,
-    load_start,
-)
+from rlhf_minimal.cli.settings import add_flags, fields_of
+from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import Config, Recipe
 from rlhf_minimal.training.run_folder import RunFolder, check_settings
 
-KEPT = {"task": str, "system": str | None, "max_new_tokens": int | None, "precision": str}  # what is read of a run
+
+@dataclass(frozen=True)
+class Asking:
+    """What both commands are told of the model and of the problems.
+
+    Args:
+        chat: Whether prompts are written with the model's chat template; auto, if it has one.
+        system: System message before every prompt.
+        task: What to ask: the name of a task, or FILE.py:NAME for a task of your own.
+        device: Where to compute: cpu, cuda or mps.
+        seed: Decides problems and samples.
+    """
+
+    chat: Literal["auto", "on", "off"] = "auto"
+    system: str | None = None
+    task: str | None = None
+    device: str = "cpu"
+    seed: int = 0
+
+
+SAID = {"system": "the run's own, else the task's", "task": f"the run's own, else {DEFAULT_TASK}"}
+# What the answers of a run depend on.
+KEPT = {"task": str, "system": str | None, "max_new_tokens": int | None, "precision": Literal["float32", "bfloat16"]}
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -33,19 +49,13 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "checkpoint", nargs="?", help="A run or checkpoint folder, or 'start' (default: the newest run under runs/)."
     )
-    add_model_flag(sub, "a checkpoint")
-    sub.add_argument("--chat", choices=CHAT, default="auto", help=f"{CHAT_HELP}.")
-    sub.add_argument(
-        "--system", metavar="TEXT", help="System message before every prompt (default: the run's own, else the task's)."
-    )
-    sub.add_argument("--task", help=f"What to ask (default: the run's own task, else {DEFAULT_TASK}).")
-    sub.add_argument("--device", default="cpu", help=f"{DEVICE_HELP} (default %(default)s).")
-    sub.add_argument("--seed", type=int, default=0, help="Decides problems and samples (default %(default)s).")
+    starts.add_model_flag(sub, "a checkpoint")
+    add_flags(sub, fields_of(Asking, SAID), filled=True)
 
 
 def load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, Recipe]:
     """Model, task and budget: those of a run, unless others are named."""
-    device, path = find_device(args.device), args.checkpoint
+    device, path = starts.find_device(args.device), args.checkpoint
     if path is not None and args.model is not None:
         raise ValueError("--model is evaluated in place of a checkpoint: give one of them")
     if path is None:
@@ -56,8 +66,8 @@ def load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | Tokeni
     system = kept.get("system") if args.system is None else args.system
     if system is not None:
         task = dataclasses.replace(task, instruction=system)
-    policy, vocabulary, _ = load_start(str(ASSETS / task.name) if path == "start" else path, task, 0, args.chat)
-    check_alphabet(vocabulary, task)
+    policy, vocabulary, _ = starts.load_start(str(ASSETS / task.name) if path == "start" else path, task, 0, args.chat)
+    starts.check_alphabet(vocabulary, task)
     policy.to(device)  # type: ignore[arg-type]
     same = kept if settings["task"] == kept.get("task") else {}
     config = Config(**{name: value for name, value in same.items() if name in ("max_new_tokens", "precision")})
@@ -74,7 +84,7 @@ def _newest_run() -> str:
     return path
 
 
-def _kept(path: str) -> dict[str, object]:
+def _kept(path: str) -> dict[str, Any]:
     """The settings of a run that its answers depend on; none, if the path is no run's."""
     if not (Path(path) / "metrics.jsonl").exists():
         return {}

@@ -12,6 +12,7 @@ import math
 import random
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,18 +21,10 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlhf_minimal.cli import programs, starts
 from rlhf_minimal.cli.console import at_least_1
-from rlhf_minimal.cli.programs import find_task, is_program
 from rlhf_minimal.cli.runs import Journal, check_writable, naming, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, fields_of, settings_of_run
-from rlhf_minimal.cli.starts import (
-    DEVICE_HELP,
-    add_model_flag,
-    check_start,
-    find_device,
-    load_start,
-    model_as_start,
-)
 from rlhf_minimal.extras import curves
 from rlhf_minimal.tasks import TASKS, CompletionRow, Task, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
@@ -45,48 +38,45 @@ from rlhf_minimal.training.run_folder import RunFolder
 Rows = Sequence[Any]  # all of one kind: TextRow, CompletionRow or PairRow; or what a job has made of them
 
 IF_MEMORY_RUNS_OUT = "lower --batch-size, or --rows"
-STARTED_FROM = Setting("started_from", str | None, None, "How the start was found")  # kept, and no flag
-FIT_HELP = {
-    "steps": "Optimiser steps",
-    "batch_size": "Rows per step",
-    "lr": "Peak learning rate",
-    "warm_up": "Steps until the peak. Then the rate falls to zero",
-    "weight_decay": "Weight decay of AdamW",
-    "grad_clip": "Largest norm of a gradient",
-    "seed": "Decides rows, their order and new weights",
-}
+STARTED_FROM = Setting("started_from", str | None, None)  # kept, and no flag
 
 
-def fit_settings(
-    columns: str, start: str, *, begin: str = "Where to begin", task: str = "reviews", **numbers: Any
-) -> list[Setting]:
-    """The settings that the four commands have in common.
+@dataclass(frozen=True)
+class CourseConfig:
+    """What the four commands are told besides the numbers of `FitConfig`. The defaults belong to the tiny model.
 
     Args:
-        columns: What a row of `--data` holds.
-        start: The default start. The defaults belong to the tiny model and the task `reviews`.
-        begin: What the start is to the command.
-        task: The default task.
-        numbers: Other defaults: `rows`, `held_out`, and fields of `FitConfig`.
+        task: Where rows come from: the name of a task, or FILE.py:NAME for a task of your own.
+        device: Where to compute: cpu, cuda or mps.
+        start: The model to begin with: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
+        data: A file of rows, as JSON lines.
+        rows: Rows to make of the task's own.
+        held_out: Rows to measure on.
+        save_every: Steps between checkpoints and measurements.
     """
-    rows, held_out = numbers.pop("rows", 10_000), numbers.pop("held_out", 1000)
-    names = ", ".join(TASKS)
-    about_start = f"{begin}: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME"
+
+    task: str = "reviews"
+    device: str = "cpu"
+    start: str = "shipped"
+    data: str | None = None
+    rows: int = 10_000
+    held_out: int = 1000
+    save_every: int = 100
+
+
+def settings_for(columns: str, **defaults: Any) -> list[Setting]:
+    """The settings that the four commands have in common; `columns` are those of a row of `--data`."""
+    said = {"task": f"{defaults.get('task', CourseConfig.task)}; there are {', '.join(TASKS)}"}
+    said["data"] = f"the task's own rows; a file's have {columns}"
     return [
-        Setting("task", str, task, f"Where rows come from: {names}, or FILE.py:NAME for a task of your own"),
-        Setting("device", str, "cpu", DEVICE_HELP),
-        Setting("start", str, start, about_start),
-        Setting("data", str | None, None, f"JSON lines with {columns} (default: the task's own rows)", metavar="FILE"),
-        Setting("rows", int, rows, "Rows to make of the task's own"),
-        Setting("held_out", int, held_out, "Rows to measure on"),
-        Setting("save_every", int, 100, "Steps between checkpoints and measurements"),
-        *fields_of(FitConfig, FIT_HELP, **{"batch_size": 64, **numbers}),
+        *fields_of(CourseConfig, said, **defaults),
+        *fields_of(FitConfig, **{"batch_size": 64, **defaults}),
     ]
 
 
 def add_arguments(sub: Any, settings: Sequence[Setting], *, out: str = "a new one under runs/") -> None:
     """The flags of one of the commands."""
-    add_model_flag(sub, "--start")
+    starts.add_model_flag(sub, "--start")
     add_run_flags(sub, out=out)
     add_flags(sub, settings)
 
@@ -122,7 +112,7 @@ class Job:
 
     def begin(self, start: str, resumed: bool) -> None:
         """Loads the model."""
-        self.model, self.vocabulary, self.described = load_start(start, self.task, self.settings["seed"])
+        self.model, self.vocabulary, self.described = starts.load_start(start, self.task, self.settings["seed"])
 
     def check_trained(self) -> None:
         """Refuses to compare the samples of a policy that has learnt nothing."""
@@ -188,11 +178,9 @@ class Job:
         """Rows to train on and rows to measure on, all of them checked."""
         settings = self.settings
         if settings["data"] is None:
-            train, held_out = (
-                self.checked(map(vars, self.own_rows(split, settings[size], settings["seed"])))
-                for split, size in (("train", "rows"), ("held_out", "held_out"))
-            )
-            return train, held_out
+            train = self.own_rows("train", settings["rows"], settings["seed"])
+            held_out = self.own_rows("held_out", settings["held_out"], settings["seed"])
+            return self.checked(map(vars, train)), self.checked(map(vars, held_out))
         rows = self.checked(settings["data"])
         if len(rows) < 2:
             raise ValueError(f"{settings['data']} holds one row only, and at least one more is needed to measure on")
@@ -235,7 +223,7 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
     """One of the commands, from its arguments to its run folder."""
     folder, settings, config, task = _plan(args, job_class, declared, command)
     job_class = job_class.for_task(task, settings)
-    device = find_device(settings["device"])
+    device = starts.find_device(settings["device"])
     if not args.resume:
         folder.check_free(overwrite=args.overwrite)
         check_writable(folder.path)
@@ -265,8 +253,8 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
             return journal(metrics)
 
         fit(student, config, lambda step: job.loss(job.batch(rows, step)), on_step)
-    own = f" --task {args.task}" if is_program(settings["task"]) else ""
-    if journal.stopped(f"{command} {settings['algorithm']}" if "algorithm" in settings else command + own):
+    row = f" {settings['algorithm']}" if "algorithm" in settings else ""
+    if journal.stopped(f"{command}{row}{programs.flags(args)}"):
         return 130
     measured, text = job.finish(rows, held_out)
     student.save(folder.checkpoint, settings)  # once more: a reward model is normalised at the end
@@ -278,19 +266,19 @@ def _plan(
     args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setting], command: str
 ) -> tuple[RunFolder, dict[str, Any], FitConfig, Task]:
     """Everything that can be decided, and refused, before anything is loaded or written."""
-    model_as_start(args)
+    starts.model_as_start(args)
     folder, settings, given = settings_of_run(
-        args, [*declared, STARTED_FROM], command=command, name=command, may_change=("device",)
+        args, [*declared, STARTED_FROM], command=command, name=command, may_change=job_class.may_change
     )
     at_least_1(settings, "rows", "held_out", "save_every")
     if settings["data"] is not None and "rows" in given:
         raise ValueError("--rows is how many the task shall make; of the file in --data every row is read")
-    task = find_task(settings, args.task)
+    task = programs.find_task(settings, args.task)
     missing = job_class.for_task(task, settings).missing(task, settings)
     if settings["data"] is None and missing:
         raise ValueError(f"the task {task.name!r} has no {missing}; give a file of rows with --data")
     if not args.resume:
-        check_start(settings["start"], task, settings["task"])
+        starts.check_start(settings["start"], task, settings["task"])
     config = FitConfig(**{field.name: settings[field.name] for field in dataclasses.fields(FitConfig)})
     return folder, settings, config, task
 

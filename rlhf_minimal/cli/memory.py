@@ -1,7 +1,9 @@
 """`memory`: the bytes that every model of a run holds."""
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from transformers import PreTrainedConfig
@@ -9,56 +11,53 @@ from transformers import PreTrainedConfig
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.cli.programs import load
 from rlhf_minimal.cli.recipes import add_row_flags
+from rlhf_minimal.cli.settings import add_flags, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
 from rlhf_minimal.extras.memory import Dtypes, in_units, memory_ledger, memory_table, most_at_once
 from rlhf_minimal.models import load_config
 from rlhf_minimal.objective import Algorithm
 
 ABOUT = "Count the bytes that every model of a run holds."
-LENGTH = 512  # of prompts and of completions, unless half of the context is less
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What is counted.
+
+    Args:
+        model: A model as train takes it, or a run; no weight is read.
+        sequences: Completions in one forward-backward.
+        sampled: Completions sampled at once.
+        prompt_length: Tokens of a prompt.
+        completion_length: Tokens of a completion.
+        lora_rank: Rank of the corrections that are trained beside frozen weights.
+        gradient_checkpointing: Whether layers are computed again in the backward, as with train.
+        precision: Precision of the forward, as with train, where weights are float32; or mixed, as other libraries
+            have it, with bfloat16 weights, and moments and a master copy in float32.
+    """
+
+    model: str | None = None
+    sequences: int = 8
+    sampled: int | None = None
+    prompt_length: int | None = None
+    completion_length: int | None = None
+    lora_rank: int | None = None
+    gradient_checkpointing: Literal["off", "on"] = "off"
+    precision: Literal["float32", "bfloat16", "mixed"] = "float32"
+
+
+LENGTH = 512  # of prompts and of completions
+SAID = {"model": "the shipped start", "sampled": "as --sequences"} | dict.fromkeys(
+    ("prompt_length", "completion_length"), f"{LENGTH}, or half of the context"
+)
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
     add_row_flags(sub)
-    sub.add_argument(
-        "--model",
-        help="A model as train has it, or a run. No weight is read (default: the shipped start).",
-    )
-    sub.add_argument(
-        "--reward-model",
-        nargs="?",
-        const="",
-        metavar="FOLDER",
-        help="The reward is learned: by this model, or without a name by one like the policy.",
-    )
-    sub.add_argument(
-        "--sequences", type=int, default=8, help="Completions in one forward-backward (default %(default)s)."
-    )
-    sub.add_argument("--sampled", type=int, help="Completions sampled at once (default: as --sequences).")
-    for what in ("prompt", "completion"):
-        sub.add_argument(
-            f"--{what}-length", type=int, help=f"Tokens of a {what} (default {LENGTH}, or half of the context)."
-        )
-    sub.add_argument("--lora-rank", type=int, help="Corrections of this rank are trained beside frozen weights.")
-    sub.add_argument(
-        "--gradient-checkpointing",
-        choices=["on", "off"],
-        default="off",
-        help="Whether layers are computed again in the backward, as train has it (default %(default)s).",
-    )
-    precisions = sub.add_mutually_exclusive_group()
-    precisions.add_argument(
-        "--precision",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="Precision of the forward, as train has it: weights are float32 (default %(default)s).",
-    )
-    precisions.add_argument(
-        "--mixed",
-        action="store_true",
-        help="Precision as other libraries have it: bfloat16 weights, with moments and a master copy in float32.",
-    )
+    add_flags(sub, fields_of(Counted, SAID), filled=True)
+    learned = "The reward is learned: by this model, or without a name by one like the policy."
+    sub.add_argument("--reward-model", nargs="?", const="", metavar="FOLDER", help=learned)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,9 +71,8 @@ def run(args: argparse.Namespace) -> int:
     if sum(lengths.values()) > context:
         raise ValueError(f"prompt and completion are {sum(lengths.values())} tokens, this model's context is {context}")
     half = torch.bfloat16
-    dtypes = Dtypes(activations=half) if args.precision == "bfloat16" else Dtypes()
-    if args.mixed:
-        dtypes = Dtypes(half, half, torch.float32, half, master=torch.float32)
+    dtypes = {"float32": Dtypes(), "bfloat16": Dtypes(activations=half)}
+    dtypes["mixed"] = Dtypes(half, half, torch.float32, half, master=torch.float32)
     rows = memory_ledger(
         algorithm,
         policy,
@@ -83,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         sampled=args.sampled,
         gradient_checkpointing=args.gradient_checkpointing == "on",
         lora_rank=args.lora_rank,
-        dtypes=dtypes,
+        dtypes=dtypes[args.precision],
         **lengths,
     )
     print(memory_table(rows))

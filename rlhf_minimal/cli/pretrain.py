@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import random
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -12,7 +13,7 @@ from rlhf_minimal.cli import fitting
 from rlhf_minimal.cli.answers import measure_of
 from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
 from rlhf_minimal.cli.programs import find_task
-from rlhf_minimal.cli.settings import Setting
+from rlhf_minimal.cli.settings import fields_of
 from rlhf_minimal.cli.sft import Sft
 from rlhf_minimal.cli.starts import DEFAULT_TASK
 from rlhf_minimal.tasks import Task, TextRow
@@ -25,18 +26,28 @@ ABOUT = (
     "imitated, mistakes included, as a start for train."
 )
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-ACCEPT = Setting("accept", float, 0.14, "Largest training loss of an acceptable start, where a teacher is imitated")
-TEXTS = [*fitting.fit_settings("text", "untrained", task=DEFAULT_TASK, steps=300), ACCEPT]
+
+
+@dataclass(frozen=True)
+class AcceptConfig:
+    """What `pretrain` is told besides.
+
+    Args:
+        accept: Largest training loss of an acceptable start, where a teacher is imitated.
+    """
+
+    accept: float = 0.14
+
+
+TEXTS = fitting.settings_for("text", start="untrained", task=DEFAULT_TASK, steps=300) + fields_of(AcceptConfig)
 TEACHER = [dataclasses.replace(s, default=vars(IMITATION).get(s.name, s.default)) for s in TEXTS]
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
     both = [
-        text
-        if text == teacher
-        else dataclasses.replace(text, about=f"{text.about} (default {teacher.default}, on texts {text.default})")
-        for text, teacher in zip(TEXTS, TEACHER, strict=True)
+        text if text == other else dataclasses.replace(text, said=f"{other.default}, on texts {text.default}")
+        for text, other in zip(TEXTS, TEACHER, strict=True)
     ]
     fitting.add_arguments(sub, both, out="a new one under runs/, or runs/start-TASK where a teacher is imitated")
 
@@ -45,6 +56,7 @@ class Pretrain(Job):
     """Texts, each token of which is predicted from those before."""
 
     row = TextRow
+    may_change = ("device", "accept")
 
     @classmethod
     def for_task(cls, task: Task, settings: dict[str, Any]) -> type[Job]:
@@ -64,8 +76,6 @@ class Pretrain(Job):
 
 class Imitate(Sft):
     """Fresh problems at every step, with the answers of the task's teacher; see `training.imitate`."""
-
-    may_change = ("device", "accept")
 
     def new_rows(self) -> tuple[Rows, Rows]:
         """No rows to train on, since each step makes its own; answers to held-out problems."""

@@ -5,6 +5,7 @@ folder keeps the text and a checksum of the file, and whoever goes on with the r
 comes from a stranger runs nothing by itself.
 """
 
+import argparse
 import hashlib
 import runpy
 import sys
@@ -29,6 +30,12 @@ def is_program(text: str) -> bool:
     return text.rpartition(":")[0].endswith(".py")
 
 
+def flags(args: argparse.Namespace) -> str:
+    """The programs that a command line names, as a later one has to name them again."""
+    named = ((flag, getattr(args, flag, None)) for flag in ("row", "task"))
+    return "".join(f" --{flag} {text}" for flag, text in named if text and is_program(text))
+
+
 def find_algorithm(settings: dict[str, Any], named: str | None) -> Algorithm:
     """The row that a run trains.
 
@@ -42,7 +49,9 @@ def find_algorithm(settings: dict[str, Any], named: str | None) -> Algorithm:
             it.
     """
     text = settings["algorithm"]
-    return _own(settings, text, named, "--row", Algorithm) if is_program(text) else get_algorithm(text)
+    if named is None and not is_program(text):
+        return get_algorithm(text)
+    return _own(settings, text, named, "--row", Algorithm)
 
 
 def find_task(settings: dict[str, Any], named: str | None) -> Task:
@@ -52,9 +61,9 @@ def find_task(settings: dict[str, Any], named: str | None) -> Task:
 
 
 def _own(settings: dict[str, Any], text: str, named: str | None, flag: str, kind: type[Kind]) -> Kind:
+    file, _ = _split(text)
     if named != text:
         raise ValueError(f"this run has {text}, a Python program, which is run only if you name it: add {flag} {text}")
-    file = text.rpartition(":")[0]
     try:
         own = hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except OSError as error:
@@ -74,9 +83,7 @@ def load(text: str, kind: type[Kind]) -> Kind:
     Raises:
         ValueError: In one line that names file and line, if the file cannot be run; if it has no such value.
     """
-    if not is_program(text):
-        raise ValueError(f"{text!r} names no value of a Python file: write FILE.py:NAME, such as my_rows.py:MINE")
-    file, _, name = text.rpartition(":")
+    file, name = _split(text)
     folder = str(Path(file).resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # as for any program: it may import what stands beside it
@@ -93,4 +100,11 @@ def load(text: str, kind: type[Kind]) -> Kind:
         what = f"{name} is {values[name]!r}" if name in values else f"there is no {name}"
         has = f"of this kind it has {', '.join(there)}" if there else "and nothing else there is one"
         raise ValueError(f"{file}: {what}, and an rlhf_minimal {kind.__name__} is needed; {has}")
-    return values[name]  # type: ignore[no-any-return]
+    return values[name]
+
+
+def _split(text: str) -> tuple[str, str]:
+    file, _, name = text.rpartition(":")
+    if not is_program(text):
+        raise ValueError(f"{text!r} names no value of a Python file: write FILE.py:NAME, such as my_rows.py:MINE")
+    return file, name

@@ -1,6 +1,7 @@
 """The settings of `train`, and what they mean: an algorithm, a task, numbers, a reward."""
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -8,7 +9,7 @@ import torch
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import find_algorithm, find_task
 from rlhf_minimal.cli.settings import Setting, fields_of
-from rlhf_minimal.cli.starts import ASSETS, CHAT, CHAT_HELP, DEFAULT_TASK, DEVICE_HELP
+from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_reward_model
 from rlhf_minimal.tasks import TASK_NAMES, model_reward, random_reward
 from rlhf_minimal.training import Config, Recipe, TrustRegion
@@ -18,78 +19,48 @@ from rlhf_minimal.training.trpo import check_trust_region
 # Steps of a size that leaves a real model standing; the defaults of `Config` are for tiny ones.
 REAL_MODEL_LR = 1e-5
 REAL_MODEL_LORA_LR = 1e-4
-_REAL = f"(default {Config().lr:g}; {REAL_MODEL_LR:g} for a real model, {REAL_MODEL_LORA_LR:g} with --lora-rank)"
 
-# A sentence for every field of `Config`, whose flag is the field's name with dashes.
-CONFIG_HELP = {
-    "steps": "Training steps",
-    "prompts": "Problems per step",
-    "group_size": "Completions per problem",
-    "epochs": "Passes over a step's samples",
-    "minibatches": "Optimiser steps per pass",
-    "micro_batches": "Forward-backward pieces per optimiser step. They save memory and do not change the result",
-    "lr": f"Learning rate of the policy {_REAL}",
-    "value_lr": f"Learning rate of the critic, for algorithms that have one {_REAL}",
-    "value_clip": "Clip range of the value loss",
-    "critic": "A network of its own for the critic, or a value head on the policy's body",
-    "value_coef": "Weight of the value loss beside the policy's, with --critic shared",
-    "value_head_init": "How the critic's head is initialised",
-    "adam_eps": "Epsilon of the optimisers",
-    "grad_clip": "Largest norm of a gradient",
-    "temperature": "Sampling temperature. The log-probs that are trained include it",
-    "max_new_tokens": "Token budget of a completion (default: the task's own)",
-    "score_scaling": "Rewards as they are, standardised over the step, or by mean and deviation of all so far",
-    "score_clip": "Rewards are clipped to plus or minus this, after the scaling",
-    "missing_eos_penalty": "Subtracted from completions that ran into the token budget",
-    "reference": "What KL terms refer to: the frozen start, the policy every so often, or its moving average",
-    "refresh_every": "Steps between refreshes, with --reference refresh",
-    "ema_decay": "Weight of the past per step, with --reference ema",
-    "kl_control": "Whether the coefficient of a KL against the reference is fixed, or follows a controller",
-    "kl_control_target": "Nats per completion that --kl-control adaptive aims at",
-    "kl_control_horizon": "Completions in which --kl-control adaptive may change the coefficient by a fifth",
-    "target_kl": "Nats per token from the sampler at which a step's updates end",
-    "baseline": "For algorithms that take one: the mean of past rewards, or the greedy answer's reward",
-    "baseline_decay": "Weight of the past per step, with --baseline ema",
-    "verifier_timeout": "Seconds for the verifier of one completion, which gets 0 if they are not enough",
-    "max_refills": "Extra rounds of sampling to replace groups that the algorithm filters out",
-    "watch_kl": "Whether the distance from the start is reported, which costs a forward a step",
-    "shared_prefix": "Whether an update reads each prompt once for all its completions",
-    "sort_lengths": "Whether rows of like length are read together",
-    "skip_idle": "Whether rows that nothing in the loss acts on go without a backward",
-    "logit_chunk": "Most logits that exist at once in an update",
-    "precision": "Precision of forward and backward. Weights and moments are float32 in any case",
-    "gradient_checkpointing": "Keep each layer's input only, and compute the rest again in the backward. It saves "
-    "memory",
-    "lora_rank": "Train corrections of this rank beside the frozen weights",
-    "lora_alpha": "A correction counts this much over the rank",
-    "decoding": "A cache that grows, or fixed shapes and a compiled step (on CUDA a graph)",
-    "seed": "Decides everything random",
-}
-# The settings that are no field of `Config`.
-RUN_SETTINGS = [
-    Setting("task", str, DEFAULT_TASK, f"What to learn: {TASK_NAMES}, or FILE.py:NAME for a task of your own"),
-    Setting("start", str, "shipped", "Where to begin: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME"),
-    Setting("chat", Literal[CHAT], "auto", CHAT_HELP),
-    Setting("system", str | None, None, "System message before every prompt (default: the task's own)", metavar="TEXT"),
-    Setting(
-        "reward", Literal["verifier", "random"], "verifier", "What is trained for. A random reward is the control arm"
-    ),
-    Setting(
-        "reward_model",
-        str | None,
-        None,
-        "Train for a reward model's score: a folder as `reward` writes one, or 'shipped' (task reviews)",
-        metavar="FOLDER",
-    ),
-    Setting("kl_coef", float | None, None, "Another coefficient in the row's KL cell (default: the row's)"),
-    Setting("optimizer", Literal["adamw", "trpo"], "adamw", "Minibatches with AdamW, or one step in a trust region"),
-    Setting("max_kl", float, TrustRegion().max_kl, "Bound on a trust region's step, in nats a token"),
-    Setting("device", str, "cpu", DEVICE_HELP),
-    Setting("save_every", int, 25, "Steps between checkpoints"),
-    Setting("held_out", int, HELD_OUT, "Problems of the evaluation"),
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What `train` is told besides the numbers of `Config`.
+
+    Args:
+        task: What to learn: the name of a task, or FILE.py:NAME for a task of your own.
+        start: Where to begin: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
+        chat: Whether prompts are written with the model's chat template; auto, if it has one.
+        system: System message before every prompt; none for the task's own.
+        reward: What is trained for; a random reward is the control arm.
+        reward_model: Train for a reward model's score: a folder as the command reward writes one, or 'shipped' (task
+            reviews).
+        kl_coef: Another coefficient in the row's KL cell.
+        optimizer: Minibatches with AdamW, or one step in a trust region.
+        max_kl: Bound on a trust region's step, in nats a token.
+        device: Where to compute: cpu, cuda or mps.
+        save_every: Steps between checkpoints.
+        held_out: Problems of the evaluation.
+    """
+
+    task: str = DEFAULT_TASK
+    start: str = "shipped"
+    chat: Literal["auto", "on", "off"] = "auto"
+    system: str | None = None
+    reward: Literal["verifier", "random"] = "verifier"
+    reward_model: str | None = None
+    kl_coef: float | None = None
+    optimizer: Literal["adamw", "trpo"] = "adamw"
+    max_kl: float = TrustRegion().max_kl
+    device: str = "cpu"
+    save_every: int = 25
+    held_out: int = HELD_OUT
+
+
+_REAL = f"{Config().lr:g}; {REAL_MODEL_LR:g} for a real model, {REAL_MODEL_LORA_LR:g} with a LoRA"
+SETTINGS = [
+    *fields_of(RunConfig, {"task": f"{DEFAULT_TASK}; there are {TASK_NAMES}"}),
+    *fields_of(Config, {"lr": _REAL, "value_lr": _REAL}),
 ]
-SETTINGS = [*RUN_SETTINGS, *fields_of(Config, CONFIG_HELP)]
-ROW = Setting("algorithm", str, None, "A row of the table, or FILE.py:NAME")  # two flags name it
+ROW = Setting("algorithm", str, None)  # ALGORITHM or --row
 
 
 def add_row_flags(sub: Any) -> None:

@@ -1,6 +1,7 @@
 """`reward`: learn what is preferred."""
 
 import argparse
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from rlhf_minimal.cli import fitting
 from rlhf_minimal.cli.fitting import Job, Rows
-from rlhf_minimal.cli.settings import Setting
+from rlhf_minimal.cli.settings import fields_of
 from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE
@@ -19,23 +20,21 @@ from rlhf_minimal.training.preferences import judge_reward_model, preference_los
 
 ABOUT = "Learn what is preferred: a reward model, by Bradley-Terry, on pairs of a policy's samples or of a file."
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-SETTINGS = [
-    *fitting.fit_settings(
-        "prompt, chosen and rejected",
-        "shipped",
-        begin="Whose samples are compared, and whose body the reward model gets",
-        rows=32_000,
-        held_out=2000,
-        steps=1200,
-        lr=2e-3,
-    ),
-    Setting(
-        "normalize",
-        Literal["samples", "none"],
-        "samples",
-        "Shift and scale scores to mean 0 and deviation 1 on the rows, or leave them",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class ScoreConfig:
+    """What `reward` is told besides.
+
+    Args:
+        normalize: Shift and scale scores to mean 0 and deviation 1 on the rows, or leave them.
+    """
+
+    normalize: Literal["samples", "none"] = "samples"
+
+
+COLUMNS = "prompt, chosen and rejected"
+SETTINGS = fitting.settings_for(COLUMNS, rows=32_000, held_out=2000, steps=1200, lr=2e-3) + fields_of(ScoreConfig)
 
 add_arguments = partial(fitting.add_arguments, settings=SETTINGS)
 
@@ -53,11 +52,7 @@ class Reward(Job):
             self.policy, vocabulary, self.described = load_start(start, self.task, self.settings["seed"])
             self.check_trained()
             self.reward_model = RewardModel.from_policy(self.policy, vocabulary, seed=self.settings["seed"])
-        self.model, self.vocabulary, self.write = (
-            self.reward_model.model,
-            self.reward_model.vocabulary,
-            self.reward_model.save,
-        )
+        self.model, self.vocabulary = self.reward_model.model, self.reward_model.vocabulary
 
     def own_rows(self, split: Split, n: int, seed: int) -> Rows:
         """Pairs of the policy's samples with noisy labels."""

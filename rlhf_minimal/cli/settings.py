@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import inspect
 import platform
 import re
 import sys
@@ -26,45 +27,64 @@ class Setting:
         name: In `config.json`; the flag is the same with dashes.
         kind: What may stand there: a type, a type or None, or a `Literal` of words.
         default: What a new run takes unless told otherwise.
-        about: What it is, as a sentence without its full stop. The default is added, where the text does not say
-            "(default" itself.
-        metavar: What help calls the value; None for argparse's own.
+        about: What it is, in sentences.
+        said: How help names the default, where its value does not say enough.
     """
 
     name: str
     kind: Any
     default: Any
-    about: str
-    metavar: str | None = None
+    about: str = ""
+    said: str = ""
 
     @property
     def help(self) -> str:
-        """The sentence that `--help` prints."""
-        shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
-        return f"{self.about}." if "(default" in self.about else f"{self.about} (default {str(shown).lower()})."
+        """What `--help` prints."""
+        shown = f"{self.default:g}" if isinstance(self.default, float) else str(self.default).lower()
+        return f"{self.about.removesuffix('.')} (default {self.said or shown})."
 
 
-def fields_of(config: type, about: Mapping[str, str], **defaults: Any) -> list[Setting]:
-    """A setting for every field of a config's class; `defaults` replaces the class's own."""
+def fields_of(config: type, said: Mapping[str, str] = {}, **defaults: Any) -> list[Setting]:
+    """A setting for every field of a dataclass; what its docstring says of a field under `Args:` is the help.
+
+    Args:
+        config: The dataclass.
+        said: How help names a field's default, where its value does not say enough.
+        defaults: In place of the class's own.
+
+    Example:
+        >>> from rlhf_minimal.training import FitConfig
+        >>> fields_of(FitConfig, steps=9)[0].help
+        'Optimiser steps (default 9).'
+    """
     kinds = typing.get_type_hints(config)
+    entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", inspect.getdoc(config) or "", re.MULTILINE)
+    about = {name: " ".join(text.replace("`", "").split()) for name, text in entries}
     return [
-        Setting(field.name, kinds[field.name], defaults.get(field.name, field.default), about[field.name])
-        for field in dataclasses.fields(config)
+        Setting(f.name, kinds[f.name], defaults.get(f.name, f.default), about[f.name], said.get(f.name, ""))
+        for f in dataclasses.fields(config)
     ]
 
 
-def add_flags(sub: Any, settings: Sequence[Setting]) -> None:
-    """A flag for each setting; what is not given is None, so that a resumed run can keep its own."""
+def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) -> None:
+    """A flag for each setting.
+
+    Args:
+        sub: A command's grammar, or a group of its flags.
+        settings: What to add.
+        filled: Whether a flag that is not given has its default. If not it is None, so that a resumed run can keep its
+            own.
+    """
     for setting in settings:
         options = typing.get_args(setting.kind)  # of `float | None` or of `Literal["a", "b"]`
         kind = options[0] if options else setting.kind
         words = options if isinstance(kind, str) else None
-        of_number = None if words or kind is str else kind.__name__.upper()
         sub.add_argument(
             "--" + setting.name.replace("_", "-"),
             type=str if words else kind,
             choices=words,
-            metavar=setting.metavar or of_number,
+            metavar=None if words or kind is str else kind.__name__.upper(),
+            default=setting.default if filled else None,
             help=setting.help,
         )
 

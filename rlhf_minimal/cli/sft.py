@@ -14,7 +14,7 @@ from rlhf_minimal.training import supervised_loss
 
 ABOUT = "Learn to answer: imitate demonstrations, with the loss on the answer only."
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-SETTINGS = fitting.fit_settings("prompt and completion, or messages", "untrained", steps=700)
+SETTINGS = fitting.settings_for("prompt and completion, or messages", start="untrained", steps=700)
 
 add_arguments = partial(fitting.add_arguments, settings=SETTINGS)
 

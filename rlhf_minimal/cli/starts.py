@@ -14,9 +14,6 @@ from rlhf_minimal.training import load_policy
 
 ASSETS = Path(__file__).parent.parent / "assets"
 DEFAULT_TASK = "addition"  # of `train`, and of whatever asks a policy that belongs to no run
-CHAT = ("auto", "on", "off")
-CHAT_HELP = "Whether prompts are written with the model's chat template (default auto: if it has one)"
-DEVICE_HELP = "Device: cpu, cuda or mps"
 
 
 def add_model_flag(sub: Any, instead_of: str) -> None:

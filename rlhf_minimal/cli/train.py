@@ -12,29 +12,11 @@ import torch
 from matplotlib.axes import Axes
 from transformers import PreTrainedModel
 
+from rlhf_minimal.cli import programs, recipes, starts
 from rlhf_minimal.cli.answers import mark, measure_of
 from rlhf_minimal.cli.console import at_least_1, in_brief
-from rlhf_minimal.cli.programs import is_program
-from rlhf_minimal.cli.recipes import (
-    REAL_MODEL_LORA_LR,
-    REAL_MODEL_LR,
-    ROW,
-    RUN_SETTINGS,
-    SETTINGS,
-    add_row_flags,
-    recipe_of,
-    with_reward_model,
-)
 from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, settings_of_run
-from rlhf_minimal.cli.starts import (
-    add_model_flag,
-    check_alphabet,
-    check_start,
-    find_device,
-    load_start,
-    model_as_start,
-)
 from rlhf_minimal.extras import curves
 from rlhf_minimal.extras.trackers import TRACKERS, Trackers
 from rlhf_minimal.training import (
@@ -58,14 +40,13 @@ SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entrop
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    add_row_flags(sub)
-    add_model_flag(sub, "--start")
-    add_flags(sub, RUN_SETTINGS)
+    recipes.add_row_flags(sub)
+    starts.add_model_flag(sub, "--start")
     sub.add_argument(
         "--tracker", action="append", choices=TRACKERS, help="Hand the metrics on as well. May be repeated."
     )
     add_run_flags(sub)
-    add_flags(sub, SETTINGS[len(RUN_SETTINGS) :])
+    add_flags(sub, recipes.SETTINGS)
 
 
 @dataclass
@@ -102,24 +83,21 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> Run:
     """Everything that can be decided, and refused, before anything is loaded or written."""
-    model_as_start(args)
+    starts.model_as_start(args)
     args.algorithm = args.algorithm or args.row
-    declared = [ROW, *SETTINGS]
+    declared = [recipes.ROW, *recipes.SETTINGS]
     if args.start is not None and args.start.startswith("hf:"):
-        lr = REAL_MODEL_LR if args.lora_rank is None else REAL_MODEL_LORA_LR
+        lr = recipes.REAL_MODEL_LR if args.lora_rank is None else recipes.REAL_MODEL_LORA_LR
         declared = [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
+    may_change = ("steps", "device", "save_every", "held_out")
     folder, settings, given = settings_of_run(
-        args,
-        declared,
-        command="train",
-        name=args.algorithm,
-        may_change=("steps", "device", "save_every", "held_out"),
+        args, declared, command="train", name=args.algorithm, may_change=may_change
     )
     at_least_1(settings, "save_every", "held_out")
-    recipe, device = recipe_of(settings, args.row, args.task), find_device(settings["device"])
+    recipe, device = recipes.recipe_of(settings, args.row, args.task), starts.find_device(settings["device"])
     if settings["optimizer"] != "trpo" and "max_kl" in given:
         raise ValueError("--max-kl is the bound of a trust region: give --optimizer trpo as well")
-    check_start(settings["start"], recipe.task, settings["task"])
+    starts.check_start(settings["start"], recipe.task, settings["task"])
     processes, device = launched(device)
     if processes.count > 1 and settings["optimizer"] == "trpo":
         raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
@@ -154,8 +132,8 @@ def _train(plan: Run, trackers: Trackers | None) -> int:
         print(f"stopped early at {early}")
     if processes.is_main:
         warn_of_verifier_errors(folder)
-    words = f"--row {plan.args.row}" if plan.args.row else settings["algorithm"]
-    if journal.stopped(f"train {words}" + (f" --task {plan.args.task}" if is_program(settings["task"]) else "")):
+    row = "" if plan.args.row else f" {settings['algorithm']}"
+    if journal.stopped(f"train{row}{programs.flags(plan.args)}"):
         return 130
     after = score(learner.policy, learner.vocabulary)
     if processes.is_main:
@@ -170,9 +148,11 @@ def _begin(plan: Run) -> Learner:
     """A learner at the start that the settings name, and its new folder."""
     settings, recipe, main = plan.settings, plan.recipe, plan.processes.is_main
     plan.folder.check_free(overwrite=plan.args.overwrite)
-    policy, vocabulary, described = load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])
-    check_alphabet(vocabulary, recipe.task)
-    plan.recipe = with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
+    policy, vocabulary, described = starts.load_start(
+        settings["start"], recipe.task, recipe.config.seed, settings["chat"]
+    )
+    starts.check_alphabet(vocabulary, recipe.task)
+    plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
     settings["start"] = described
     policy.to(plan.device)  # type: ignore[arg-type]
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
@@ -187,7 +167,7 @@ def _begin(plan: Run) -> Learner:
 def _resume(plan: Run) -> Learner:
     """The learner of the folder's checkpoint."""
     learner = Learner.resume(plan.folder.checkpoint, plan.recipe.algorithm, plan.recipe.config, plan.device)
-    plan.recipe = with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
+    plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
     plan.processes.wait()  # until all have read what is written anew below
     if plan.processes.is_main:
         plan.folder.rewind(learner.step)
@@ -203,8 +183,8 @@ def _start_policy(learner: Learner, plan: Run) -> PreTrainedModel:
     if learner.step == 0:
         return learner.policy
     recipe, settings = plan.recipe, plan.settings
-    policy = load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])[0]
-    return policy.to(plan.device)  # type: ignore[arg-type,no-any-return]
+    policy = starts.load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])[0]
+    return policy.to(plan.device)  # type: ignore[arg-type]
 
 
 def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
@@ -212,8 +192,10 @@ def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
     task, settings = plan.recipe.task, plan.settings
     rows = [("problem", "before", "after")]
     for i in range(min(8, len(before.samples.texts))):
-        cells = [f"{in_brief(e.samples.texts[i])} {mark(task, float(e.samples.correct[i]))}" for e in (before, after)]
-        rows.append((in_brief(before.samples.problems[i].prompt), *cells))
+        one, other = (
+            f"{in_brief(e.samples.texts[i])} {mark(task, float(e.samples.correct[i]))}" for e in (before, after)
+        )
+        rows.append((in_brief(before.samples.problems[i].prompt), one, other))
     first, width = (max(least, 2 + max(len(row[i]) for row in rows)) for i, least in enumerate((12, 16)))
     lines = [f"{problem:<{first}}{one:<{width}}{other}" for problem, one, other in rows]
     lines += ["", f"held-out {measure_of(task)}, {before.sampled.n} problems, 95 % interval"]

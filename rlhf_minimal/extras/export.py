@@ -9,9 +9,10 @@ script. Every translation of a cell is one that `tests/` hold to the library's o
 import math
 import pprint
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -61,14 +62,13 @@ def trl_settings(algorithm: Algorithm) -> Settings:
         Traceback (most recent call last):
         ValueError: the export to TRL cannot express this row's advantage, gae: TRL has no trainer with a critic
     """
-    (advantage, _), (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
+    _check_columns(algorithm, "TRL")
+    (advantage, _), (ratio, _), (gate, _), (aggregate, _) = map(_cell, _main(algorithm))
     differs = list(_left_out(algorithm, "TRL", filters_groups=False))
     if advantage is advantages.gae:
         raise _lacks("TRL", "advantage", advantage, "TRL has no trainer with a critic")
     if algorithm.normalize is not None:
         raise _lacks("TRL", "normalize", _cell(algorithm.normalize)[0], "no trainer whitens over tokens")
-    _check_columns(algorithm, "TRL")
-
     if advantage is advantages.leave_one_out:
         if (ratio, gate, aggregate) != (ratios.on_policy, gates.none, aggregation.sequence_sum):
             raise _lacks("TRL", "ratio", ratio, "its RLOO has one loss, REINFORCE with a clip")
@@ -79,21 +79,23 @@ def trl_settings(algorithm: Algorithm) -> Settings:
         return Settings("RLOOTrainer", {"epsilon": 0.2, "beta": _reward_kl(algorithm, "TRL")}, tuple(differs))
     if advantage not in (advantages.group_normalized, advantages.group_centered):
         raise _lacks("TRL", "advantage", advantage, "its GRPO trainer knows groups only")
-
-    found: dict[str, Any] = {
+    if ratio not in (ratios.token, ratios.sequence, ratios.sequence_token):
+        raise _lacks("TRL", "ratio", ratio, "it has the ratio of tokens and of sequences")
+    if ratio is ratios.sequence_token:
+        differs.append("TRL has the sequence form; for one advantage a response the two agree.")
+    common: dict[str, Any] = {
         "scale_rewards": "group" if advantage is advantages.group_normalized else "none",
-        "importance_sampling_level": "token",
+        "importance_sampling_level": "token" if ratio is ratios.token else "sequence",
         "epsilon": 0.2,
         **_loss_kl(algorithm, "TRL"),
     }
-    trainer = "GRPOTrainer"
-    if ratio in (ratios.sequence, ratios.sequence_token):
-        found["importance_sampling_level"] = "sequence"
-        if ratio is ratios.sequence_token:
-            differs.append("TRL has the sequence form; for one advantage a response the two agree.")
-    elif ratio is not ratios.token:
-        raise _lacks("TRL", "ratio", ratio, "it has the ratio of tokens and of sequences")
+    trainer, loss = _trl_loss(algorithm)
+    return Settings(trainer, {**common, **loss}, tuple(differs))
 
+
+def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
+    """TRL's trainer with groups, and its words for gate and aggregate."""
+    _, _, (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
     losses = {
         aggregation.sequence_mean: "grpo",
         aggregation.token_mean: "dapo",
@@ -104,21 +106,17 @@ def trl_settings(algorithm: Algorithm) -> Settings:
         raise _lacks("TRL", "aggregate", aggregate, f"it has {', '.join(cell.__name__ for cell in losses)}")
     loss = losses[aggregate]
     if gate is gates.clip and loss == "gmpo":
-        trainer = "GMPOTrainer"
         low, high = round(-math.log1p(-bounds["low"]), 12), round(math.log1p(bounds["high"]), 12)
-        return Settings(trainer, {**found, "epsilon": low, "epsilon_high": high}, tuple(differs))
+        return "GMPOTrainer", {"epsilon": low, "epsilon_high": high}
     if gate in (gates.clip, gates.dual_clip):
-        found |= {"epsilon": bounds["low"], "epsilon_high": bounds["high"]}
-        found |= {"delta": bounds["c"]} if gate is gates.dual_clip else {}
-    elif gate is gates.clip_weight and loss == "dapo":
-        loss = "cispo"
-        found["epsilon_high"] = bounds["cap"]  # absolute, unlike the other losses' bound of the same name
-    elif gate is gates.sigmoid and loss == "grpo":
-        loss = "sapo"
-        found |= {"sapo_temperature_pos": bounds["tau_pos"], "sapo_temperature_neg": bounds["tau_neg"]}
-    else:
-        raise _lacks("TRL", "gate", gate, f"not beside {aggregate.__name__}")
-    return Settings(trainer, {"loss_type": loss, **found}, tuple(differs))
+        delta = {"delta": bounds["c"]} if gate is gates.dual_clip else {}
+        return "GRPOTrainer", {"loss_type": loss, "epsilon": bounds["low"], "epsilon_high": bounds["high"], **delta}
+    if gate is gates.clip_weight and loss == "dapo":  # the bound is absolute, unlike the other losses' of the same name
+        return "GRPOTrainer", {"loss_type": "cispo", "epsilon_high": bounds["cap"]}
+    if gate is gates.sigmoid and loss == "grpo":
+        taus = {"sapo_temperature_pos": bounds["tau_pos"], "sapo_temperature_neg": bounds["tau_neg"]}
+        return "GRPOTrainer", {"loss_type": "sapo", **taus}
+    raise _lacks("TRL", "gate", gate, f"not beside {aggregate.__name__}")
 
 
 def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
@@ -136,75 +134,87 @@ def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
         >>> verl_settings(ALGORITHMS["gspo"], 512).settings["actor_rollout_ref.actor.policy_loss.loss_mode"]
         'gspo'
     """
-    (advantage, options), (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
-    differs = list(_left_out(algorithm, "verl", filters_groups=True))
-    actor, found = "actor_rollout_ref.actor", dict[str, Any]()
     _check_columns(algorithm, "verl")
-
-    estimators: dict[Callable[..., Any], str] = {
-        advantages.group_normalized: "grpo",
-        advantages.group_centered: "grpo",
-        advantages.leave_one_out: "rloo",
-    }
-    whitens = algorithm.normalize is not None and _cell(algorithm.normalize)[0] is advantages.whiten
-    if whitens:
-        estimators = {
-            advantages.gae: "gae",
-            advantages.returns_to_go: "reinforce_plus_plus",
-            advantages.group_centered: "reinforce_plus_plus_baseline",
-        }
-    elif algorithm.normalize is not None:
-        raise _lacks("verl", "normalize", _cell(algorithm.normalize)[0], "verl's estimators whiten over tokens, or not")
-    if advantage not in estimators:
-        raise _lacks("verl", "advantage", advantage, "not with this row's normalize cell")
-    found["algorithm.adv_estimator"] = estimators[advantage]
-    if advantage is advantages.group_centered and not whitens:
-        found["algorithm.norm_adv_by_std_in_grpo"] = False
-    if advantage is advantages.gae:
-        found |= {"algorithm.gamma": options["gamma"], "algorithm.lam": options["lam"]}
-
-    modes = {
-        aggregation.sequence_mean: "seq-mean-token-mean",
-        aggregation.sequence_sum: "seq-mean-token-sum",
-        aggregation.token_mean: "token-mean",
-        aggregation.fixed_length: "seq-mean-token-sum-norm",
-    }
-    if aggregate in modes:
-        found[f"{actor}.loss_agg_mode"] = modes[aggregate]
+    differs = list(_left_out(algorithm, "verl", filters_groups=True))
+    settings = _verl_advantage(algorithm)
+    aggregate = _cell(algorithm.aggregate)[0]
+    if aggregate in VERL_MEANS:
+        settings[f"{ACTOR}.loss_agg_mode"] = VERL_MEANS[aggregate]
     if aggregate is aggregation.fixed_length:
-        found[f"{actor}.loss_scale_factor"] = budget
-
-    loss = f"{actor}.policy_loss.loss_mode"
-    if gate in (gates.clip, gates.dual_clip):
-        low, high = bounds["low"], bounds["high"]
-        if aggregate is aggregation.geometric_mean and gate is gates.clip and ratio is ratios.token:
-            found[loss], low, high = "geo_mean", -math.log1p(-low), math.log1p(high)
-        elif ratio in (ratios.sequence, ratios.sequence_token) and gate is gates.clip:
-            found[loss] = "gspo"
-            differs.append("verl clamps the sequence's log-ratio at 10.")
-        elif ratio is ratios.token and aggregate in modes:
-            found[f"{actor}.clip_ratio_c"] = bounds.get("c", NEVER)  # verl always has a second clip, at 3 by default
-            differs.append("verl clamps log-ratios at 20.")
-        else:
-            raise _lacks("verl", "ratio", ratio, "not beside this gate")
-        found |= {f"{actor}.clip_ratio_low": round(low, 12), f"{actor}.clip_ratio_high": round(high, 12)}
-    elif gate is gates.clip_weight and ratio is ratios.token:
-        found |= {loss: "cispo", f"{actor}.clip_ratio_low": 1, f"{actor}.clip_ratio_high": bounds["cap"] - 1}
-    elif gate is gates.sigmoid and bounds == {"tau_pos": 1.0, "tau_neg": 1.05}:
-        found[loss] = "sapo"  # its temperatures are verl's own, and its mean is one of means
-    else:
-        raise _lacks("verl", "gate", gate, "with these numbers and this ratio")
-
+        settings[f"{ACTOR}.loss_scale_factor"] = budget
+    loss, difference = _verl_loss(algorithm)
+    settings |= loss
+    differs += difference
     if any(kl.place == "loss" and kl.coef for kl in algorithm.kl):
         given = _loss_kl(algorithm, "verl")
-        found |= {f"{actor}.use_kl_loss": True, f"{actor}.kl_loss_type": given["type"]}
-        found[f"{actor}.kl_loss_coef"] = given["beta"]
+        settings |= {f"{ACTOR}.use_kl_loss": True, f"{ACTOR}.kl_loss_type": given["type"]}
+        settings[f"{ACTOR}.kl_loss_coef"] = given["beta"]
         differs += ["verl clamps k3."] if given["type"] == "low_var_kl" else []
     elif algorithm.kl:
-        found |= {"algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": _reward_kl(algorithm, "verl")}
+        settings |= {"algorithm.use_kl_in_reward": True, "algorithm.kl_ctrl.kl_coef": _reward_kl(algorithm, "verl")}
     if algorithm.keep is not None and _cell(algorithm.keep)[0] is filters.mixed_outcomes:
-        found["algorithm.filter_groups.enable"] = True
-    return Settings(found["algorithm.adv_estimator"], found, tuple(differs))
+        settings["algorithm.filter_groups.enable"] = True
+    return Settings(settings["algorithm.adv_estimator"], settings, tuple(differs))
+
+
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+VERL_MEANS = {
+    aggregation.sequence_mean: "seq-mean-token-mean",
+    aggregation.sequence_sum: "seq-mean-token-sum",
+    aggregation.token_mean: "token-mean",
+    aggregation.fixed_length: "seq-mean-token-sum-norm",
+}
+VERL_ESTIMATORS: dict[Callable[..., Any], str] = {
+    advantages.group_normalized: "grpo",
+    advantages.group_centered: "grpo",
+    advantages.leave_one_out: "rloo",
+}
+VERL_WHITENED: dict[Callable[..., Any], str] = {
+    advantages.gae: "gae",
+    advantages.returns_to_go: "reinforce_plus_plus",
+    advantages.group_centered: "reinforce_plus_plus_baseline",
+}
+
+
+def _verl_advantage(algorithm: Algorithm) -> dict[str, Any]:
+    """The words of verl for the advantage."""
+    advantage, options = _cell(algorithm.advantage)
+    whitens = algorithm.normalize is not None
+    if algorithm.normalize is not None and _cell(algorithm.normalize)[0] is not advantages.whiten:
+        raise _lacks("verl", "normalize", _cell(algorithm.normalize)[0], "verl's estimators whiten over tokens, or not")
+    estimators = VERL_WHITENED if whitens else VERL_ESTIMATORS
+    if advantage not in estimators:
+        raise _lacks("verl", "advantage", advantage, "not with this row's normalize cell")
+    settings: dict[str, Any] = {"algorithm.adv_estimator": estimators[advantage]}
+    if advantage is advantages.group_centered and not whitens:
+        settings["algorithm.norm_adv_by_std_in_grpo"] = False
+    if advantage is advantages.gae:
+        settings |= {"algorithm.gamma": options["gamma"], "algorithm.lam": options["lam"]}
+    return settings
+
+
+def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
+    """The words of verl for ratio and gate, and what its loss does otherwise."""
+    _, (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
+    mode = f"{ACTOR}.policy_loss.loss_mode"
+    if gate is gates.clip_weight and ratio is ratios.token:
+        return {mode: "cispo", f"{ACTOR}.clip_ratio_low": 1, f"{ACTOR}.clip_ratio_high": bounds["cap"] - 1}, []
+    if gate is gates.sigmoid and bounds == {"tau_pos": 1.0, "tau_neg": 1.05}:
+        return {mode: "sapo"}, []  # its temperatures are verl's own, and its mean is one of means
+    if gate not in (gates.clip, gates.dual_clip):
+        raise _lacks("verl", "gate", gate, "with these numbers and this ratio")
+    low, high, differs = bounds["low"], bounds["high"], list[str]()
+    if aggregate is aggregation.geometric_mean and gate is gates.clip and ratio is ratios.token:
+        settings, low, high = {mode: "geo_mean"}, -math.log1p(-low), math.log1p(high)
+    elif ratio in (ratios.sequence, ratios.sequence_token) and gate is gates.clip:
+        settings = {mode: "gspo"}
+        differs.append("verl clamps the sequence's log-ratio at 10.")
+    elif ratio is ratios.token and aggregate in VERL_MEANS:
+        settings = {f"{ACTOR}.clip_ratio_c": bounds.get("c", NEVER)}  # verl always has a second clip, at 3 by default
+        differs.append("verl clamps log-ratios at 20.")
+    else:
+        raise _lacks("verl", "ratio", ratio, "not beside this gate")
+    return {**settings, f"{ACTOR}.clip_ratio_low": round(low, 12), f"{ACTOR}.clip_ratio_high": round(high, 12)}, differs
 
 
 def check_exportable(recipe: Recipe) -> None:
@@ -271,25 +281,54 @@ def trl_arguments(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-FSDP = """\
-# Fully sharded data parallel, version 2: every process holds its share of weights, gradients and moments, and gathers a
-# layer's weights when it computes that layer. Raise num_processes to the number of GPUs.
-compute_environment: LOCAL_MACHINE
-distributed_type: FSDP
-mixed_precision: '{mixed_precision}'
-num_machines: 1
-num_processes: 2
-machine_rank: 0
-main_training_function: main
-fsdp_config:
-  fsdp_version: 2
-  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
-  fsdp_reshard_after_forward: true
-  fsdp_state_dict_type: FULL_STATE_DICT
-  fsdp_cpu_ram_efficient_loading: true
-  fsdp_offload_params: false
-  fsdp_activation_checkpointing: false
-"""
+def verl_overrides(recipe: Recipe) -> dict[str, Any]:
+    """All overrides of verl's `main_ppo` that make a run of ours: the row's and the numbers of its `Config`.
+
+    Args:
+        recipe: Algorithm, task and numbers.
+
+    Raises:
+        ValueError: As `verl_settings` and `check_exportable`, or if the prompts of a step cannot be cut evenly.
+    """
+    check_exportable(recipe)
+    config, words = recipe.config, verl_settings(recipe.algorithm, recipe.budget)
+    if config.prompts % config.minibatches:
+        raise ValueError(
+            f"verl cuts a step between prompts, and {config.prompts} prompts are not {config.minibatches} equal parts"
+        )
+    piece = -(-config.prompts * config.group_size // config.minibatches // config.micro_batches)
+    overrides = {
+        **words.settings,
+        "data.train_files": "$HERE/train.parquet",
+        "data.val_files": "$HERE/test.parquet",
+        "data.train_batch_size": config.prompts,
+        "data.max_response_length": recipe.budget,
+        "data.shuffle": False,
+        "actor_rollout_ref.model.path": "$HERE/model",
+        f"{ACTOR}.ppo_epochs": config.epochs,
+        f"{ACTOR}.ppo_mini_batch_size": config.prompts // config.minibatches,
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": piece,
+        f"{ACTOR}.optim.lr": config.lr,
+        f"{ACTOR}.optim.weight_decay": 0.0,
+        f"{ACTOR}.grad_clip": config.grad_clip,
+        f"{ROLLOUT}.n": config.group_size,
+        f"{ROLLOUT}.temperature": config.temperature,
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": piece,
+        "custom_reward_function.path": "$HERE/reward.py",
+        "custom_reward_function.name": "compute_score",
+        "trainer.total_training_steps": config.steps,
+        "trainer.n_gpus_per_node": 1,
+        "trainer.nnodes": 1,
+        "trainer.logger": "console",
+    }
+    if config.gradient_checkpointing == "on":
+        overrides["actor_rollout_ref.model.enable_gradient_checkpointing"] = True
+    if config.lora_rank is not None:
+        lora = {"lora_rank": config.lora_rank, "lora_alpha": config.lora_alpha, "target_modules": "all-linear"}
+        overrides |= {f"actor_rollout_ref.model.{name}": value for name, value in lora.items()}
+    if words.trainer == "gae":
+        overrides |= {"critic.model.path": "$HERE/model", "critic.optim.lr": config.value_lr}
+    return overrides
 
 
 def export_trl(
@@ -310,71 +349,31 @@ def export_trl(
     Raises:
         ValueError: As `trl_arguments`.
     """
-    words = trl_settings(recipe.algorithm)
-    arguments, kind = trl_arguments(recipe), words.trainer.replace("Trainer", "Config")
-    home = "trl.experimental.gmpo" if words.trainer == "GMPOTrainer" else "trl"
-    config, chat = recipe.config, isinstance(vocabulary, TokenizerVocabulary) and vocabulary.chat
-    # TRL writes conversations with the chat template, and texts as they are; it hands completions over in kind.
-    prompt, text = (_conversation(recipe), 'text[0]["content"]') if chat else ("problem.prompt", "text")
-    lora_import = lora = ""
-    if config.lora_rank is not None:
-        lora_import = "\nfrom peft import LoraConfig"
-        arguments_of_lora = f'r={config.lora_rank}, lora_alpha={config.lora_alpha:g}, target_modules="all-linear"'
-        lora = f"\n        peft_config=LoraConfig({arguments_of_lora}),"
+    words, arguments, config = trl_settings(recipe.algorithm), trl_arguments(recipe), recipe.config
     if words.trainer == "RLOOTrainer":
         arguments = {name: value for name, value in arguments.items() if name not in ("scale_rewards", "loss_type")}
-    script = f'''"""{_title(recipe)}, by TRL's {words.trainer}.
-
-{_sentences(words.differs)}"""
-
-from pathlib import Path
-
-from datasets import Dataset{lora_import}
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from {home} import {kind}, {words.trainer}
-
-from rlhf_minimal.tasks import get_task
-
-TASK = get_task({recipe.task.name!r})
-PROMPTS = {recipe.config.prompts}  # a step
-STEPS = {recipe.config.steps}
-PROBLEMS = TASK.problems("train", PROMPTS * STEPS, seed={recipe.config.seed})
-SETTINGS = {pprint.pformat(arguments, sort_dicts=False, width=100)}
-
-
-def reward(prompts, completions, number, **columns):
-    """The task's verifier."""
-    return [float(TASK.verify({text}, PROBLEMS[n])) for text, n in zip(completions, number, strict=True)]
-
-
-def main(**changes):
-    """Trains; `main(max_steps=2, use_cpu=True)` changes settings. Returns the trainer."""
-    folder = Path(__file__).parent
-    rows = [{{"prompt": {prompt}, "number": n}} for n, problem in enumerate(PROBLEMS)]
-    trainer = {words.trainer}(
-        model=AutoModelForCausalLM.from_pretrained(folder / "model"),
-        args={kind}(output_dir=str(folder / "runs"), **{{**SETTINGS, **changes}}),
-        reward_funcs=reward,
-        train_dataset=Dataset.from_list(rows),
-        processing_class=AutoTokenizer.from_pretrained(folder / "model"),{lora}
+    # TRL writes conversations with the chat template, and texts as they are; it hands completions over in kind.
+    chat = isinstance(vocabulary, TokenizerVocabulary) and vocabulary.chat
+    prompt, text = (_conversation(recipe), 'text[0]["content"]') if chat else ("problem.prompt", "text")
+    rank, alpha = config.lora_rank, f"{config.lora_alpha:g}"
+    lora = f'LoraConfig(r={rank}, lora_alpha={alpha}, target_modules="all-linear")'
+    script = _filled(
+        "trl-train.py.txt",
+        recipe,
+        trainer=words.trainer,
+        config=words.trainer.replace("Trainer", "Config"),
+        home="trl.experimental.gmpo" if words.trainer == "GMPOTrainer" else "trl",
+        differs="What is not the same as in rlhf_minimal:\n" * bool(words.differs)
+        + "".join(f"- {sentence}\n" for sentence in words.differs),
+        settings=pprint.pformat(arguments, sort_dicts=False, width=100),
+        prompt=prompt,
+        text=text,
+        lora_import="" if rank is None else "\nfrom peft import LoraConfig",
+        lora="" if rank is None else f"\n        peft_config={lora},",
     )
-    trainer.train()
-    trainer.save_model(str(folder / "trained"))
-    return trainer
-
-
-if __name__ == "__main__":
-    main()
-'''
-
-    def write(new: Path) -> None:
-        (new / "model").mkdir()
-        save_policy(new / "model", policy, vocabulary)
-        (new / "train.py").write_text(script, encoding="utf-8")
-        mixed = "bf16" if recipe.config.precision == "bfloat16" else "no"
-        (new / "fsdp.yaml").write_text(FSDP.format(mixed_precision=mixed), encoding="utf-8")
-
-    write_folder(out, write)
+    mixed = "bf16" if config.precision == "bfloat16" else "no"
+    fsdp = _filled("fsdp.yaml", recipe, mixed_precision=mixed)
+    _write(out, policy, vocabulary, {"train.py": script, "fsdp.yaml": fsdp})
 
 
 def export_verl(
@@ -394,109 +393,35 @@ def export_verl(
         out: The folder; replaced if it exists.
 
     Raises:
-        ValueError: As `verl_settings` and `check_exportable`.
+        ValueError: As `verl_overrides`.
     """
-    check_exportable(recipe)
-    config, words = recipe.config, verl_settings(recipe.algorithm, recipe.budget)
-    if config.prompts % config.minibatches:
-        raise ValueError(
-            f"verl cuts a step between prompts, and {config.prompts} prompts are not {config.minibatches} equal parts"
-        )
-    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    rows = config.prompts * config.group_size // config.minibatches
-    overrides = {
-        **words.settings,
-        "data.train_files": "$HERE/train.parquet",
-        "data.val_files": "$HERE/test.parquet",
-        "data.train_batch_size": config.prompts,
-        "data.max_response_length": recipe.budget,
-        "data.shuffle": False,
-        "actor_rollout_ref.model.path": "$HERE/model",
-        f"{actor}.ppo_epochs": config.epochs,
-        f"{actor}.ppo_mini_batch_size": config.prompts // config.minibatches,
-        f"{actor}.ppo_micro_batch_size_per_gpu": -(-rows // config.micro_batches),
-        f"{actor}.optim.lr": config.lr,
-        f"{actor}.optim.weight_decay": 0.0,
-        f"{actor}.grad_clip": config.grad_clip,
-        f"{rollout}.n": config.group_size,
-        f"{rollout}.temperature": config.temperature,
-        f"{rollout}.log_prob_micro_batch_size_per_gpu": -(-rows // config.micro_batches),
-        "custom_reward_function.path": "$HERE/reward.py",
-        "custom_reward_function.name": "compute_score",
-        "trainer.total_training_steps": config.steps,
-        "trainer.n_gpus_per_node": 1,
-        "trainer.nnodes": 1,
-        "trainer.logger": "console",
+    lines = [f"    {name}={_shell(value)}" for name, value in verl_overrides(recipe).items()]
+    differs = verl_settings(recipe.algorithm, recipe.budget).differs
+    words = {
+        "overrides": " \\\n".join(lines),
+        "differs": "".join(f"# {sentence}\n" for sentence in differs),
+        "problems": recipe.config.prompts * recipe.config.steps,
+        "prompt": _conversation(recipe),
     }
-    if config.gradient_checkpointing == "on":
-        overrides["actor_rollout_ref.model.enable_gradient_checkpointing"] = True
-    if config.lora_rank is not None:
-        overrides |= {
-            "actor_rollout_ref.model.lora_rank": config.lora_rank,
-            "actor_rollout_ref.model.lora_alpha": config.lora_alpha,
-            "actor_rollout_ref.model.target_modules": "all-linear",
-        }
-    if words.trainer == "gae":
-        overrides |= {"critic.model.path": "$HERE/model", "critic.optim.lr": config.value_lr}
-    lines = " \\\n".join(f"    {name}={_shell(value)}" for name, value in overrides.items())
-    notes = "".join(f"# {sentence}\n" for sentence in words.differs)
-    script = f"""# {_title(recipe)}, by verl 0.9. The tests of rlhf_minimal hold the loss that these settings name
-# to this row's; they do not run this script.
-{notes}set -e
-HERE=$(cd "$(dirname "$0")" && pwd)
-python "$HERE/data.py"
-python -m verl.trainer.main_ppo \\
-{lines}
-"""
-    data = f'''"""Prompts for verl, as parquet files beside this script."""
-
-from pathlib import Path
-
-from datasets import Dataset
-
-from rlhf_minimal.tasks import get_task
-
-TASK, HERE = get_task({recipe.task.name!r}), Path(__file__).parent
-
-for name, split, size in (("train", "train", {config.prompts * config.steps}), ("test", "held_out", 1000)):
-    problems = TASK.problems(split, size, seed={config.seed})
-    Dataset.from_list(
-        [
-            {{
-                "data_source": TASK.name,
-                "prompt": {_conversation(recipe)},
-                "reward_model": {{"style": "rule", "ground_truth": problem.answer}},
-                "extra_info": {{"split": split, "number": n}},
-            }}
-            for n, problem in enumerate(problems)
-        ]
-    ).to_parquet(str(HERE / f"{{name}}.parquet"))
-'''
-    reward = f'''"""The task's verifier in verl's calling form."""
-
-from functools import cache
-
-from rlhf_minimal.tasks import get_task
-
-SIZES = {{"train": {config.prompts * config.steps}, "held_out": 1000}}
+    files = {"train.sh": "verl-train.sh", "data.py": "verl-data.py.txt", "reward.py": "verl-reward.py.txt"}
+    _write(out, policy, vocabulary, {name: _filled(file, recipe, **words) for name, file in files.items()})
 
 
-@cache
-def problems(name, split):
-    """Those of data.py, with all that the verifier needs."""
-    return get_task(name).problems(split, SIZES[split], seed={config.seed})
+def _filled(template: str, recipe: Recipe, **words: object) -> str:
+    """A file of `templates/`, with what every one of them may name and some words more."""
+    text = (Path(__file__).parent / "templates" / template).read_text(encoding="utf-8")
+    config, task = recipe.config, recipe.task.name
+    common = {"task": repr(task), "seed": config.seed, "prompts": config.prompts, "steps": config.steps}
+    return Template(text).substitute(common, title=f"Task {task}, seed {config.seed}", **words)
 
 
-def compute_score(data_source, solution_str, ground_truth, extra_info=None, **others):
-    """One completion's reward."""
-    problem = problems(data_source, extra_info["split"])[extra_info["number"]]
-    return float(get_task(data_source).verify(solution_str, problem))
-'''
-
+def _write(
+    out: Path, policy: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, files: dict[str, str]
+) -> None:
     def write(new: Path) -> None:
         (new / "model").mkdir()
         save_policy(new / "model", policy, vocabulary)
-        for name, text in {"train.sh": script, "data.py": data, "reward.py": reward}.items():
+        for name, text in files.items():
             (new / name).write_text(text, encoding="utf-8")
 
     write_folder(out, write)
@@ -506,15 +431,6 @@ def _conversation(recipe: Recipe) -> str:
     """The expression for a problem's prompt as a conversation."""
     system = f'{{"role": "system", "content": {recipe.task.instruction!r}}}, ' if recipe.task.instruction else ""
     return f'[{system}{{"role": "user", "content": problem.prompt}}]'
-
-
-def _title(recipe: Recipe) -> str:
-    return f"Task {recipe.task.name}, seed {recipe.config.seed}"
-
-
-def _sentences(differs: tuple[str, ...]) -> str:
-    lines = "".join(f"- {sentence}\n" for sentence in differs)
-    return f"What is not the same as in rlhf_minimal:\n{lines}" if lines else ""
 
 
 def _shell(value: object) -> str:

@@ -26,7 +26,7 @@ Chapter: ppo-rlhf (and section 15 of grpo, which counts the same by hand).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -151,61 +151,56 @@ def memory_ledger(
     if shared_critic and critic is not None:
         raise ValueError("a shared critic has the policy's body: leave out either critic or shared_critic")
 
-    def activations(config: PreTrainedConfig, head: Literal["logits", "value"], *, entropy: bool = False) -> int | None:
-        if config.model_type not in LLAMA_LIKE:
-            return None
-        return activation_bytes(
-            config,
-            sequences=sequences,
-            prompt_length=prompt_length,
-            completion_length=completion_length,
-            padded=padded,
-            head=head,
-            entropy=entropy,
-            recomputed=gradient_checkpointing,
-            dtype=dtypes.activations,
-            weights=dtypes.weights,
-        )
-
-    def trained(model: str, parameters: int, activations: int | None, cache: int | None = 0) -> ModelMemory:
-        moments = 2 * dtypes.moments.itemsize + (0 if dtypes.master is None else dtypes.master.itemsize)
-        weights = parameters * dtypes.weights.itemsize
-        return ModelMemory(model, parameters, weights, weights, parameters * moments, activations, cache)
-
-    def frozen(model: str, parameters: int) -> ModelMemory:
-        return ModelMemory(model, parameters, parameters * dtypes.frozen.itemsize)
+    shape: dict[str, Any] = {
+        "prompt_length": prompt_length,
+        "completion_length": completion_length,
+        "dtype": dtypes.activations,
+    }
+    options: dict[str, Any] = {
+        "sequences": sequences,
+        "padded": padded,
+        "recomputed": gradient_checkpointing,
+        "weights": dtypes.weights,
+    }
+    known, needs = policy.model_type in LLAMA_LIKE, algorithm.needs
 
     lm = _on_meta(policy)
-    cache = None
-    if policy.model_type in LLAMA_LIKE:
-        cache = cache_bytes(
-            policy,
-            sequences=sampled,
-            prompt_length=prompt_length,
-            completion_length=completion_length,
-            dtype=dtypes.activations,
-        )
-    kept = activations(policy, "logits", entropy=bool(algorithm.entropy))
+    kept = activation_bytes(policy, entropy=bool(algorithm.entropy), **shape, **options) if known else None
+    cache = cache_bytes(policy, sequences=sampled, **shape) if known else None
     if lora_rank is None:
-        rows = [trained("policy", _count(lm), kept, cache)]
+        rows = [_trained("policy", _count(lm), dtypes, kept, cache)]
     else:
         check_count(lora_rank=lora_rank)
-        own = trained("policy", _corrections(lm, lora_rank), kept, cache)
-        base = _count(lm)
-        rows = [replace(own, parameters=own.parameters + base, weights=own.weights + base * dtypes.frozen.itemsize)]
-    if "values" in algorithm.needs:
+        own = _trained("policy", _corrections(lm, lora_rank), dtypes, kept, cache)
+        base = _frozen("policy", _count(lm), dtypes)
+        rows = [replace(own, parameters=own.parameters + base.parameters, weights=own.weights + base.weights)]
+    if "values" in needs and shared_critic:  # its head reads the policy's last hidden states: nothing else is kept
+        read = sequences * (prompt_length + completion_length) * policy.hidden_size * dtypes.activations.itemsize
+        rows.append(_trained("critic", policy.hidden_size + 1, dtypes, read))
+    elif "values" in needs:
         config = critic or policy
-        head = config.hidden_size + 1  # one number, with a bias
-        if shared_critic:  # its head reads the policy's last hidden states, and so they are kept: nothing else is
-            read = sequences * (prompt_length + completion_length) * config.hidden_size * dtypes.activations.itemsize
-            rows.append(trained("critic", head, read))
-        else:
-            rows.append(trained("critic", _count(_on_meta(config).base_model) + head, activations(config, "value")))
-    if "ref_logp" in algorithm.needs and lora_rank is None:
-        rows.append(frozen("reference", _count(lm)))
+        known = config.model_type in LLAMA_LIKE
+        kept = activation_bytes(config, head="value", **shape, **options) if known else None
+        parameters = _count(_on_meta(config).base_model) + config.hidden_size + 1  # one number, with a bias
+        rows.append(_trained("critic", parameters, dtypes, kept))
+    if "ref_logp" in needs and lora_rank is None:
+        rows.append(_frozen("reference", _count(lm), dtypes))
     if reward_model is not None:
-        rows.append(frozen("reward model", _count(_on_meta(reward_model).base_model) + reward_model.hidden_size))
+        parameters = _count(_on_meta(reward_model).base_model) + reward_model.hidden_size
+        rows.append(_frozen("reward model", parameters, dtypes))
     return rows
+
+
+def _trained(
+    model: str, parameters: int, dtypes: Dtypes, activations: int | None, cache: int | None = 0
+) -> ModelMemory:
+    moments = 2 * dtypes.moments.itemsize + (0 if dtypes.master is None else dtypes.master.itemsize)
+    weights = parameters * dtypes.weights.itemsize
+    return ModelMemory(model, parameters, weights, weights, parameters * moments, activations, cache)
+
+
+def _frozen(model: str, parameters: int, dtypes: Dtypes) -> ModelMemory:
+    return ModelMemory(model, parameters, parameters * dtypes.frozen.itemsize)
 
 
 def activation_bytes(

@@ -34,19 +34,19 @@ class Config:
         minibatches: Optimiser steps per pass.
         micro_batches: Forward-backward pieces per optimiser step; saves memory, cannot change the result.
         lr: AdamW's learning rate for the policy; 2.5e-3 destroys the tiny model, 1e-6 is usual at a billion.
-        value_lr: The same for the critic, where the algorithm needs one.
-        value_clip: Clip range of the value loss; None (the default) for none.
+        value_lr: AdamW's learning rate for the critic, where the algorithm needs one.
+        value_clip: Clip range of the value loss; None for none.
         critic: Where values come from: a network of their own (`"separate"`), or one number more on the policy's
             body (`"shared"`), which then has one optimiser, with the policy's learning rate.
         value_coef: Weight of the value loss beside the policy's, with a shared trunk; .1 in OpenAI's first RLHF.
         value_head_init: How the critic's head begins: `"zero"`, `"normal"` or `"orthogonal"` (see `models.Critic`).
         adam_eps: Epsilon of every optimiser; 1e-8 is torch's, 1e-5 OpenAI's for PPO in games.
         grad_clip: The gradient's norm is clipped here.
-        temperature: Of the sampler; the trained log-probs include it.
+        temperature: Sampling temperature; the trained log-probs include it.
         max_new_tokens: Token budget of a completion; None takes the task's.
         score_scaling: What is trained for: rewards as they are (`"none"`), standardised over the step's batch
             (`"batch"`), or by the mean and standard deviation of all rewards so far (`"running"`).
-        score_clip: Rewards are then clipped to plus or minus this; None for no clip.
+        score_clip: After the scaling, rewards are clipped to plus or minus this; None for no clip.
         missing_eos_penalty: Subtracted, last of all, from completions that ran into the token budget; 1 is usual.
         reference: What KL terms are measured against: the start `"frozen"`; the policy as it was at the last
             multiple of `refresh_every` steps (`"refresh"`, iterative GRPO); or its moving average (`"ema"`).
@@ -58,7 +58,7 @@ class Config:
         kl_control_horizon: Completions in which it may change the coefficient by a fifth, about; above a fifth of
             the completions of a step.
         target_kl: The step's remaining updates are left out once the policy is further than this from the sampler,
-            in nats per token; .01 to .05 is usual, None (the default) never stops.
+            in nats per token; .01 to .05 is usual, None never stops.
         baseline: For algorithms that take a given baseline: the mean of past rewards (`"ema"`), or the reward of
             the greedy completion of the same prompt (`"greedy"`).
         baseline_decay: Weight of the past in that mean, per step.
@@ -70,8 +70,8 @@ class Config:
         fast: `"on"`: what would be computed twice, or for nothing, is left out (`training.fast`); `"off"`: every row is
             read from its first token to its last, padded to the longest. Changes time and memory, and results by no
             more than rounding.
-        precision: Of the forward and backward passes. `"bfloat16"` computes matrix products in it (autocast), while
-            weights, gradients and moments stay float32: an update of 1e-6 is lost in a bfloat16 weight of 1.
+        precision: Precision of the forward and backward passes. `"bfloat16"` computes matrix products in it (autocast),
+            while weights, gradients and moments stay float32: an update of 1e-6 is lost in a bfloat16 weight of 1.
         gradient_checkpointing: `"on"` keeps no more of the forward than what enters each layer, and computes the rest
             again in the backward: about a third more time, memory of one layer in place of all. Whole rows are read
             then, and no prompt is shared.

@@ -34,9 +34,9 @@ class FitConfig:
         batch_size: Rows per step.
         lr: Peak learning rate of AdamW, 1e-3 to 4e-3 for the tiny models; 1e-5 is usual at a billion parameters.
         warm_up: Steps over which the learning rate rises to its peak; then it falls linearly to zero.
-        weight_decay: Of AdamW.
-        grad_clip: The gradient's norm is clipped here.
-        seed: Decides the order of the rows.
+        weight_decay: Weight decay of AdamW.
+        grad_clip: Largest norm of the gradient; a larger one is scaled down to it.
+        seed: Decides the rows that a task makes, their order, and new weights.
 
     Raises:
         ValueError: If a number is out of its range; the message names it.

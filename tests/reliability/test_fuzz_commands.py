@@ -10,6 +10,7 @@ from rlhf_minimal import ALGORITHMS
 NUMBERS = ["0", "-1", "1", "2", "3", "1.5", "x", "", "nan", "inf", "-inf", " 2 ", "٣", "1e999", "9" * 5000, "0x2", "--"]
 ANY = [*NUMBERS, "1e-300", "1e300", str(2**63), str(-(2**70)), "0.5"]
 WORDS = ["", "\0", "a\nb", "\ud800", "..", "x" * 300, "/dev/null/x", "~", "hf:", "hf:\0", "None", "even", "addition"]
+WORDS += ["rows.py:X", ".py:", "x.py:y:z", "\0.py:X"]
 # Flags whose size is the work that is asked for: what is large there is no mistake, and would take long.
 WORK = [
     "steps",
@@ -46,7 +47,15 @@ CHOICES = {
 
 
 def train_command(rng):
-    flags = {"steps": "1", "prompts": "2", "group-size": "2", "held-out": "2", "task": "even", "out": "run"}
+    flags = {
+        "steps": "1",
+        "prompts": "2",
+        "group-size": "2",
+        "held-out": "2",
+        "task": "even",
+        "start": "untrained",
+        "out": "run",
+    }
     for _ in range(rng.randint(1, 3)):
         kind = rng.random()
         if kind < 0.2:
@@ -56,7 +65,7 @@ def train_command(rng):
         else:
             name = rng.choice(list(CHOICES))
             flags[name] = rng.choice(CHOICES[name])
-    argv = ["train", rng.choice(list(ALGORITHMS))]
+    argv = ["train", rng.choice(list(ALGORITHMS)) if rng.random() < 0.9 else f"--row={rng.choice(WORDS)}"]
     for name, value in flags.items():
         argv += [f"--{name}={value}"]
     return argv + rng.choice([[], [], [], [], ["--resume"], ["--overwrite"], ["-x"], ["\0"]])

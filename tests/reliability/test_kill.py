@@ -100,12 +100,13 @@ RUNS = {
     "sft": "sft --steps 5 --batch-size 4 --rows 12 --held-out 4 --save-every 2 --task addition --start shipped",
     "reward": "reward --steps 5 --batch-size 4 --rows 12 --held-out 8 --save-every 2 --task addition",
     "prefer": "prefer dpo --steps 5 --batch-size 4 --rows 12 --held-out 8 --save-every 2 --task addition",
+    "imitate": "pretrain --steps 5 --batch-size 4 --held-out 4 --save-every 2 --accept 9",
     "pretrain": "pretrain --steps 5 --batch-size 4 --rows 12 --held-out 4 --save-every 2 --task reviews",
 }
 
 
 def again(name):
-    return {"train": "train ppo", "prefer": "prefer dpo"}.get(name, name) + " --out run --resume"
+    return {"train": "train ppo", "prefer": "prefer dpo", "imitate": "pretrain"}.get(name, name) + " --out run --resume"
 
 
 @pytest.fixture(scope="module")

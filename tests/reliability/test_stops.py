@@ -6,7 +6,8 @@ import pytest
 
 from rlhf_minimal.training import load_policy
 
-TRAIN = "train grpo --task even --steps 6 --prompts 2 --group-size 4 --held-out 4 --save-every 2 --out run"
+TRAIN = "train grpo --task even --start untrained --steps 6 --prompts 2 --group-size 4 --held-out 4 --save-every 2"
+TRAIN += " --out run"
 
 
 def steps(folder):
@@ -61,7 +62,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(command, tmp_path, size):
 
 
 @pytest.mark.parametrize(
-    "argv", ["sft --steps 2 --rows 99 --batch-size 4 --task addition", "pretrain --steps 2 --accept 9"]
+    "argv", ["sft --steps 2 --rows 99 --batch-size 4 --task addition", "pretrain --steps 2 --accept 9 --held-out 99"]
 )
 def test_a_full_disk_stops_the_others_too(command, tmp_path, argv):
     ended = command(tmp_path, f"{argv} --out run", limits={"fsize": 1000})

@@ -39,7 +39,7 @@ LOG_2 = math.log(2)
 @cache
 def start_of(seed):
     policy = tiny_llama(len(VOCABULARY), width=32, layers=1, heads=2, seed=seed)
-    imitate(policy, VOCABULARY, TASK, steps=60, batch_size=64, seed=seed)
+    imitate(policy, VOCABULARY, TASK, FitConfig(steps=60, batch_size=64, seed=seed))
     return policy
 
 

@@ -1,6 +1,7 @@
 """The supervised start: what the loss counts, and that the shipped start is what its command makes."""
 
 import json
+import random
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Recipe, evaluate, imitate, load_policy, supervised_loss
+from rlhf_minimal.training import FitConfig, Recipe, evaluate, imitate, load_policy, supervised_loss
 
 
 def test_loss_counts_the_answer_and_its_end_and_nothing_of_the_prompt():
@@ -27,24 +28,48 @@ def test_loss_counts_the_answer_and_its_end_and_nothing_of_the_prompt():
     assert loss.item() == pytest.approx(total / tokens, rel=1e-5)
 
 
+QUICK = FitConfig(steps=30, batch_size=32)
+
+
 def test_imitation_learns_and_repeats():
     task = get_task("reverse")
     vocabulary = Vocabulary(task.alphabet)
     losses = []
     for _ in range(2):
         policy = tiny_llama(len(vocabulary), width=32, layers=1, heads=2)
-        history = []
-        imitate(policy, vocabulary, task, steps=30, batch_size=32, on_step=lambda step, loss, h=history: h.append(loss))
-        losses.append(history)
+        losses.append([])
+        imitate(policy, vocabulary, task, QUICK, lambda metrics: losses[-1].append(metrics["loss"]))
     assert losses[0] == losses[1]
     assert losses[0][-1] < losses[0][0] - 0.3  # nats per token
+
+
+def test_imitation_is_the_loop_written_out():
+    """AdamW on fresh problems of the teacher, with a learning rate that rises for fifty steps and falls to zero."""
+    task, config = get_task("reverse"), FitConfig(steps=4, batch_size=8, seed=3)
+    vocabulary = Vocabulary(task.alphabet)
+    mine, other = (tiny_llama(len(vocabulary), width=32, layers=1, heads=2) for _ in range(2))
+    mean = imitate(mine, vocabulary, task, config)
+    optimizer, losses = torch.optim.AdamW(other.parameters(), weight_decay=0.0), []
+    for step in range(1, 5):
+        problems = task.problems("train", 8, seed=f"imitate/3/{step}")
+        rng = random.Random(f"teacher/3/{step}")
+        answers = [task.teacher(problem, rng) for problem in problems]
+        loss = supervised_loss(other, vocabulary, [problem.prompt for problem in problems], answers)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(other.parameters(), 1.0)
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(step / 50, 1.0, (5 - step) / 4)
+        optimizer.step()
+        losses.append(loss.item())
+    assert mean == sum(losses) / 4
+    assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), other.parameters(), strict=True))
 
 
 def test_a_task_without_a_teacher_cannot_be_imitated():
     task = get_task("even")
     vocabulary = Vocabulary(task.alphabet)
     with pytest.raises(ValueError, match="no teacher"):
-        imitate(tiny_llama(len(vocabulary), width=16, heads=2), vocabulary, task, steps=1)
+        imitate(tiny_llama(len(vocabulary), width=16, heads=2), vocabulary, task)
 
 
 def shares(folder):
@@ -67,8 +92,10 @@ def test_the_command_reproduces_the_shipped_start(tmp_path, capsys):
     """About a minute: the real command with its defaults. Equal to the last bit only on an equal machine."""
     assert main(["pretrain", "--out", str(tmp_path / "start")]) == 0
     shipped = json.loads((ASSETS / "addition" / "pretrain.json").read_text())
-    made = json.loads((tmp_path / "start" / "pretrain.json").read_text())
-    assert made["command"] == shipped["command"]
-    assert made["loss"] == pytest.approx(shipped["loss"], abs=0.02)
+    made = json.loads((tmp_path / "start" / "config.json").read_text())
+    flags = "--task {task} --steps {steps} --batch-size {batch_size} --lr {lr} --seed {seed}".format(**made)
+    assert f"python -m rlhf_minimal pretrain {flags}" == shipped["command"]
+    evaluation = json.loads((tmp_path / "start" / "evaluation.json").read_text())
+    assert evaluation["training_loss"] == pytest.approx(shipped["loss"], abs=0.02)
     for mine, theirs in zip(shares(tmp_path / "start"), shares(ASSETS / "addition"), strict=True):
         assert mine.share == pytest.approx(theirs.share, abs=0.06)

@@ -1,0 +1,7 @@
+# $title, by verl 0.9. The tests of rlhf_minimal hold the loss that these settings name
+# to this row's; they do not run this script.
+${differs}set -e
+HERE=$$(cd "$$(dirname "$$0")" && pwd)
+python "$$HERE/data.py"
+python -m verl.trainer.main_ppo \
+$overrides
