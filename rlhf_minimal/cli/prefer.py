@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import math
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from rlhf_minimal.cli import fitting
 from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
-from rlhf_minimal.cli.settings import Setting, fields_of
+from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task
 from rlhf_minimal.tasks.base import Split
@@ -34,21 +33,9 @@ ABOUT = (
     "spin takes answers to imitate and rejects samples of the start, one iteration a run: start the next from this one."
 )
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-
-
-@dataclass(frozen=True)
-class PreferConfig:
-    """What `prefer` is told besides.
-
-    Args:
-        beta: Strength of the KL against the start.
-    """
-
-    beta: float | None = None
-
-
+BETA = Setting("beta", float | None, None, "Strength of the KL against the start.", "the row's")
 COLUMNS = "prompt, chosen and rejected, or for spin prompt and completion"
-SETTINGS = fields_of(PreferConfig, {"beta": "the row's"}) + fitting.settings_for(COLUMNS, steps=300, lr=2e-4)
+SETTINGS = [BETA, *fitting.settings_for(COLUMNS, steps=300, lr=2e-4)]
 ROW = Setting("algorithm", str, None)
 BY_POLICY = [name for name, row in PAIRWISE.items() if row.reference]  # the rows that train a policy
 

@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import random
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +12,7 @@ from rlhf_minimal.cli import fitting
 from rlhf_minimal.cli.answers import measure_of
 from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
 from rlhf_minimal.cli.programs import find_task
-from rlhf_minimal.cli.settings import fields_of
+from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.sft import Sft
 from rlhf_minimal.cli.starts import DEFAULT_TASK
 from rlhf_minimal.tasks import Task, TextRow
@@ -26,20 +25,11 @@ ABOUT = (
     "imitated, mistakes included, as a start for train."
 )
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-
-
-@dataclass(frozen=True)
-class AcceptConfig:
-    """What `pretrain` is told besides.
-
-    Args:
-        accept: Largest training loss of an acceptable start, where a teacher is imitated.
-    """
-
-    accept: float = 0.14
-
-
-TEXTS = fitting.settings_for("text", start="untrained", task=DEFAULT_TASK, steps=300) + fields_of(AcceptConfig)
+ABOUT_ACCEPT = "Largest training loss of an acceptable start, where a teacher is imitated."
+TEXTS = [
+    *fitting.settings_for("text", start="untrained", task=DEFAULT_TASK, steps=300),
+    Setting("accept", float, 0.14, ABOUT_ACCEPT),
+]
 TEACHER = [dataclasses.replace(s, default=vars(IMITATION).get(s.name, s.default)) for s in TEXTS]
 
 

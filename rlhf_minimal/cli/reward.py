@@ -1,7 +1,6 @@
 """`reward`: learn what is preferred."""
 
 import argparse
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from rlhf_minimal.cli import fitting
 from rlhf_minimal.cli.fitting import Job, Rows
-from rlhf_minimal.cli.settings import fields_of
+from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE
@@ -20,21 +19,11 @@ from rlhf_minimal.training.preferences import judge_reward_model, preference_los
 
 ABOUT = "Learn what is preferred: a reward model, by Bradley-Terry, on pairs of a policy's samples or of a file."
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-
-
-@dataclass(frozen=True)
-class ScoreConfig:
-    """What `reward` is told besides.
-
-    Args:
-        normalize: Shift and scale scores to mean 0 and deviation 1 on the rows, or leave them.
-    """
-
-    normalize: Literal["samples", "none"] = "samples"
-
-
-COLUMNS = "prompt, chosen and rejected"
-SETTINGS = fitting.settings_for(COLUMNS, rows=32_000, held_out=2000, steps=1200, lr=2e-3) + fields_of(ScoreConfig)
+ABOUT_NORMALIZE = "Shift and scale scores to mean 0 and deviation 1 on the rows, or leave them."
+SETTINGS = [
+    *fitting.settings_for("prompt, chosen and rejected", rows=32_000, held_out=2000, steps=1200, lr=2e-3),
+    Setting("normalize", Literal["samples", "none"], "samples", ABOUT_NORMALIZE),
+]
 
 add_arguments = partial(fitting.add_arguments, settings=SETTINGS)
 

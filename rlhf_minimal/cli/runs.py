@@ -55,9 +55,9 @@ class Journal:
         self.done = done
 
     def __enter__(self) -> "Journal":
-        self.stop.__enter__()
         if self.trackers is not None:
             self.trackers.begin()
+        self.stop.__enter__()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:

@@ -1,6 +1,7 @@
 """The numbers of a run: what stays the same from its first step to its last."""
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
 
@@ -9,12 +10,26 @@ import torch
 from rlhf_minimal.objective import Algorithm
 
 
-def check_numbers(config: object) -> None:
-    """What every config asks of its numbers: they are finite, and the seed is one that a generator takes.
+def check_numbers(config: object, above_0: str = "", at_least_0: str = "", at_least_1: str = "") -> None:
+    """What every config asks of its numbers: they are finite, in range, and the seed is one that a generator takes.
+
+    Args:
+        config: A dataclass of numbers; None is in every range.
+        above_0: Names of fields, separated by spaces.
+        at_least_0: Likewise.
+        at_least_1: Likewise.
 
     Raises:
         ValueError: Naming the first that is not.
     """
+    kinds = get_type_hints(type(config))
+    ranges = ((above_0, "above 0", operator.gt, 0), (at_least_0, "at least 0", operator.ge, 0))
+    for names, words, holds, bound in (*ranges, (at_least_1, "at least 1", operator.ge, 1)):
+        for name in names.split():
+            value = getattr(config, name)
+            if value is not None and math.isfinite(value) and not holds(value, bound):
+                optional = ", or None" if type(None) in get_args(kinds[name]) else ""
+                raise ValueError(f"{name} must be {words}{optional}; got {value}")
     for name, value in vars(config).items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name} must be a finite number; got {value}")
@@ -128,43 +143,22 @@ class Config:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_numbers(self)
-        for name in ("steps", "prompts", "group_size", "epochs", "minibatches", "micro_batches", "refresh_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in (
-            "lr",
-            "value_lr",
-            "value_coef",
-            "adam_eps",
-            "grad_clip",
-            "temperature",
-            "kl_control_target",
-            "lora_alpha",
-        ):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0; got {getattr(self, name)}")
-        if not self.verifier_timeout > 0:
-            raise ValueError(f"verifier_timeout must be above 0; got {self.verifier_timeout}")
+        check_numbers(
+            self,
+            above_0="lr value_lr value_coef adam_eps grad_clip temperature kl_control_target lora_alpha "
+            "verifier_timeout value_clip score_clip target_kl",
+            at_least_0="max_refills missing_eos_penalty",
+            at_least_1="steps prompts group_size epochs minibatches micro_batches refresh_every max_new_tokens "
+            "logit_chunk lora_rank",
+        )
         for name in ("ema_decay", "baseline_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}")
-        if self.max_new_tokens is not None and self.max_new_tokens < 1:
-            raise ValueError(f"max_new_tokens must be at least 1; got {self.max_new_tokens}")
-        if self.lora_rank is not None and self.lora_rank < 1:
-            raise ValueError(f"lora_rank must be at least 1, or None for no LoRA; got {self.lora_rank}")
-        if self.max_refills < 0:
-            raise ValueError(f"max_refills must be at least 0; got {self.max_refills}")
         for name, kind in get_type_hints(type(self)).items():
             choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
             if choices and getattr(self, name) not in choices:
                 given = repr(getattr(self, name))
                 raise ValueError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}; got {given}")
-        for name in ("value_clip", "score_clip", "target_kl"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, or None for none; got {getattr(self, name)}")
-        if not self.missing_eos_penalty >= 0:
-            raise ValueError(f"missing_eos_penalty must be at least 0; got {self.missing_eos_penalty}")
         rows = self.prompts * self.group_size
         if self.minibatches * self.micro_batches > rows:
             raise ValueError(

@@ -51,16 +51,7 @@ class FitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_numbers(self)
-        for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in ("lr", "grad_clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0; got {getattr(self, name)}")
-        for name in ("warm_up", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)}")
+        check_numbers(self, above_0="lr grad_clip", at_least_0="warm_up weight_decay", at_least_1="steps batch_size")
 
 
 @dataclass
