@@ -15,17 +15,8 @@ from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training import load_policy, write_folder
+from rlhf_minimal.training import load_policy, pairwise, write_folder
 from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.pairwise import (
-    Example,
-    describe,
-    encode,
-    judge_examples,
-    make_pairs,
-    read_reference,
-    reject_own,
-)
 from rlhf_minimal.training.preferences import sample_pairs
 
 ABOUT = (
@@ -94,31 +85,31 @@ class Prefer(Job):
             return demonstrations(self.task, split, n, seed)
         return sample_pairs(self.model, self.vocabulary, self.task, n, split=split, seed=seed)
 
-    def prepared(self, rows: Rows, split: Split) -> list[Example]:
+    def prepared(self, rows: Rows, split: Split) -> list[pairwise.Example]:
         """Token ids of both answers, with the reference's log-probs."""
         self.reference.to(self.model.device)  # type: ignore[arg-type]
         own = _rejects_own(self.settings)
-        examples = encode(rows, self.vocabulary, own=own)
+        examples = pairwise.encode(rows, self.vocabulary, own=own)
         if own:
             budget = self.task.max_new_tokens if self.settings["data"] is None else None
             seed = f"{self.settings['seed']}/{split}"
-            examples = reject_own(examples, self.reference, self.vocabulary, budget, seed=seed)
-        return read_reference(examples, self.reference, self.vocabulary)
+            examples = pairwise.reject_own(examples, self.reference, self.vocabulary, budget, seed=seed)
+        return pairwise.read_reference(examples, self.reference, self.vocabulary)
 
     def loss(self, rows: Rows) -> Tensor:
         """What the algorithm's row says."""
-        pairs = make_pairs(self.algorithm, self.model, self.vocabulary, rows)
-        self.seen = describe(self.algorithm, pairs)
+        pairs = pairwise.make_pairs(self.algorithm, self.model, self.vocabulary, rows)
+        self.seen = pairwise.describe(self.algorithm, pairs)
         return pairwise_loss(self.algorithm, pairs)
 
     def watch(self, rows: Rows) -> Metrics:
         """How the policy, as its own reward model, ranks pairs held out."""
-        quality = judge_examples(self.algorithm, self.model, self.vocabulary, rows)
+        quality = pairwise.judge_examples(self.algorithm, self.model, self.vocabulary, rows)
         return {f"held_out_{name}": quality[name] for name in ("loss", "accuracy", "gap")}
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
         """The same on all of them, and what the task's verifier says of samples before and after."""
-        quality = judge_examples(self.algorithm, self.model, self.vocabulary, held_out)
+        quality = pairwise.judge_examples(self.algorithm, self.model, self.vocabulary, held_out)
         lines = [
             f"{len(held_out)} pairs held out: accuracy {quality['accuracy']:.3f}, loss {quality['loss']:.3f}",
             f"log-ratio to the start in nats: chosen {quality['chosen']:.3f}, rejected {quality['rejected']:.3f}, "

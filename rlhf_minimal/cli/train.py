@@ -12,6 +12,7 @@ import torch
 from matplotlib.axes import Axes
 from transformers import PreTrainedModel
 
+from rlhf_minimal import training
 from rlhf_minimal.cli import programs, recipes, starts
 from rlhf_minimal.cli.answers import mark, measure_of
 from rlhf_minimal.cli.console import at_least_1, in_brief
@@ -19,16 +20,6 @@ from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, settings_of_run
 from rlhf_minimal.extras import curves
 from rlhf_minimal.extras.trackers import TRACKERS, Trackers
-from rlhf_minimal.training import (
-    Evaluation,
-    Learner,
-    NothingToLearn,
-    Recipe,
-    TrustRegion,
-    evaluate,
-    train,
-    trust_region_update,
-)
 from rlhf_minimal.training.metrics import Metrics, throughput
 from rlhf_minimal.training.processes import Processes, launched
 from rlhf_minimal.training.run_folder import RunFolder
@@ -65,7 +56,7 @@ class Run:
     args: argparse.Namespace
     folder: RunFolder
     settings: dict[str, Any]
-    recipe: Recipe
+    recipe: training.Recipe
     device: torch.device
     processes: Processes
 
@@ -112,11 +103,11 @@ def _train(plan: Run, trackers: Trackers | None) -> int:
     learner = _resume(plan) if plan.args.resume else _begin(plan)
     learner.processes = processes
     recipe = plan.recipe
-    score = partial(evaluate, recipe=recipe, n=settings["held_out"], processes=processes)
+    score = partial(training.evaluate, recipe=recipe, n=settings["held_out"], processes=processes)
     before = score(_start_policy(learner, plan), learner.vocabulary)
     updater = None
     if settings["optimizer"] == "trpo":
-        updater = partial(trust_region_update, region=TrustRegion(max_kl=settings["max_kl"]))
+        updater = partial(training.trust_region_update, region=training.TrustRegion(max_kl=settings["max_kl"]))
     graded = recipe.task.score_range is not None  # then nothing is simply right, and an accuracy says nothing
     shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
     early = None
@@ -124,8 +115,8 @@ def _train(plan: Run, trackers: Trackers | None) -> int:
         folder, settings, learner.save, shown, done=learner.step, processes=processes, trackers=trackers
     ) as journal:
         try:
-            train(learner, recipe, journal, updater=updater)
-        except NothingToLearn as reason:
+            training.train(learner, recipe, journal, updater=updater)
+        except training.NothingToLearn as reason:
             early = str(reason)
         journal.save()
     if early:
@@ -144,7 +135,7 @@ def _train(plan: Run, trackers: Trackers | None) -> int:
     return 0
 
 
-def _begin(plan: Run) -> Learner:
+def _begin(plan: Run) -> training.Learner:
     """A learner at the start that the settings name, and its new folder."""
     settings, recipe, main = plan.settings, plan.recipe, plan.processes.is_main
     plan.folder.check_free(overwrite=plan.args.overwrite)
@@ -155,7 +146,7 @@ def _begin(plan: Run) -> Learner:
     plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
     settings["start"] = described
     policy.to(plan.device)  # type: ignore[arg-type]
-    learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
+    learner = training.Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
     plan.processes.wait()  # until all have found the folder free
     if main:
         plan.folder.create(settings, overwrite=plan.args.overwrite)
@@ -164,9 +155,9 @@ def _begin(plan: Run) -> Learner:
     return learner
 
 
-def _resume(plan: Run) -> Learner:
+def _resume(plan: Run) -> training.Learner:
     """The learner of the folder's checkpoint."""
-    learner = Learner.resume(plan.folder.checkpoint, plan.recipe.algorithm, plan.recipe.config, plan.device)
+    learner = training.Learner.resume(plan.folder.checkpoint, plan.recipe.algorithm, plan.recipe.config, plan.device)
     plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
     plan.processes.wait()  # until all have read what is written anew below
     if plan.processes.is_main:
@@ -176,7 +167,7 @@ def _resume(plan: Run) -> Learner:
     return learner
 
 
-def _start_policy(learner: Learner, plan: Run) -> PreTrainedModel:
+def _start_policy(learner: training.Learner, plan: Run) -> PreTrainedModel:
     """What the run began with: the learner's own, or, where it keeps none (`watch_kl`), from where it came."""
     if learner.start is not None:
         return learner.start
@@ -187,7 +178,7 @@ def _start_policy(learner: Learner, plan: Run) -> PreTrainedModel:
     return policy.to(plan.device)  # type: ignore[arg-type]
 
 
-def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
+def _report(plan: Run, before: training.Evaluation, after: training.Evaluation) -> None:
     """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
     task, settings = plan.recipe.task, plan.settings
     rows = [("problem", "before", "after")]
