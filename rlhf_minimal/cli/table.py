@@ -16,12 +16,11 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         "--row",
         metavar="FILE.py:NAME",
         action="append",
-        default=[],
         help="Print a row of your own as well: the Python file is run. May be repeated.",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints it as Markdown."""
-    print(anatomy.table(ALGORITHMS | {text.rpartition(":")[2]: load(text, Algorithm) for text in args.row}))
+    print(anatomy.table(ALGORITHMS | {text.rpartition(":")[2]: load(text, Algorithm) for text in args.row or []}))
     return 0
