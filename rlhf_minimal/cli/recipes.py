@@ -10,6 +10,7 @@ from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import find_algorithm, find_task
 from rlhf_minimal.cli.settings import Setting, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
+from rlhf_minimal.extras.compiled import sample_compiled
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_reward_model
 from rlhf_minimal.tasks import TASK_NAMES, model_reward, random_reward
 from rlhf_minimal.training import Config, Recipe, TrustRegion
@@ -93,7 +94,9 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None) -> Re
         learnt = dataclasses.replace(learnt, instruction=settings["system"])
     if settings["reward"] == "random" and settings["reward_model"] is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
-    recipe = Recipe(algorithm, learnt, config, random_reward(config.seed) if settings["reward"] == "random" else None)
+    reward = random_reward(config.seed) if settings["reward"] == "random" else None
+    sampler = sample_compiled if config.decoding == "compiled" else None
+    recipe = Recipe(algorithm, learnt, config, reward, sampler=sampler)
     if settings["optimizer"] == "trpo":
         TrustRegion(max_kl=settings["max_kl"])
         check_trust_region(recipe)

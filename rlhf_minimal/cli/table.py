@@ -5,6 +5,7 @@ import argparse
 from rlhf_minimal import anatomy
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import load
+from rlhf_minimal.field import FIELD
 from rlhf_minimal.objective import Algorithm
 
 ABOUT = "Print the table of algorithms."
@@ -12,6 +13,7 @@ ABOUT = "Print the table of algorithms."
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
+    sub.add_argument("--all", action="store_true", help="Print the rows that have no chapter yet as well.")
     sub.add_argument(
         "--row",
         metavar="FILE.py:NAME",
@@ -22,5 +24,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints it as Markdown."""
-    print(anatomy.table(ALGORITHMS | {text.rpartition(":")[2]: load(text, Algorithm) for text in args.row or []}))
+    own = {text.rpartition(":")[2]: load(text, Algorithm) for text in args.row or []}
+    chapters = {name: row for name, row in ALGORITHMS.items() if args.all or name not in FIELD}
+    print(anatomy.table(chapters | own))
     return 0

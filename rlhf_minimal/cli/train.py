@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         with open(os.devnull, "w") as nowhere, nullcontext() if plan.processes.is_main else redirect_stdout(nowhere):
             return _train(plan, trackers)
     finally:
-        plan.processes.part()
+        plan.processes.disconnect()
 
 
 def _plan(args: argparse.Namespace) -> Run:

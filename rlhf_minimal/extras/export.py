@@ -9,7 +9,7 @@ script. Every translation of a cell is one that `tests/` hold to the library's o
 import math
 import pprint
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from string import Template

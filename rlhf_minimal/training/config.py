@@ -80,11 +80,11 @@ class Config:
         verifier_timeout: Seconds that the verifier or the reward function may take for one completion, which gets 0
             if they are not enough.
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
-        watch_kl: Whether the distance from the start is measured (the metrics `kl` and `kl_sequence`); `"off"` saves the
-            start and its forward where no KL term needs them, and nothing else depends on it.
-        fast: Whether what would be computed twice, or for nothing, is left out (`training.fast`); `"off"` reads every row
-            from its first token to its last, padded to the longest. Changes time and memory, and results by no more
-            than rounding.
+        watch_kl: Whether the distance from the start is measured (the metrics `kl` and `kl_sequence`); `"off"` saves
+            the start and its forward where no KL term needs them, and nothing else depends on it.
+        fast: Whether what would be computed twice, or for nothing, is left out (`training.fast`); `"off"` reads every
+            row from its first token to its last, padded to the longest. Changes time and memory, and results by no
+            more than rounding.
         precision: Precision of the forward and backward passes. `"bfloat16"` computes matrix products in it (autocast),
             while weights, gradients and moments stay float32: an update of 1e-6 is lost in a bfloat16 weight of 1.
         gradient_checkpointing: Whether the forward keeps no more than what enters each layer, and the rest is computed
@@ -148,7 +148,8 @@ class Config:
             above_0="lr value_lr value_coef adam_eps grad_clip temperature kl_control_target lora_alpha "
             "verifier_timeout value_clip score_clip target_kl",
             at_least_0="max_refills missing_eos_penalty",
-            at_least_1="steps prompts group_size epochs minibatches micro_batches refresh_every max_new_tokens lora_rank",
+            at_least_1="steps prompts group_size epochs minibatches micro_batches refresh_every max_new_tokens "
+            "lora_rank",
         )
         for name in ("ema_decay", "baseline_decay"):
             if not 0 <= getattr(self, name) < 1:
