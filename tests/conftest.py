@@ -3,8 +3,19 @@
 import pytest
 from hypothesis import settings
 
+from tests.complete import INCOMPLETE
+
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=15)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_modifyitems(items):
+    """A row of which something is missing is one red test, tests/test_rows.py, and none in all the others."""
+    for item in items:
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        lacking = [name for name in parameters if isinstance(name, str) and name in INCOMPLETE]
+        if lacking and item.path.name != "test_rows.py":
+            item.add_marker(pytest.mark.skip(reason=f"the row {lacking[0]} is not complete: see test_rows"))
 
 
 @pytest.fixture

@@ -20,9 +20,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 USAGE = "usage: python -m tests row NAME      (a row of `python -m rlhf_minimal table`; try grpo)"
-# Transcription, other libraries' numbers, properties, identities, enumeration, anatomy; the pairs' table has its own.
+# What a row lacks, transcription, other libraries' numbers, properties, identities, enumeration, anatomy; the pairs' table has its own.
 FILES = [
-    *("tests/transcriptions", "tests/test_golden.py", "tests/test_properties.py", "tests/test_identities.py"),
+    *(
+        "tests/test_rows.py",
+        "tests/transcriptions",
+        "tests/test_golden.py",
+        "tests/test_properties.py",
+        "tests/test_identities.py",
+    ),
     *("tests/test_enumeration.py", "tests/test_anatomy.py", "tests/test_pairwise.py", "tests/test_cheat_sheet.py"),
 ]
 

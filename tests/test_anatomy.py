@@ -1,4 +1,4 @@
-"""The pictures of the table are true: each weight by a formula written from the paper, each word by a cell."""
+"""The pictures of the table are true: each weight by the formula that the book prints, each word by a cell."""
 
 import dataclasses
 import itertools
@@ -12,62 +12,22 @@ import torch
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, diff, gradient_weight, table, token_weights
 from rlhf_minimal.field import FIELD
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
+from tests.complete import share, weight
 
 every_row = pytest.mark.parametrize("name", ALGORITHMS)
-RATIOS = [1e-3, 0.1, 0.5, 0.69, 0.75, 0.85, 0.9998, 1.0, 1.0002, 1.15, 1.25, 1.3, 1.45, 1.6, 2.0, 4.9, 5.1, 20.0]
+# On both sides of every bound of every row, and never on one: a kink has two slopes.
+RATIOS = [1e-3, 0.05, 0.1, 0.5, 0.66, 0.68, 0.69, 0.75, 0.79, 0.81, 0.85, 0.9996, 0.9998, 1.0, 1.0002, 1.0003, 1.0005]
+RATIOS += [1.15, 1.19, 1.21, 1.25, 1.27, 1.29, 1.3, 1.45, 1.48, 1.5, 1.6, 2.0, 4.9, 5.1, 9.0, 20.0]
 SIGNED = [-3.0, -1.0, -0.2, 0.0, 0.2, 1.0, 3.0]
 
 
 # ---- gradient_weight --------------------------------------------------------------------------------------------
 
 
-def clipped(low, high):
-    """w A inside the band and on the side from which the policy should come back; 0 where it has gone far enough."""
-
-    def weight(w, A):
-        gone_far_enough = w > 1 + high if A > 0 else w < 1 - low
-        return 0.0 if gone_far_enough else w * A
-
-    return weight
-
-
-def sapo(w, A):
-    tau = 1.0 if A > 0 else 1.05
-    p = 1 / (1 + math.exp(-tau * (w - 1)))
-    return 4 * p * (1 - p) * w * A
-
-
-# -d loss / d log pi of one token, from each paper: what multiplies grad log pi.
-CLOSED_FORM = {
-    "reinforce": lambda w, A: A,
-    "rloo": lambda w, A: A,
-    "ppo": clipped(0.2, 0.2),
-    "reinforce_pp": clipped(0.2, 0.2),
-    "grpo": clipped(0.2, 0.2),
-    "dr_grpo": clipped(0.2, 0.2),
-    "dapo": clipped(0.2, 0.28),
-    "gspo": clipped(3e-4, 4e-4),
-    "gspo_token": clipped(3e-4, 4e-4),
-    "gmpo": clipped(1 - math.exp(-0.4), math.exp(0.4) - 1),
-    "cispo": lambda w, A: min(w, 5.0) * A,
-    "sapo": sapo,
-    "reinforce_pp_baseline": clipped(0.2, 0.2),
-    "icepop": clipped(0.2, 0.28),  # what it leaves out is decided by the sampler, not by w
-    "deepseek_v32": clipped(0.2, 0.2),
-    "dppo": lambda w, A: w * A - 0.002 * math.log(w),  # its trust region is no matter of w
-    "scalerl": lambda w, A: min(w, 5.0) * A,
-    "kimi_k2": lambda w, A: A - 0.1 * math.log(w),  # the gradient of (A - tau log w)^2 / (2 tau) but for its sign
-}
-
-
-def test_every_row_has_a_closed_form():
-    assert CLOSED_FORM.keys() == ALGORITHMS.keys(), "a new row: write what multiplies its grad log pi into CLOSED_FORM"
-
-
 @every_row
 def test_gradient_weight_is_the_closed_form(name):
     w, A = (torch.tensor(x, dtype=torch.float64) for x in zip(*itertools.product(RATIOS, SIGNED), strict=True))
-    expected = [CLOSED_FORM[name](float(a), float(b)) for a, b in zip(w, A, strict=True)]
+    expected = [weight(name, float(a), float(b)) for a, b in zip(w, A, strict=True)]
     weights = gradient_weight(name, w, A)
     torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
     assert not (weights.signbit() & (weights == 0)).any()  # 0 is printed as 0, and not as -0
@@ -122,41 +82,21 @@ MASKS = {
 BUDGET = 8
 
 
-def token_mean(mask, i):
-    return 1 / sum(map(sum, mask))
-
-
-def sequence_mean(mask, i):
-    return 1 / (len(mask) * sum(mask[i]))
-
-
-def sequence_sum(mask, i):
-    return 1 / len(mask)
-
-
-def fixed_length(mask, i):
-    return 1 / (len(mask) * BUDGET)
-
-
-# The weight of a token of row i: whole responses count alike, or tokens do, or the batch is not asked.
-TOKEN_WEIGHT = {
-    **dict.fromkeys(["reinforce", "rloo", "kimi_k2"], sequence_sum),
-    **dict.fromkeys(["ppo", "reinforce_pp", "grpo", "gspo", "gspo_token", "gmpo", "sapo"], sequence_mean),
-    **dict.fromkeys(["icepop", "deepseek_v32", "scalerl"], sequence_mean),  # with one completion a prompt
-    **dict.fromkeys(["dapo", "cispo", "reinforce_pp_baseline", "dppo"], token_mean),
-    "dr_grpo": fixed_length,
-}
+# Means in which whole responses count alike (or prompts, which have one response each here); in the others tokens do.
+OF_RESPONSES = (aggregation.sequence_mean, aggregation.geometric_mean, aggregation.prompt_mean)
 
 
 @every_row
 @pytest.mark.parametrize("case", MASKS)
 def test_token_weights_are_the_closed_form(name, case):
     mask = MASKS[case]
-    weights = token_weights(name, torch.tensor(mask), budget=BUDGET)
-    for i, row in enumerate(mask):
-        for t, trained in enumerate(row):
-            assert float(weights[i, t]) == pytest.approx(TOKEN_WEIGHT[name](mask, i) if trained else 0.0, abs=1e-15)
-    assert not weights.signbit().any()
+    for group_size in {1, len(mask)}:
+        weights = token_weights(name, torch.tensor(mask), budget=BUDGET, group_size=group_size)
+        for i, row in enumerate(mask):
+            for t, trained in enumerate(row):
+                expected = share(name, mask, i, BUDGET, group_size) if trained else 0.0
+                assert float(weights[i, t]) == pytest.approx(expected, abs=1e-15)
+        assert not weights.signbit().any()
 
 
 @every_row
@@ -164,11 +104,12 @@ def test_row_sums_say_who_counts(name):
     """A response's total weight: the same for all, or as long as it is."""
     mask = torch.tensor(MASKS["short and long"])
     sums, lengths = token_weights(name, mask, budget=BUDGET).sum(-1), mask.sum(-1).double()
-    if TOKEN_WEIGHT[name] is sequence_mean:
+    mean = ALGORITHMS[name].aggregate
+    if mean in OF_RESPONSES:
         torch.testing.assert_close(sums, torch.full_like(sums, 1 / 3))
     else:
         torch.testing.assert_close(sums / sums[0], lengths / lengths[0])
-    if TOKEN_WEIGHT[name] in (sequence_mean, token_mean):
+    if mean in (*OF_RESPONSES, aggregation.token_mean):
         assert float(sums.sum()) == pytest.approx(1.0)
 
 

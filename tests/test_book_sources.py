@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.facts import facts_of
+from tests.complete import all_rows_complete
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -22,6 +24,7 @@ import apparatus_pages  # noqa: E402
 import book_facts  # noqa: E402
 import equation_index as index  # noqa: E402
 import llms_txt  # noqa: E402
+import rows as pages  # noqa: E402
 
 PAGES = sorted((ROOT / "book").rglob("*.md"))
 PAGES = [page for page in PAGES if not any(part.startswith("_") for part in page.relative_to(ROOT).parts)]
@@ -45,11 +48,16 @@ def test_there_are_snippets():
     assert len(SNIPPETS) >= 2
 
 
-def test_every_row_is_reached_by_a_step_from_another():
-    text = (ROOT / "book" / "paper-to-paper.md").read_text(encoding="utf-8")
-    steps = re.findall(r"\{algorithm-diff\} (\w+) (\w+)\n", text)
-    assert {row for step in steps for row in step} == set(ALGORITHMS)
-    for section in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
+@all_rows_complete
+def test_every_step_between_rows_is_on_its_page():
+    assert "```{generated} rows:steps\n" in (ROOT / "book" / "paper-to-paper.md").read_text(encoding="utf-8")
+    rows = {name: facts_of(name) for name in ALGORITHMS}
+    steps = [(rows[step.start].title, row.title) for row in rows.values() for step in row.steps]
+    assert {row for step in steps for row in step} == {row.title for row in rows.values()}
+    sections = re.split(r"^### (.*)\n", pages.steps(), flags=re.MULTILINE)[1:]
+    assert sorted(sections[::2]) == sorted(f"{first} to {second}" for first, second in steps)
+    for section in sections[1::2]:
+        assert "| column |" in section
         assert "**Addresses**" in section
         assert "**Leaves open**" in section
 

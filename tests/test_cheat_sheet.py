@@ -1,65 +1,49 @@
-"""The cheat sheet's formulas, evaluated, against the library: gradient weights and each token's share."""
+"""The cheat sheet prints formulas in TeX whose Python twins are held to the library: the two say the same numbers.
 
-import math
+That the Python forms are the gradients is tests/test_anatomy.py.
+"""
+
+import re
+import sys
 from pathlib import Path
 
 import pytest
-import torch
-import yaml
 
-from rlhf_minimal import ALGORITHMS, gradient_weight, token_weights
+from rlhf_minimal.facts import facts_of
+from tests.complete import COMPLETE, all_rows_complete
 
-SHEET = yaml.safe_load((Path(__file__).resolve().parents[1] / "book" / "data" / "cheat-sheet.yml").read_text())
-FUNCTIONS = {"exp": math.exp, "log": math.log, "min": min, "sigmoid": lambda x: 1 / (1 + math.exp(-x))}
-# On both sides of every bound of every row, and never on one: a kink has two slopes.
-RATIOS = [
-    0.05,
-    0.5,
-    0.66,
-    0.68,
-    0.79,
-    0.81,
-    0.9996,
-    0.9998,
-    1.0,
-    1.0003,
-    1.0005,
-    1.19,
-    1.21,
-    1.27,
-    1.29,
-    1.48,
-    1.5,
-    4.9,
-    5.1,
-    9.0,
-]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_ext"))
+
+import rows as pages  # noqa: E402
+
+CALLED = {"\\min": "min(", "\\log": "log(", "\\sigma": "sigmoid(", "e^": "exp("}
 
 
-def value(code, **names):
-    return float(eval(code, {"__builtins__": {}, **FUNCTIONS}, names))
+def numbers(formula):
+    """The numbers of a formula; 1 and 0 stand in many places of one spelling and in none of the other."""
+    return {float(number) for number in re.findall(r"\d*\.?\d+", formula)} - {0.0, 1.0}
 
 
-def test_the_sheet_has_every_row_in_the_order_of_the_table():
-    assert list(SHEET) == list(ALGORITHMS)
+@pytest.mark.parametrize("name", COMPLETE)
+def test_the_printed_formula_has_the_numbers_and_functions_of_the_one_that_is_tested(name):
+    says = facts_of(name)
+    assert numbers(says.weight) == numbers(says.weight_code)
+    assert numbers(says.share) == numbers(says.share_code)
+    for printed, called in CALLED.items():
+        assert (printed in says.weight) == (called in says.weight_code)
 
 
-@pytest.mark.parametrize("name", SHEET)
-@pytest.mark.parametrize("advantage", [1.3, -0.7])
-def test_the_printed_weight_is_the_gradient(name, advantage):
-    weights = gradient_weight(name, torch.tensor(RATIOS, dtype=torch.float64), advantage)
-    printed = [value(SHEET[name]["weight_code"], w=w, A=advantage) for w in RATIOS]
-    torch.testing.assert_close(weights, torch.tensor(printed, dtype=torch.float64), rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_formula_may_be_set(name):
+    """Braces and dollars are closed, and nothing in it ends a cell of the table."""
+    says = facts_of(name)
+    for formula in (says.objective, *says.weight.split(";"), says.share):
+        assert formula.count("{") == formula.count("}")
+        assert not set(formula) & set("$|\n")
 
 
-@pytest.mark.parametrize("name", SHEET)
-def test_the_printed_share_is_that_of_a_token(name):
-    lengths, budget = [1, 2, 5], 8
-    mask = torch.tensor([[1.0] * n + [0.0] * (6 - n) for n in lengths])
-    for group_size in (1, 3):
-        shares = token_weights(name, mask, budget=budget, group_size=group_size)
-        for row, n in enumerate(lengths):
-            prompt = {"P": 3 // group_size, "N_p": n if group_size == 1 else sum(lengths)}
-            printed = value(SHEET[name]["share_code"], B=len(lengths), N=sum(lengths), L=budget, n=n, **prompt)
-            assert shares[row, :n].tolist() == pytest.approx([printed] * n)
-            assert shares[row, n:].abs().max() == 0
+@all_rows_complete
+def test_the_sheet_has_a_line_for_every_row():
+    head, _, *lines = pages.cheat_sheet().splitlines()
+    assert [line.split("|")[1].strip(" *") for line in lines] == COMPLETE
+    assert {line.count("|") for line in (head, *lines)} == {8}

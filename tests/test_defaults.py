@@ -1,15 +1,17 @@
 """A default is a claim about a paper or a convention: each one stands here once more, with where it comes from."""
 
+import importlib
 import inspect
+import pkgutil
 from dataclasses import replace
 
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
-from rlhf_minimal.functional import advantages, aggregation, corrections, gates, logprobs, masked, shaping, trust
+from rlhf_minimal import ALGORITHMS, Batch, functional, policy_loss, prepare
+from rlhf_minimal.functional import advantages, corrections, gates, logprobs, masked, pairwise, shaping, trust
 
-# function -> its defaults.
+# cell -> its defaults. What is meant when nothing is said is printed in the book, and a library's or a paper's number.
 DEFAULTS = {
     advantages.gae: {"gamma": 1.0, "lam": 0.95},  # Ziegler et al. 1909.08593: no discount; lambda as in its code
     advantages.returns_to_go: {"gamma": 1.0},
@@ -25,23 +27,35 @@ DEFAULTS = {
     trust.dppo_tv: {"low": 0.2, "high": 0.2},  # prime-rl
     trust.dppo_kl: {"low": 0.05, "high": 0.05},
     trust.high_entropy: {"share": 0.2},  # Wang et al. 2506.01939
+    advantages.whiten: {"eps": 1e-8, "ddof": 1},
+    gates.clip_weight: {"floor": 0.0},
     gates.dual_clip: {"c": 3.0},  # Ye et al. 1912.09729
     gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},  # SAPO 2511.20347
+    logprobs.chunked_logprobs: {"temperature": 1.0, "chunk": 1024},
     logprobs.token_logprobs: {"temperature": 1.0},
     logprobs.token_entropy: {"temperature": 1.0},
     masked.masked_var: {"ddof": 1},
+    pairwise.logistic_loss: {"beta": 1.0, "smoothing": 0.0},
     shaping.soft_overlong: {"cache_fraction": 0.2},  # DAPO 2503.14476: 4096 of 20480 tokens
     shaping.length_reward: {"coef": 1.0},
-    aggregation.fixed_length: {},  # a budget has no default: it is never the padded width
 }
 
 
-@pytest.mark.parametrize("function", DEFAULTS, ids=lambda function: function.__name__)
-def test_the_numbers_in_a_signature_are_these(function):
+def defaults(function):
+    """Every default of a function; None is no number, it says that nothing was given."""
     parameters = inspect.signature(function).parameters.values()
-    numbers = {p.name: p.default for p in parameters if isinstance(p.default, int | float | str)}
-    assert {name: numbers.get(name) for name in DEFAULTS[function]} == DEFAULTS[function]
-    assert set(numbers) == set(DEFAULTS[function]), f"{function.__name__} has another default: add it here"
+    return {p.name: p.default for p in parameters if p.default not in (p.empty, None)}
+
+
+def test_every_default_of_a_cell_is_claimed_here():
+    """A new one is a claim like the others: a budget, say, has none, since it is never the padded width."""
+    names = [module.name for module in pkgutil.iter_modules(functional.__path__) if module.name != "checks"]
+    modules = [importlib.import_module(f"{functional.__name__}.{name}") for name in names]
+    cells = {cell for m in modules for cell in vars(m).values() if getattr(cell, "__module__", "") == m.__name__}
+    public = {cell for cell in cells if inspect.isfunction(cell) and not cell.__name__.startswith("_")}
+    assert {cell.__name__: defaults(cell) for cell in public if defaults(cell)} == {
+        cell.__name__: claimed for cell, claimed in DEFAULTS.items()
+    }
 
 
 def test_an_option_left_out_is_its_default():

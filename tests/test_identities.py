@@ -4,7 +4,6 @@ Where a formula stands on one side, it is written out here and not taken from th
 both are the library's and the identity is the test. Float64, many seeds.
 """
 
-import inspect
 import math
 from dataclasses import replace
 from functools import partial
@@ -996,43 +995,6 @@ def test_half_precision_logits_become_float32_log_probs():
         assert ours.dtype == torch.float32
         close(ours, logprobs.token_logprobs(logits, torch.tensor([[1]])))
     assert logprobs.token_entropy(logits.double()).dtype == torch.float64
-
-
-# ---- defaults ---------------------------------------------------------------------------------------------------
-
-# What is meant when nothing is said; each default is printed in the book, and a library's or a paper's number.
-DEFAULTS = {
-    advantages.gae: {"gamma": 1.0, "lam": 0.95},
-    advantages.returns_to_go: {"gamma": 1.0},
-    advantages.group_normalized: {"eps": 1e-4, "ddof": 1},
-    advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
-    advantages.process: {"eps": 1e-4, "ddof": 1},
-    advantages.whiten: {"eps": 1e-8, "ddof": 1},
-    corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
-    corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},
-    advantages.batch_std: {"eps": 1e-4, "ddof": 1},
-    advantages.gdpo: {"eps": 1e-6, "ddof": 1},
-    advantages.zscore_rows: {"eps": 1e-4, "ddof": 1},
-    trust.off_policy_sequence: {"delta": 0.5},
-    trust.dppo_tv: {"low": 0.2, "high": 0.2},
-    trust.dppo_kl: {"low": 0.05, "high": 0.05},
-    trust.high_entropy: {"share": 0.2},
-    gates.dual_clip: {"c": 3.0},
-    gates.clip_weight: {"floor": 0.0},
-    gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},
-    logprobs.token_logprobs: {"temperature": 1.0},
-    logprobs.token_entropy: {"temperature": 1.0},
-    masked.masked_var: {"ddof": 1},
-    shaping.soft_overlong: {"cache_fraction": 0.2},
-    shaping.length_reward: {"coef": 1.0},
-}
-
-
-@pytest.mark.parametrize("function", DEFAULTS)
-def test_defaults(function):
-    parameters = inspect.signature(function).parameters
-    given = {name: p.default for name, p in parameters.items() if p.default not in (p.empty, None)}
-    assert given == DEFAULTS[function]
 
 
 # ---- masks and places -----------------------------------------------------------------------------------------

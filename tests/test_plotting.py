@@ -1,18 +1,10 @@
-"""The house style: every algorithm has a colour of its own, and a curve draws what it was given."""
+"""The house style: a curve draws what it was given. (Colours of rows: test_rows.py.)"""
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from rlhf_book import plotting
-from rlhf_minimal import ALGORITHMS
-
-
-def test_every_algorithm_has_one_colour_and_no_two_share_it():
-    assert set(plotting.COLORS) == set(ALGORITHMS)
-    colours = [*plotting.COLORS.values(), plotting.POSITIVE, plotting.NEGATIVE, plotting.CONTROL]
-    assert len({to_rgb(colour) for colour in colours}) == len(colours)
 
 
 def test_a_curve_shows_every_seed_and_their_mean():

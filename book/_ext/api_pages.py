@@ -41,9 +41,15 @@ SECTION = """\
 """
 
 
+def source(name: str) -> Path:
+    """Where a module of either package lies, without its suffix: the second one is among the notebooks."""
+    places = [root.joinpath(*name.split(".")) for root in (ROOT, ROOT / "notebooks")]
+    return next((path for path in places if path.with_suffix(".py").exists() or path.is_dir()), places[0])
+
+
 def modules(name: str) -> list[str]:
     """A module, or all the modules of a package, its own file first where it defines something."""
-    path = ROOT.joinpath(*name.split("."))
+    path = source(name)
     if path.with_suffix(".py").exists():
         return [name]
     if not path.is_dir():
@@ -89,7 +95,7 @@ def note_dependencies(app, env):
     for docname in env.found_docs:
         if docname.startswith("book/api/") and (path := Path(env.doc2path(docname))).exists():
             names = LINE.findall(path.read_text(encoding="utf-8"))
-            sources = [ROOT.joinpath(*m.split(".")) for name in names for m in modules(name)]
+            sources = [source(m) for name in names for m in modules(name)]
             newest = max((_modified(s) for s in sources), default=0)
             if docname in env.all_docs and newest > env.all_docs[docname] / 1e6:
                 stale.append(docname)

@@ -1,7 +1,7 @@
 """Ideas, claims, questions and the cells that are rendered from a source: read, checked, and turned into text.
 
 No Sphinx in here. The pages (`apparatus_pages.py`), the tool that fills notebooks (`book/_tools/fill_cells.py`) and the
-tests all read the same functions. How to add something is told in book/data/README.
+tests all read the same functions. How to add something is told in book/data/README.md.
 """
 
 import ast

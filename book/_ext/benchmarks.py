@@ -1,14 +1,12 @@
-"""`{benchmarks} step`: one table of notebooks/results/benchmarks.json, which `make bench` writes.
+"""Tables of notebooks/results/benchmarks.json, which `make bench` writes: Markdown for `{generated}`.
 
 A ratio is the median of its turns; behind it stands the range of the middle half, then the number of turns.
 """
 
 from pathlib import Path
 
-from data_files import read, told_on_the_page, using
-from docutils import nodes
-from docutils.statemachine import StringList
-from sphinx.util.docutils import SphinxDirective
+from data_files import read, using
+from generated import table
 
 RECORD = Path(__file__).resolve().parents[2] / "notebooks" / "results" / "benchmarks.json"
 
@@ -125,7 +123,9 @@ def goals(record):
     yield "peak memory, long", "at most half of TRL's", f"**{memory:.2f}**", "yes" if memory <= 0.5 else "no", "", ""
 
 
-TABLES = {table.__name__: table for table in (step, sampling, updates, idle, memory, roofline, floor, learning)}
+TABLES = {
+    function.__name__: function for function in (step, sampling, updates, idle, memory, roofline, floor, learning)
+}
 
 
 def markdown(name):
@@ -140,25 +140,4 @@ def markdown(name):
             rows = [[f"{cell}" for cell in row] for row in goals(record)]
         else:
             rows = list(TABLES[name](without_head(record[name])))
-        for cell in (cell for row in rows for cell in row):
-            if not set(cell).isdisjoint("|\n\r"):
-                raise ValueError(f"a bar or a new line cannot stand in a table: {cell!r}")
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
-
-
-class Benchmarks(SphinxDirective):
-    required_arguments = 1
-
-    @told_on_the_page
-    def run(self):
-        box = nodes.container()
-        lines = StringList(markdown(self.arguments[0]).splitlines(), source=str(RECORD))
-        self.state.nested_parse(lines, self.content_offset, box)
-        self.env.note_dependency(str(RECORD))
-        return [box]
-
-
-def setup(app):
-    app.add_directive("benchmarks", Benchmarks)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+        return table(*rows[:1], rows[1:])

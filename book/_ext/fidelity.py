@@ -1,4 +1,4 @@
-"""`{fidelity}`: each row beside its paper and three libraries, from book/data/fidelity.yml and from the rows.
+"""Each row beside its paper and the production libraries, from rlhf_minimal/rows.yml and from the cells.
 
 A mark of verification is the name of a setting in tests/test_trl.py or tests/test_golden.py. Names are looked up in
 those files when the page is built: one that is not there stops the build.
@@ -8,15 +8,14 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from data_files import read, told_on_the_page, using
-from docutils import nodes
-from docutils.statemachine import StringList
-from sphinx.util.docutils import SphinxDirective
+from data_files import using
+from rows import cells
 
 import rlhf_minimal
+from rlhf_minimal import facts
+from rlhf_minimal.facts import facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "book" / "data" / "fidelity.yml"
 LIBRARIES = {"trl": "TRL 1.16", "verl": "verl 0.9", "openrlhf": "OpenRLHF 0.11"}
 # kind of mark -> the dictionary of settings in a test file
 WHERE = {
@@ -24,11 +23,6 @@ WHERE = {
     "golden": ("tests/test_golden.py", "SETTINGS", "test_loss"),
     "advantages": ("tests/test_golden.py", "ESTIMATORS", "test_advantages"),
 }
-
-
-@cache
-def entries():
-    return read(DATA)
 
 
 @cache
@@ -58,7 +52,7 @@ def test_of(mark):
     else:
         file, dictionary, test = WHERE[kind]
         if name not in keys(file, dictionary):
-            raise LookupError(f"{file} does not try the setting {name!r} that book/data/fidelity.yml calls verified")
+            raise LookupError(f"{file} does not try the setting {name!r} that rlhf_minimal/rows.yml calls verified")
         test = f"{test}[{name}]"
     if test.split("[")[0] not in functions(file):
         raise LookupError(f"{file} has no {test}")
@@ -67,9 +61,7 @@ def test_of(mark):
 
 def here(name):
     """The row as it runs."""
-    head, _, line = rlhf_minimal.table({name: rlhf_minimal.ALGORITHMS[name]}).splitlines()
-    names, cells = ([part.strip() for part in text.strip("|").split("|")] for text in (head, line))
-    return ", ".join(f"{n} {c}" for n, c in list(zip(names, cells, strict=True))[1:])
+    return ", ".join(f"{column} {cell}" for column, cell in cells(name).items() if column != "algorithm")
 
 
 def settings(entry):
@@ -82,37 +74,24 @@ def settings(entry):
     return str(chosen)
 
 
-def markdown(name, entry):
-    lines = [f"**Paper.** {entry['paper']}", "", f"**Here.** {here(name)}.", ""]
-    for library, title in LIBRARIES.items():
-        says = entry[library]
-        lines += [f"**{title}.** {says['differs']}", ""]
-        if chosen := settings(says):
-            lines += [*("```text", *chosen.replace("; ", "\n").replace(" --", "\n--").splitlines(), "```"), ""]
-        if marks := says.get("verified"):
-            what = f" ({says['as']})" if "as" in says else ""
-            tests = ", ".join(f"`{test_of(mark)}`" for mark in marks)
-            lines += ["```{container} verified", f"✓ verified{what}: {tests}", "```", ""]
-    return lines
+def page():
+    """Every row of the table under its title."""
+    return "\n\n".join(markdown(name, facts_of(name)) for name in rlhf_minimal.ALGORITHMS)
 
 
-class Fidelity(SphinxDirective):
-    required_arguments = 1
-
-    @told_on_the_page
-    def run(self):
-        name = self.arguments[0]
-        for file in (DATA, ROOT / "tests/test_trl.py", ROOT / "tests/test_golden.py"):
-            self.env.note_dependency(str(file))
-        with using(DATA):
-            if name not in entries():
-                raise ValueError(f"there is no row {name!r}; there are {', '.join(map(str, entries()))}")
-            text = markdown(name, entries()[name])
-        box = nodes.container(classes=["fidelity"])
-        self.state.nested_parse(StringList(text, source=str(DATA)), self.content_offset, box)
-        return [box]
-
-
-def setup(app):
-    app.add_directive("fidelity", Fidelity)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+def markdown(name, says_of, path=None):
+    """One row: its paper, its cells, and a paragraph a library."""
+    with using(path or facts.ROWS):
+        text = [f"## {says_of.title}", f"**Paper.** {says_of.fidelity['paper']}", f"**Here.** {here(name)}."]
+        for library, title in LIBRARIES.items():
+            says = says_of.fidelity[library]
+            text.append(f"**{title}.** {says['differs']}")
+            if chosen := settings(says):
+                text.append("```text\n" + chosen.replace("; ", "\n").replace(" --", "\n--") + "\n```")
+            if not says.get("exported", True):
+                text.append("The command `export` does not write these settings.")
+            if marks := says.get("verified"):
+                what = f" ({says['as']})" if "as" in says else ""
+                tests = ", ".join(f"`{test_of(mark)}`" for mark in marks)
+                text.append(f"```{{container}} verified\n✓ verified{what}: {tests}\n```")
+    return "\n\n".join(text)

@@ -10,6 +10,8 @@
 The module is written as for anywidget, `export default { render({ model, el }) { … } }`, and lies in the folder
 named by the configuration value `mjs_figure_path`; the same file serves the notebooks. Here it is copied into the
 page: a page opened from disk may not import modules from other files.
+
+What Python computes comes from `:params-from: module:function`, a function that returns a dictionary of values.
 """
 
 import json
@@ -20,6 +22,7 @@ from pathlib import Path
 from data_files import told_on_the_page
 from docutils import nodes
 from docutils.parsers.rst import directives
+from generated import made_by
 from sphinx.util.docutils import SphinxDirective
 
 EXPORT = re.compile(r"^export\s+default\b", re.MULTILINE)
@@ -61,6 +64,7 @@ class MjsFigure(SphinxDirective):
         "alt": directives.unchanged_required,
         "name": directives.unchanged,
         "params": directives.unchanged,
+        "params-from": directives.unchanged_required,
     }
 
     @told_on_the_page
@@ -76,6 +80,12 @@ class MjsFigure(SphinxDirective):
             raise self.error(f"mjs-figure: `:params:` is not JSON: {problem}") from problem
         if not isinstance(params, dict):
             raise self.error("mjs-figure: `:params:` has to be a JSON object, with a value for each name")
+        if "params-from" in self.options:
+            target = self.options["params-from"].strip()
+            if not isinstance(values := made_by(target), dict):
+                raise ValueError(f"{target} returned a {type(values).__name__}, expected values by name")
+            params = {**values, **params}
+            self.env.note_reread()
         try:
             source = path.read_text(encoding="utf-8")
         except UnicodeDecodeError as problem:

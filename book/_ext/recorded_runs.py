@@ -1,7 +1,7 @@
-"""`{recorded-runs}`: a line an arm of a file under notebooks/results/, with mean, smallest and largest of its seeds.
+"""A line an arm of a file under notebooks/results/, with mean, smallest and largest of its seeds.
 
-```{recorded-runs} ppo-rlhf
-:columns: kl | KL (nats); gold | true score
+```{generated} recorded_runs:markdown ppo-rlhf
+kl | KL (nats); gold | true score
 ```
 
 A column is the name of a number in the record, a bar, and the words of the table's head.
@@ -11,10 +11,8 @@ import math
 import statistics
 from pathlib import Path
 
-from data_files import read, told_on_the_page, using
-from docutils import nodes
-from docutils.parsers.rst import directives
-from sphinx.util.docutils import SphinxDirective
+from data_files import read, using
+from generated import table
 
 RESULTS = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 
@@ -34,11 +32,10 @@ def columns(text):
         name, bar, head = (part.strip() for part in column.partition("|"))
         if not (name and bar and head):
             raise ValueError(
-                f"`:columns:` holds {column.strip()!r}; a column is the name of a number, a bar and the words of the "
-                "table's head"
+                f"{column.strip()!r} is no column: expected a number's name, a bar and the words of the table's head"
             )
         if name in found:
-            raise ValueError(f"`:columns:` names {name!r} twice")
+            raise ValueError(f"the column {name!r} is named twice")
         found[name] = head
     return found
 
@@ -75,36 +72,13 @@ def spread(values):
     return f"{statistics.mean(values):.2f} [{min(values):.2f}, {max(values):.2f}]"
 
 
-class RecordedRuns(SphinxDirective):
-    required_arguments = 1
-    option_spec = {"columns": directives.unchanged_required}  # noqa: RUF012
-
-    @told_on_the_page
-    def run(self):
-        path = path_of(self.arguments[0])
-        self.env.note_dependency(str(path))
-        chosen = columns(self.options.get("columns", ""))
-        with using(path):
-            record = read(path)
-            arms = lines(record, chosen)
-            seeds = len({run["seed"] for run in record["runs"]})
-            versions = ", ".join(f"{name} {number}" for name, number in record["versions"].items())
-            command = str(record["command"])
-        group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in ["", *chosen]), cols=1 + len(chosen))
-        head, body = nodes.thead(), nodes.tbody()
-        head += row(["arm", *chosen.values()])
-        for cells in arms:
-            body += row(cells)
-        group += [head, body]
-        note = nodes.paragraph("", f"Mean [smallest, largest] of {seeds} seeds. Recorded with {versions}, by ")
-        note += [nodes.literal("", command), nodes.Text(".")]
-        return [nodes.table("", group), note]
-
-
-def row(cells):
-    return nodes.row("", *(nodes.entry("", nodes.paragraph("", cell)) for cell in cells))
-
-
-def setup(app):
-    app.add_directive("recorded-runs", RecordedRuns)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+def markdown(name, text):
+    """The table of a record, and how it was recorded."""
+    path, chosen = path_of(name), columns(text)
+    with using(path):
+        record = read(path)
+        shown = table(["arm", *chosen.values()], lines(record, chosen))
+        seeds = len({run["seed"] for run in record["runs"]})
+        versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
+        note = f"Mean [smallest, largest] of {seeds} seeds. Recorded with {versions}, by `{record['command']}`."
+    return f"{shown}\n\n{note}"

@@ -1,7 +1,7 @@
 """Fill the cells that are rendered from a source: `python book/_tools/fill_cells.py notebooks/*.ipynb`.
 
 A cell says where its text comes from in its metadata, `{"from": "exercise/grpo-advantage/stub"}`. Run this before the
-notebook is executed. What there is to fill in is told in book/data/README.
+notebook is executed. What there is to fill in is told in book/data/README.md.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The book's figures: one style, one colour per algorithm, one for each sign of the advantage. Arrays in, Axes out.
+"""The book's figures: one style, one colour a family of rows, one for each sign of the advantage. Arrays in, Axes out.
 
 Nothing here knows of training or of models, and no function opens or saves a file.
 """
@@ -6,33 +6,32 @@ Nothing here knows of training or of models, and no function opens or saves a fi
 import matplotlib as mpl
 
 from rlhf_minimal.extras.curves import CONTROL, STYLE, learning_curve, running_mean
+from rlhf_minimal.facts import facts_of, families, missing
 
-__all__ = ["COLORS", "CONTROL", "NEGATIVE", "POSITIVE", "STYLE", "color", "learning_curve", "running_mean", "use_style"]
+__all__ = [
+    "CONTROL",
+    "LINES",
+    "NEGATIVE",
+    "POSITIVE",
+    "STYLE",
+    "color",
+    "learning_curve",
+    "line_style",
+    "running_mean",
+    "use_style",
+]
 
 # Okabe and Ito's palette for the two signs: told apart with any kind of colour vision, and in grey print.
 POSITIVE = "#0072B2"  # an advantage above zero: do it more
 NEGATIVE = "#D55E00"  # an advantage below zero: do it less
 
-# One colour per algorithm for the whole book; a family shares a hue.
-COLORS: dict[str, str] = {
-    "reinforce": "#222222",
-    "rloo": "#7a5195",
-    "ppo": "#d62728",
-    "reinforce_pp": "#ff9896",
-    "grpo": "#1f77b4",
-    "dr_grpo": "#17becf",
-    "dapo": "#2ca02c",
-    "gspo": "#ff7f0e",
-    "gspo_token": "#ffbb78",
-    "gmpo": "#bcbd22",
-    "cispo": "#8c564b",
-    "sapo": "#e377c2",
-    "kimi_k2": "#9467bd",
-    "reinforce_pp_baseline": "#e7969c",
-    "icepop": "#6baed6",
-    "deepseek_v32": "#08519c",
-    "dppo": "#843c39",
-    "scalerl": "#c49c94",
+# How a line is drawn, in points on and off. Rows of one family share a colour and are told apart by these.
+LINES: dict[str, tuple[float, ...]] = {
+    "solid": (),
+    "dashed": (5, 2),
+    "dotted": (1, 1.5),
+    "dashdot": (6, 2, 1, 2),
+    "dashdotdot": (6, 2, 1, 2, 1, 2),
 }
 
 
@@ -42,10 +41,21 @@ def use_style() -> None:
 
 
 def color(algorithm: str) -> str:
-    """The colour of an algorithm; black for one that is not of the table.
+    """The colour of an algorithm's family; black for one that is not of the table.
 
     Example:
         >>> color("grpo")
         '#1f77b4'
     """
-    return COLORS.get(algorithm, "#000000")
+    return families()[facts_of(algorithm).family].color if not missing(algorithm) else "#000000"
+
+
+def line_style(algorithm: str) -> str | tuple[float, tuple[float, ...]]:
+    """How an algorithm's line is drawn, beside its family's colour; solid for one that is not of the table.
+
+    Example:
+        >>> line_style("rloo")
+        (0, (5, 2))
+    """
+    dashes = LINES[facts_of(algorithm).line] if not missing(algorithm) else ()
+    return (0, dashes) if dashes else "solid"

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import torch
 
-from rlhf_book.plotting import COLORS
+from rlhf_book import plotting
+from rlhf_book.figures.gates import gate_gallery
 from rlhf_minimal import ALGORITHMS, gradient_weight
+from tests.complete import all_rows_complete
 
 SOURCE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "gate_gallery.mjs"
 LOG2 = [-3, -1, -0.6, -0.3, -0.01, 0, 0.01, 0.25, 0.3, 0.35, 0.5, 0.6, 1, 2.3, 3]
@@ -42,7 +44,7 @@ def test_its_numbers_are_the_gradients_of_the_library(browser, figures):
         for sign in (1, -1):
             ours = gradient_weight(row, ratios, float(sign))
             theirs = torch.tensor(shown[f"{row} {sign}"], dtype=torch.float64)
-            torch.testing.assert_close(theirs, ours, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(theirs, ours, rtol=1e-6, atol=0)  # the table has seven digits
 
 
 def test_the_keyboard_moves_the_ratio_and_the_picture_follows(browser, figures):
@@ -65,6 +67,28 @@ def test_it_fits_a_phone_and_can_be_seen_in_the_dark(browser, figures):
     assert page.outside_requests == []
 
 
-def test_its_colours_are_the_books():
+@all_rows_complete
+def test_it_is_drawn_in_the_books_colours_and_lines(browser, figures):
+    page = browser.open(figures / "gate_gallery.html")
+    drawn = page.evaluate("""
+      [...document.querySelector('.gate-gallery select.first').options].map(({ value }) => {
+        const select = document.querySelector('.gate-gallery select.first');
+        select.value = value;
+        select.dispatchEvent(new Event('change', { bubbles: true }));
+        const { attributes } = document.querySelector('.gate-gallery polyline.first');
+        return [value, attributes.stroke.value, attributes['stroke-dasharray'].value !== 'none'];
+      })
+    """)
+    assert [name for name, _, _ in drawn] == list(ALGORITHMS)
+    for name, color, dashed in drawn:
+        assert color in (plotting.color(name), "currentColor")
+        assert dashed == (plotting.line_style(name) != "solid")
+    assert [name for name, color, _ in drawn if color == "currentColor"] == [
+        name for name in ALGORITHMS if plotting.color(name) == "#222222"
+    ]  # nearly black, which cannot be seen on a dark page
+
+
+def test_the_module_names_no_row_and_no_colour():
     source = SOURCE.read_text(encoding="utf-8")
-    assert [row for row in ALGORITHMS if row != "reinforce" and f'"{COLORS[row]}"' not in source] == []
+    assert [name for name in ALGORITHMS if f'"{name}"' in source or f"{name}:" in source] == []
+    assert [row["color"] for row in gate_gallery()["rows"] if row["color"] in source and row["color"][0] == "#"] == []

@@ -8,7 +8,12 @@ ROOT = Path(__file__).resolve().parents[2]
 EXTENSIONS = ROOT / "book" / "_ext"
 FIGURES = ROOT / "notebooks" / "rlhf_book" / "figures"
 
-PAGE = "# A page\n\n```{{mjs-figure}} {name}.mjs\n:alt: An interactive figure, on a page of its own.\n```\n"
+PAGE = "# A page\n\n```{{mjs-figure}} {name}.mjs\n:alt: An interactive figure, on a page of its own.\n{given}```\n"
+# What a figure is given on its page, where it draws numbers of Python's.
+GIVEN = {
+    "gate_gallery": ":params-from: rlhf_book.figures.gates:gate_gallery\n"
+    ':params: {"first": "grpo", "second": "sapo", "log2": 0.3}\n'
+}
 
 
 def build(folder: Path, pages: dict[str, str], modules: dict[str, str]) -> subprocess.CompletedProcess:
@@ -32,7 +37,8 @@ def build(folder: Path, pages: dict[str, str], modules: dict[str, str]) -> subpr
 def with_every_figure(folder: Path) -> Path:
     """A book with a page for each figure, named like the figure; returns where it was built."""
     modules = {path.name: path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.mjs"))}
-    pages = {"index": "# Figures\n"} | {Path(name).stem: PAGE.format(name=Path(name).stem) for name in modules}
+    names = [Path(name).stem for name in modules]
+    pages = {"index": "# Figures\n"} | {name: PAGE.format(name=name, given=GIVEN.get(name, "")) for name in names}
     result = build(folder, pages, modules)
     assert result.returncode == 0, result.stderr
     return folder / "out"

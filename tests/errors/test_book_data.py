@@ -19,11 +19,12 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import apparatus  # noqa: E402
 import benchmarks  # noqa: E402
 import book_facts  # noqa: E402
-import cheat_sheet  # noqa: E402
 import data_files  # noqa: E402
 import fidelity  # noqa: E402
 import llms_txt  # noqa: E402
 import recorded_runs  # noqa: E402
+
+from rlhf_minimal import facts  # noqa: E402
 
 COLUMNS = "kl | KL (nats); gold | true score"
 
@@ -38,17 +39,9 @@ def read_benchmarks(path):
     return [benchmarks.markdown(name) for name in ("machine", "goals", *benchmarks.TABLES)]
 
 
-def read_cheat_sheet(path):
-    cheat_sheet.DATA = path
-    with data_files.using(path):
-        return cheat_sheet.lines()
-
-
-def read_fidelity(path):
-    fidelity.DATA = path
-    fidelity.entries.cache_clear()
-    with data_files.using(path):
-        return [fidelity.markdown(name, entry) for name, entry in fidelity.entries().items()]
+def read_rows(path):
+    found = {name: facts.facts_of(name, path) for name in facts.names(path)}
+    return facts.families(path), [fidelity.markdown(name, row, path) for name, row in found.items()]
 
 
 def read_ideas(path):
@@ -74,8 +67,7 @@ def read_notebook(path):
 READERS = {
     "runs": (read_runs, recorded_runs.RESULTS / "ppo-rlhf.json"),
     "benchmarks": (read_benchmarks, benchmarks.RECORD),
-    "cheat sheet": (read_cheat_sheet, cheat_sheet.DATA),
-    "fidelity": (read_fidelity, fidelity.DATA),
+    "rows": (read_rows, facts.ROWS),
     "ideas": (read_ideas, apparatus.DATA / "concepts.yml"),
     "questions": (read_questions, apparatus.DATA / "questions.yml"),
     "times": (read_times, book_facts.TIMES),
@@ -87,11 +79,11 @@ HOSTILE = [None, True, -1, 1e300, math.nan, 10**400, "", "a | b\nc", "\0", "\ud8
 @pytest.fixture(autouse=True)
 def _as_it_was(monkeypatch):
     """The files of the modules, and what they have read so far."""
-    for module, name in ((benchmarks, "RECORD"), (cheat_sheet, "DATA"), (fidelity, "DATA"), (book_facts, "TIMES")):
+    for module, name in ((benchmarks, "RECORD"), (book_facts, "TIMES")):
         monkeypatch.setattr(module, name, getattr(module, name))
     real = apparatus.concepts  # questions name ideas of the real file
     yield
-    for cached in (fidelity.entries, real, apparatus.questions):
+    for cached in (real, apparatus.questions):
         cached.cache_clear()
 
 
@@ -117,8 +109,8 @@ def beginning(name):
             **data,
             "runs": [{key: run[key] for key in kept} for run in data["runs"] if run["arm"] in ("beta-0", "beta-0.1")],
         }
-    if name in ("cheat sheet", "fidelity"):
-        return dict(list(data.items())[:2])
+    if name == "rows":
+        return {part: dict(list(entries.items())[:2]) for part, entries in data.items()}
     if name == "ideas":
         return {part: entries[:2] for part, entries in list(data.items())[:2]}
     if name == "notebook":
@@ -261,7 +253,7 @@ def test_columns_are_names_and_heads_or_refused(text):
     if whole and len(set(names)) == len(names):
         assert list(recorded_runs.columns(text)) == names
     else:
-        with pytest.raises(ValueError, match="`:columns:`"):
+        with pytest.raises(ValueError, match="is no column|is named twice"):
             recorded_runs.columns(text)
 
 
@@ -269,38 +261,43 @@ def test_columns_are_names_and_heads_or_refused(text):
 
 # A directive without its fences, and what the build says of it. Each stands on a page of its own.
 PAGES = [
-    ("recorded-runs} nothing\n:columns: kl | KL", "recorded-runs: there is no record 'nothing' in"),
-    ("recorded-runs} ../results/runs\n:columns: kl | KL", "recorded-runs: there is no record '../results/runs'"),
-    ("recorded-runs} runs", "recorded-runs: `:columns:` holds ''; a column is the name of a number, a bar"),
-    ("recorded-runs} runs\n:columns: kl", "recorded-runs: `:columns:` holds 'kl'; a column is the name"),
-    ("recorded-runs} runs\n:columns: kl | KL; kl | again", "recorded-runs: `:columns:` names 'kl' twice"),
-    ("recorded-runs} runs\n:columns: lk | KL", "runs.json: the run of arm a, seed 0 has no 'lk'; its numbers are kl"),
-    ("recorded-runs} half\n:columns: kl | KL", "half.json: is no JSON: Expecting value"),
-    ("recorded-runs} bare\n:columns: kl | KL", "bare.json: there is no 'versions'"),
-    ("benchmarks} stpe", "benchmarks: there is no table 'stpe'; there are machine, goals, step"),
-    ("benchmarks} step", "benchmarks.json: there is no 'step'"),
-    ("algorithm-table} pariwise", "algorithm-table: there is no table 'pariwise': expected pairwise, or nothing"),
-    ("algorithm-diff} grpo gpro", "algorithm-diff: unknown algorithm"),
-    ("fidelity} gpro", "there is no row 'gpro'; there are"),
+    ("generated} rows", "generated: expected module:function, got 'rows'"),
+    ("generated} wors:steps", "generated: there is no module 'wors'"),
+    ("generated} rows:pariwise", "generated: rows has no function 'pariwise'; there are pairwise, changes"),
+    ("generated} rows:table", "generated: rows:table takes head rows: missing a required argument: 'head'"),
+    ("generated} rows:cells grpo", "generated: rows:cells returned a dict, expected Markdown"),
+    ("generated} recorded_runs:markdown nothing\nkl | KL", "generated: there is no record 'nothing' in"),
+    ("generated} recorded_runs:markdown ../results/runs\nkl | KL", "generated: there is no record '../results/runs'"),
+    ("generated} recorded_runs:markdown runs", "recorded_runs:markdown takes name text: missing a required argument"),
+    ("generated} recorded_runs:markdown runs\nkl", "generated: 'kl' is no column: expected a number's name, a bar"),
+    ("generated} recorded_runs:markdown runs\nkl | KL; kl | again", "generated: the column 'kl' is named twice"),
+    ("generated} recorded_runs:markdown runs\nlk | KL", "runs.json: the run of arm a, seed 0 has no 'lk'; its numbers"),
+    ("generated} recorded_runs:markdown half\nkl | KL", "half.json: is no JSON: Expecting value"),
+    ("generated} recorded_runs:markdown bare\nkl | KL", "bare.json: there is no 'versions'"),
+    ("generated} benchmarks:markdown stpe", "there is no table 'stpe'; there are machine, goals, step"),
+    ("generated} benchmarks:markdown step", "benchmarks.json: there is no 'step'"),
+    ("generated} rows:changes grpo gpro", "generated: unknown algorithm"),
+    ("generated} fidelity:page", "rows.yml, row rloo: why is missing: write a sentence"),
     ("equation-links} eq-none", "no docstring of the library carries :eq:`eq-none`"),
-    ("cheat-sheet}", "cheat-sheet.yml: the table has no row 'gpro'"),
+    ("generated} rows:cheat_sheet\n:class: cheat-sheet", "rows.yml, row rloo: why is missing: write a sentence"),
     ("run-times}", "run-times.json: lacks date, python"),
     ("mjs-figure} ../viz/nothing.mjs\n:alt: x", "mjs-figure: there is no module"),
     ('mjs-figure} clip_explorer.mjs\n:alt: x\n:params: {"a": ', "mjs-figure: `:params:` is not JSON"),
     ("mjs-figure} clip_explorer.mjs\n:alt: x\n:params: [1]", "mjs-figure: `:params:` has to be a JSON object"),
+    ("mjs-figure} clip_explorer.mjs\n:alt: x\n:params-from: rows:gates", "mjs-figure: rows has no function 'gates'"),
+    ("mjs-figure} clip_explorer.mjs\n:alt: x\n:params-from: rows:pairwise", "rows:pairwise returned a str"),
     ("mjs-figure} clip_explorer.mjs\n:alt: x\n\n- no caption", "mjs-figure: the content has to begin with a para"),
 ]
 CONF = """\
 import pathlib, sys
 sys.path.insert(0, {extensions!r})
 here = pathlib.Path({here!r})
-import benchmarks, book_facts, cheat_sheet, recorded_runs
+import benchmarks, book_facts, recorded_runs, rlhf_minimal.facts
 recorded_runs.RESULTS = here / "results"
 benchmarks.RECORD = here / "results" / "benchmarks.json"
-cheat_sheet.DATA = here / "cheat-sheet.yml"
+rlhf_minimal.facts.ROWS = here / "rows.yml"
 book_facts.TIMES = here / "run-times.json"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "recorded_runs", "benchmarks", "algorithm_table", "algorithm_diff"]
-extensions += ["fidelity", "equations", "cheat_sheet", "book_facts", "mjs_figure"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "generated", "equations", "book_facts", "mjs_figure"]
 mjs_figure_path = {viz!r}
 html_theme_options = {{}}
 """
@@ -316,7 +313,9 @@ def warnings(tmp_path_factory):
     (here / "results" / "bare.json").write_text(json.dumps({"runs": [run]}))
     (here / "results" / "half.json").write_text('{"runs": ')
     (here / "results" / "benchmarks.json").write_text('{"steps": 3}')
-    (here / "cheat-sheet.yml").write_text("gpro: {objective: a, weight: b, share: c, why: d}\n")
+    entries = yaml.safe_load(facts.ROWS.read_text(encoding="utf-8"))
+    del entries["rows"]["rloo"]["why"]
+    (here / "rows.yml").write_text(yaml.safe_dump(entries))
     (here / "run-times.json").write_text('{"notebooks": {"grpo": 3.0}}')
     names = [f"page-{number}" for number in range(len(PAGES))]
     for name, (text, _) in zip(names, PAGES, strict=True):

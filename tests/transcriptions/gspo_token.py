@@ -12,6 +12,7 @@ import math
 import torch
 
 EPS_LEFT, EPS_RIGHT = 3e-4, 4e-4
+SAME_GRADIENT_AS = ("gspo",)  # for one advantage a response, a theorem
 
 
 def loss(*, logp, old_logp, mask, rewards, group_size, ref_logp=None, values=None, budget=None):

@@ -15,6 +15,7 @@ in the mean of rewards.
 import torch
 
 TAU = 0.1
+SAME_VALUE = False  # compare gradients: see above
 
 
 def loss(*, logp, old_logp, mask, rewards, group_size, ref_logp=None, values=None, budget=None):

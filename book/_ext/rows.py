@@ -1,0 +1,81 @@
+"""Pages that say something of every row: from the cells, and from what is said beside them in rlhf_minimal/rows.yml.
+
+Functions that return Markdown, for `{generated}`. A new row is on all of these pages without a change to any.
+"""
+
+from generated import box, table
+
+import rlhf_minimal
+from rlhf_minimal.facts import facts_of, families
+from rlhf_minimal.field import FIELD
+
+BETWEEN = ("algorithm", "advantage", "ratio", "gate", "aggregate")  # the objective shows them; the rest is "further"
+
+
+def pairwise():
+    """The second table, of losses that learn from pairs."""
+    return rlhf_minimal.table(rlhf_minimal.PAIRWISE)
+
+
+def field():
+    """The rows that no chapter derives yet."""
+    return rlhf_minimal.table(FIELD)
+
+
+def changes(first, second):
+    """What changes from one row to another, a line a cell."""
+    parts = (part.split(": ", 1) for part in rlhf_minimal.diff(first, second).split("; ") if part)
+    lines = ([column, *map(code, cells.split(" -> "))] for column, cells in parts)
+    return table(["column", code(first), code(second)], lines)
+
+
+def distances():
+    """In how many cells any two rows differ."""
+    names = list(rlhf_minimal.ALGORITHMS)
+
+    def apart(one, two):
+        return str(len(rlhf_minimal.diff(one, two).split("; "))) if one != two else ""
+
+    return table(["", *map(code, names)], ([code(one), *(apart(one, two) for two in names)] for one in names))
+
+
+def steps():
+    """Every step from one row to another, under the title of the family that it leads to."""
+    rows = {name: facts_of(name) for name in rlhf_minimal.ALGORITHMS}
+    text = []
+    for key, family in families().items():
+        found = [(name, step) for name, row in rows.items() if row.family == key for step in row.steps]
+        text += [f"## {family.title}"] if found else []
+        for name, step in found:
+            text += [
+                f"### {rows[step.start].title} to {rows[name].title}",
+                box("algorithm-diff", changes(step.start, name)),
+                f"**Addresses** {step.addresses}",
+                f"**Leaves open** {step.leaves_open}",
+            ]
+            text += [f"**Derived, run and measured in** {step.measured_in}"] if step.measured_in else []
+    return "\n\n".join(text)
+
+
+def cheat_sheet():
+    """A line a row: its advantage, its objective, what a token's score is multiplied by, and why."""
+    head = ["", "A", "objective, to maximise", "weight on ∇ log π of a token", "its share", "further", "why"]
+    lines = []
+    for name in rlhf_minimal.ALGORITHMS:
+        says, shown = facts_of(name), cells(name)
+        weight = "  ".join(f"${part.strip()}$" for part in says.weight.split(";"))
+        rest = "; ".join(cell for column, cell in shown.items() if column not in BETWEEN)
+        formulas = [f"${says.objective}$", weight, f"${says.share}$"]
+        lines.append([f"**{name}**", shown["advantage"], *formulas, rest, says.why])
+    return table(head, lines)
+
+
+def cells(name):
+    """column -> cell as the table prints it, for the columns that the row uses."""
+    head, _, line = rlhf_minimal.table({name: rlhf_minimal.ALGORITHMS[name]}).splitlines()
+    split = ([part.strip() for part in text.strip("|").split("|")] for text in (head, line))
+    return dict(zip(*split, strict=True))
+
+
+def code(text):
+    return text if text == "-" else f"`{text}`"

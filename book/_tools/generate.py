@@ -1,0 +1,72 @@
+"""Write all generated text of tracked files again: `python book/_tools/generate.py`.
+
+- README.md, between `<!-- name -->` and `<!-- /name -->`: what the library prints.
+- The cells of chapters that say in their metadata where their text comes from (see book/data/README.md), and the first
+  cell of every chapter.
+
+What changed is named; a chapter that changed has to be executed again (`make notebooks`). With `--check` nothing is
+written, and the exit status says whether something is stale.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+
+import rlhf_minimal
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+
+import apparatus  # noqa: E402
+import install_cell  # noqa: E402
+
+# name of the marks in README.md -> what stands between them
+README = {"algorithms": rlhf_minimal.table}
+
+
+def readme(text: str) -> str:
+    """README.md with every generated part as it should be."""
+    for name, printed in README.items():
+        marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if len(marks.findall(text)) != 1:
+            raise ValueError(f"README.md should have one part between <!-- {name} --> and <!-- /{name} -->")
+        text = marks.sub(lambda found, printed=printed: f"{found[1]}{printed()}\n{found[2]}", text)
+    return text
+
+
+def chapter(path: Path) -> list[str]:
+    """What is filled in anew in a chapter, and written unless nothing is."""
+    notebook = nbformat.read(path, as_version=4)
+    changed = apparatus.fill(apparatus.page_of(path), notebook)
+    (install,) = (cell for cell in notebook.cells if "install" in cell.metadata.get("tags", []))
+    if install.source != (wanted := install_cell.source(install_cell.address())):
+        install.source = wanted
+        changed.append("the first cell")
+    if changed and "--check" not in sys.argv:
+        nbformat.write(notebook, path, version=nbformat.NO_CONVERT)
+    return changed
+
+
+def main() -> int:
+    """Go through all files; say which were stale."""
+    stale = 0
+    path = ROOT / "README.md"
+    before = path.read_text(encoding="utf-8")
+    if (after := readme(before)) != before:
+        stale += 1
+        print("README.md")
+        if "--check" not in sys.argv:
+            path.write_text(after, encoding="utf-8")
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        if changed := chapter(path):
+            stale += 1
+            print(f"{path.relative_to(ROOT)}: {', '.join(changed)}")
+    if not stale:
+        print("all generated text is as it should be")
+    return int(bool(stale) and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Which rows of the table are complete, and what is still to be written of the others.
+
+A row is declared by its cells. What else a row needs is said here, in one list, and asked for by one test,
+`tests/test_rows.py`. All other tests leave out a row that is not complete (`tests/conftest.py`), so that one omission
+is one red test.
+"""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import rlhf_minimal
+from rlhf_minimal import ALGORITHMS, facts
+
+ROOT = Path(__file__).resolve().parents[1]
+TRANSCRIPTIONS = ROOT / "tests" / "transcriptions"
+SIGNATURE = "loss(*, logp, old_logp, mask, rewards, group_size, ref_logp=None, values=None, budget=None)"
+PAPERS = set(
+    re.findall(r"^@\w+\{([^,]+),", (ROOT / "book" / "references.bib").read_text(encoding="utf-8"), re.MULTILINE)
+)
+SAID = yaml.safe_load(facts.ROWS.read_text(encoding="utf-8"))["rows"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FUNCTIONS = {"exp": math.exp, "log": math.log, "min": min, "sigmoid": lambda x: 1 / (1 + math.exp(-x))}
+
+
+def missing(name: str) -> list[str]:
+    """What to write for a row, and where; one line a thing."""
+    found = [f"rlhf_minimal/rows.yml, under {name}: {words}" for words in facts.missing(name)]
+    if not (TRANSCRIPTIONS / f"{name}.py").exists():
+        found.append(
+            f"tests/transcriptions/{name}.py: {SIGNATURE}, and sampler_logp=None where it is read, from the paper, in "
+            "loops, importing only torch and math"
+        )
+    papers = SAID.get(name, {}).get("paper") or ["of its paper"]
+    found += [f"book/references.bib: an entry {key}" for key in papers if key not in PAPERS]
+    if f"| `{name}` |" in rlhf_minimal.table() and f"| `{name}` |" not in README:
+        found.append("README.md has its table from the rows: run python book/_tools/generate.py")
+    return found
+
+
+INCOMPLETE = {name: lines for name in ALGORITHMS if (lines := missing(name))}
+COMPLETE = [name for name in ALGORITHMS if name not in INCOMPLETE]
+# For a test of what is made of all rows together.
+all_rows_complete = pytest.mark.skipif(bool(INCOMPLETE), reason=f"not complete, see test_rows: {', '.join(INCOMPLETE)}")
+
+
+def value(code: str, **names: float) -> float:
+    """What a formula of rows.yml is, for numbers given by name."""
+    return float(eval(code, {"__builtins__": {}, **FUNCTIONS}, names))
+
+
+def weight(name: str, w: float, A: float) -> float:
+    """What multiplies grad log pi of a response's only token, by the formula of the row."""
+    return value(facts.facts_of(name).weight_code, w=w, A=A)
+
+
+def share(name: str, mask: list[list[int]], i: int, budget: int) -> float:
+    """What a token of response i weighs in a batch at ratio 1, by the formula of the row."""
+    counts = {"B": len(mask), "N": sum(map(sum, mask)), "L": budget, "n": sum(mask[i])}
+    return value(facts.facts_of(name).share_code, **counts)
