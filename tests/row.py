@@ -20,7 +20,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 USAGE = "usage: python -m tests row NAME      (a row of `python -m rlhf_minimal table`; try grpo)"
-# What a row lacks, transcription, other libraries' numbers, properties, identities, enumeration, anatomy; the pairs' table has its own.
+# What a row lacks, transcription, other libraries' numbers, properties, identities, enumeration, anatomy; the pairs'
+# table has its own.
 FILES = [
     *(
         "tests/test_rows.py",
