@@ -27,7 +27,7 @@ KEYS = {
     "weight": "TeX, what multiplies grad log pi of a response's only token",
     "weight_code": "the weight in Python, of the ratio w and the advantage A",
     "share": "TeX, a token's part of a batch at ratio 1",
-    "share_code": "the share in Python, of B, N, L and n",
+    "share_code": "the share in Python, of B, N, P, L, N_p and n",
     "why": "a sentence on what the row is for",
     "steps": "a list of {from: a row, addresses: ..., leaves_open: ...}",
     "fidelity": f"{{paper: ..., {', '.join(f'{name}: {{differs: ...}}' for name in LIBRARIES)}}}",

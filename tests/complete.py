@@ -57,7 +57,10 @@ def weight(name: str, w: float, A: float) -> float:
     return value(facts.facts_of(name).weight_code, w=w, A=A)
 
 
-def share(name: str, mask: list[list[int]], i: int, budget: int) -> float:
+def share(name: str, mask: list[list[int]], i: int, budget: int, group_size: int = 1) -> float:
     """What a token of response i weighs in a batch at ratio 1, by the formula of the row."""
-    counts = {"B": len(mask), "N": sum(map(sum, mask)), "L": budget, "n": sum(mask[i])}
+    lengths = list(map(sum, mask))
+    first = i - i % group_size
+    prompt = {"P": len(mask) // group_size, "N_p": sum(lengths[first : first + group_size])}
+    counts = {"B": len(mask), "N": sum(lengths), "L": budget, "n": lengths[i], **prompt}
     return value(facts.facts_of(name).share_code, **counts)
