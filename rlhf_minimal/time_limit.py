@@ -43,24 +43,29 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
         raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
 
 
-def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
+class _Alarm:
+    """What the timer calls. (No function made anew for each call: where annotations are checked, that takes longest.)"""
+
     armed = True
 
-    def ring(*signal_and_frame: object) -> None:
-        if armed:
+    def ring(self, *signal_and_frame: object) -> None:
+        if self.armed:
             raise _TimeIsUp
 
+
+def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
+    alarm = _Alarm()
     began = time.monotonic()
-    handler = signal.signal(signal.SIGALRM, ring)
+    handler = signal.signal(signal.SIGALRM, alarm.ring)
     # It rings again and again, for a call whose `except:` has swallowed the first one.
     others = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         try:
             return call()
         finally:
-            armed = False
+            alarm.armed = False
     finally:  # twice, since it may ring while the inner one is entered
-        armed = False
+        alarm.armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         if others[0]:  # somebody else's alarm was set: it rings when it would have rung

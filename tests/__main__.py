@@ -26,10 +26,8 @@ PYTEST = "python -m pytest -q -rs"
 # cells of a notebook have to stay together: they share a kernel.
 SIDE_BY_SIDE, BY_NOTEBOOK = "-n 2 --dist worksteal", "-n 2 --dist loadfile"
 
-# Shapes are checked while the tests run: the hook turns every jaxtyping annotation into an assertion. The checkers of
-# exercises have none, and call functions a hundred thousand times: mypy checks their types.
-HOOKED = "rlhf_minimal,rlhf_book.figures,rlhf_book.plotting,rlhf_book.records"
-SHAPES = f"--jaxtyping-packages={HOOKED},beartype.beartype"
+# Shapes are checked while the tests run: the hook turns every jaxtyping annotation into an assertion.
+SHAPES = "--jaxtyping-packages=rlhf_minimal,rlhf_book,beartype.beartype"
 
 CHECKS = {
     "style": "ruff check .",
