@@ -165,10 +165,9 @@ class Algorithm:
             cell = getattr(self, column)
             if not callable(cell) and (cell is not None or column in _NEVER_EMPTY):
                 raise ValueError(f"{column} is {cell!r}, expected a function, such as those of rlhf_minimal.functional")
-        assert self._cells  # read here, so that a cell that cannot be called is refused here
         check_not_negative(entropy=self.entropy)
+        self._check_rewards()  # reads the cells, and refuses one that its column cannot call
         self._check_means()
-        self._check_rewards()
         self._check_critic()
 
     @cached_property
