@@ -101,3 +101,10 @@ def test_no_two_rows_are_drawn_alike():
     assert len(set(drawn.values())) == len(drawn)
     assert set(plotting.LINES) == set(facts.LINES)
     assert (plotting.color("mine"), plotting.line_style("mine")) == ("#000000", "solid")
+
+
+@pytest.mark.parametrize("code", ["__import__('os')", "w.real", "w ** 9", "[w]", "open('x')", "lambda: w", "v"])
+def test_a_formula_is_arithmetic_and_nothing_else(code):
+    with pytest.raises(ValueError, match="no arithmetic"):
+        complete.value(code, w=1.0)
+    assert complete.value("0 if (w > 1.2 and w < 2) or w < 0.5 else -min(w, 5) / 2", w=3.0) == -1.5
