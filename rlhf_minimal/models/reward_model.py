@@ -12,6 +12,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 from rlhf_minimal.models.folder import damaged, find_checkpoint, is_out_of_memory, load_vocabulary, save_vocabulary
 from rlhf_minimal.models.forward import positions
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place, know_tokens
 
 
 def sequence_scores(
@@ -193,10 +194,12 @@ def load_reward_model(folder: str | Path) -> RewardModel:
         folder: What `RewardModel.save` wrote, or a run folder that holds it under `checkpoint/`.
 
     Raises:
-        ValueError: If it is missing, damaged, or no reward model: one line that says which file and why.
+        ValueError: If it is missing, damaged, or no reward model: one line that says which file and why. If a weight is
+            missing, unknown, of another shape, no floating number or kept in a pickle.
     """
     folder = find_checkpoint(folder)
     try:
+        check_place(folder)
         with torch.random.fork_rng(devices=[]):
             model, found = AutoModelForSequenceClassification.from_pretrained(
                 folder,
@@ -205,19 +208,26 @@ def load_reward_model(folder: str | Path) -> RewardModel:
                 use_safetensors=True,
                 dtype=torch.float32,
                 output_loading_info=True,
+                ignore_mismatched_sizes=True,  # we name them ourselves
             )
+        no_head = any(name.startswith("score.") for name in found["missing_keys"]) or model.config.num_labels != 1
+        if not no_head:
+            check_loaded(model, found)
+            check_numbers(model, folder)
         vocabulary = load_vocabulary(folder)
+        know_tokens(model, vocabulary)
     except Exception as error:  # four libraries read these files, and a hostile one may make them raise anything
         if is_out_of_memory(error):
             raise
         raise ValueError(damaged(folder, error)) from error
-    if found["missing_keys"] or found["mismatched_keys"] or model.config.num_labels != 1:
+    if no_head:
         raise ValueError(
             f"{folder} holds no reward model: it has no score head of one label; make one with "
             "`python -m rlhf_minimal reward`"
         )
     if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
         raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
+    model.config.return_dict = True  # a config may say otherwise, and outputs are read by their names
     # What was read lies in memory as it lay in the file. Sums over numbers that are not aligned run in another order,
     # which the last bit shows, and a resumed run has to repeat every bit.
     for parameter in model.parameters():

@@ -143,6 +143,7 @@ class TokenizerVocabulary:
         self.chat = bool(tokenizer.chat_template) if chat is None else chat
         self.eos_id = int(tokenizer.eos_token_id)
         self.pad_id = self.eos_id if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
+        self.known: int | None = None  # tokens that the model knows, where one has been loaded (`weights.know_tokens`)
 
     def __len__(self) -> int:
         return len(self.tokenizer)
@@ -150,9 +151,16 @@ class TokenizerVocabulary:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens; text that the tokenizer cannot write is a ValueError."""
         try:
-            return list(self.tokenizer.encode(text, add_special_tokens=False))
+            ids = list(self.tokenizer.encode(text, add_special_tokens=False))
         except Exception as error:  # `tokenizers` raises no narrower class
             raise ValueError(f"this model's tokenizer cannot write {text!r}: {error}") from error
+        if self.known is not None and max(ids, default=0) >= self.known:
+            token = self.tokenizer.convert_ids_to_tokens(max(ids))
+            raise ValueError(
+                f"the tokenizer writes {token!r} as token {max(ids)}, and the model knows {self.known} only; take it "
+                f"out of {text!r}"
+            )
+        return ids
 
     def render(self, messages: Sequence[Message], *, ask: bool) -> str:
         """A conversation as text, by the chat template, or, without one, contents one after the other.

@@ -31,6 +31,7 @@ from rlhf_minimal.models.folder import (
     save_vocabulary,
     spare,
 )
+from rlhf_minimal.models.weights import check_reads_forward, in_short, know_tokens, load_weights
 
 FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
@@ -115,16 +116,20 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | Token
         folder: A checkpoint folder, or a run folder that holds one under `checkpoint/`.
 
     Raises:
-        ValueError: If it is missing or damaged: one line that says which file and why.
+        ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,
+            of another shape or no floating number; the message names some.
     """
     folder = find_checkpoint(folder)
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if any("ForSequenceClassification" in name for name in config.architectures or ()):
             raise ValueError("it holds a reward model, and a policy is needed")
+        config.return_dict = True  # a config may say otherwise, and outputs are read by their names
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-        safetensors.torch.load_model(model, str(folder / "model.safetensors"))
+        check_reads_forward(model)
+        load_weights(model, folder / "model.safetensors")
         vocabulary = load_vocabulary(folder)
+        know_tokens(model, vocabulary)
     except Exception as error:  # four libraries read these files, and a hostile one may make them raise anything
         if is_out_of_memory(error):
             raise
@@ -154,6 +159,8 @@ def load_trainer(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]
         if not isinstance(notes, dict):
             raise ValueError("trainer.json holds no object")
         tensors = safetensors.torch.load_file(str(folder / "trainer.safetensors"))
+        if whole := [f"{name} ({tensor.dtype})" for name, tensor in tensors.items() if not tensor.is_floating_point()]:
+            raise ValueError(f"trainer.safetensors holds no floating numbers: {in_short(whole)}")
     except (OSError, ValueError, SafetensorError, RecursionError) as error:
         raise ValueError(damaged(folder, error)) from error
     check_format(notes, f"the checkpoint in {folder}")

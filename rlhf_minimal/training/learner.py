@@ -153,7 +153,8 @@ class Learner:
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             if is_out_of_memory(error):
                 raise
-            reason = f"trainer.json names no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
+            reason = " ".join(str(error).split())[:400]  # torch puts the names of weights on lines of their own
+            reason = f"trainer.json names no {error}" if isinstance(error, KeyError) else reason
             raise ValueError(f"the checkpoint in {folder} does not fit this algorithm and config: {reason}") from error
         return learner
 

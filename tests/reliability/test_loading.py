@@ -9,9 +9,19 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+import safetensors.torch
+import torch
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from rlhf_minimal.cli import main
-from rlhf_minimal.models import RewardModel, Vocabulary, load_pretrained, load_reward_model, tiny_llama
+from rlhf_minimal.models import (
+    RewardModel,
+    Vocabulary,
+    character_tokenizer,
+    load_pretrained,
+    load_reward_model,
+    tiny_llama,
+)
 from rlhf_minimal.tasks import CompletionRow, read_rows
 from rlhf_minimal.training import Learner, load_policy, save_policy, write_folder
 
@@ -98,6 +108,268 @@ def test_code_that_a_folder_brings_along_is_not_run(folders, mark, kind, model_t
     with pytest.raises(ValueError, match="trust_remote_code"):
         load_pretrained(str(folder), trust_remote_code=True)
     assert not mark.exists()
+
+
+# --- weights that are not the model's --------------------------------------------------------------------------------
+
+
+def named_pretrained(folder):
+    return load_pretrained(str(folder))
+
+
+def rewritten(folder, change):
+    """The folder with other tensors in its file; `change` takes and gives a dict."""
+    file = folder / "model.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in safetensors.torch.load_file(file).items()}
+    safetensors.torch.save_file(change(tensors), file, metadata={"format": "pt"})
+
+
+NORM = "model.norm.weight"
+DAMAGES = {
+    "one is missing": (lambda w: {k: v for k, v in w.items() if k != NORM}, [f"missing: {NORM}"]),
+    "all are missing": (lambda w: {}, ["missing: ", "in all)"]),
+    "all have other names": (
+        lambda w: {f"module.x.{k}": v for k, v in w.items()},
+        ["missing: ", "not of this model: module.x.", "in all)"],
+    ),
+    "one is too many": (lambda w: w | {"extra.weight": torch.ones(2)}, ["not of this model: extra.weight"]),
+    "one has another shape": (lambda w: w | {NORM: torch.ones(3)}, [f"of another shape: {NORM} (3, not 16)"]),
+    "one is of integers": (lambda w: w | {NORM: w[NORM].to(torch.int32)}, ["no floating numbers", f"{NORM} (I32)"]),
+    "one is of truth values": (lambda w: w | {NORM: w[NORM] > 0}, ["no floating numbers", f"{NORM} (BOOL)"]),
+}
+WAYS = {"--model": ("policy", named_pretrained), "--start": ("policy", load_policy)}
+WAYS |= {"--reward-model": ("reward", load_reward_model)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_weights_that_are_not_the_models_are_refused_by_name(folders, way, damage):
+    kind, load = WAYS[way]
+    load(folders / kind)
+    change, words = DAMAGES[damage]
+    rewritten(folders / kind, change)
+    with pytest.raises(ValueError, match="cannot load the model|cannot read the checkpoint|no reward model") as caught:
+        load(folders / kind)
+    said = str(caught.value)
+    assert "\n" not in said
+    if "no reward model" not in said:
+        assert all(part in said for part in words)
+    else:
+        assert damage.startswith("all ")
+
+
+def test_weights_that_a_file_may_leave_out_are_not_missed(folders):
+    """Tied weights stand in the file once, under either name; positions are computed."""
+    want = load_policy(folders / "policy")[0](torch.tensor([[1, 2, 3]])).logits
+    for name, other in (
+        ("lm_head.weight", "model.embed_tokens.weight"),
+        ("model.embed_tokens.weight", "lm_head.weight"),
+    ):
+        rewritten(folders / "policy", lambda w: {other if k == name else k: v for k, v in w.items()})  # noqa: B023
+        for load in (load_policy, named_pretrained):
+            torch.testing.assert_close(load(folders / "policy")[0](torch.tensor([[1, 2, 3]])).logits, want)
+    rewritten(folders / "policy", lambda w: w | {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)})
+    named_pretrained(folders / "policy")  # as models of 2023 have it
+
+
+def test_old_masks_among_the_weights_are_no_weights(tmp_path):
+    """GPT-2's files hold its causal mask as truth values: transformers knows and leaves it."""
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=4, n_positions=16, n_embd=16, n_layer=1, n_head=2, eos_token_id=0, bos_token_id=None)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    character_tokenizer("abc").save_pretrained(tmp_path)
+    rewritten(tmp_path, lambda w: w | {"h.0.attn.bias": torch.ones(1, 1, 16, 16, dtype=torch.bool)})
+    load_pretrained(str(tmp_path))
+    rewritten(tmp_path, lambda w: w | {"transformer.ln_f.weight": torch.ones(16, dtype=torch.int8)})
+    with pytest.raises(ValueError, match=r"no floating numbers: transformer.ln_f.weight \(I8\)"):
+        load_pretrained(str(tmp_path))
+
+
+def sharded(folder):
+    """The folder's weights behind an index, and the file of one of them."""
+    tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    safetensors.torch.save_file(tensors, folder / "part.safetensors", metadata={"format": "pt"})
+    return dict.fromkeys(tensors, "part.safetensors")
+
+
+def write_index(folder, weights):
+    index = {"metadata": {"total_size": 1}, "weight_map": weights}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize("file", ["evil.bin", "../part.safetensors", "/etc/passwd", "evil", "sub/part.safetensors", 3])
+def test_an_index_names_safetensors_files_of_its_own_folder(folders, mark, file):
+    folder = folders / "policy"
+    weights = sharded(folder)
+    write_index(folder, weights)
+    load_pretrained(str(folder))
+    name = next(iter(weights))
+    shutil.copy(folder / "part.safetensors", folders / "part.safetensors")
+    (folder / "sub").mkdir()
+    shutil.copy(folder / "part.safetensors", folder / "sub")
+    torch.save({name: torch.ones(4, 16)}, folder / "evil.bin")  # harmless, and read if nobody looked
+    (folder / "evil").write_bytes(pickle.dumps(Bomb(mark)))
+    write_index(folder, weights | {name: file})
+    with pytest.raises(ValueError, match="cannot load the model") as caught:
+        load_pretrained(str(folder))
+    assert "model.safetensors.index.json" in str(caught.value)
+    assert "never from pickles" in str(caught.value) or file == 3
+    assert not mark.exists()
+
+
+def test_shards_are_held_to_the_same(folders):
+    folder = folders / "policy"
+    weights = sharded(folder)
+    write_index(folder, weights)
+    tensors = safetensors.torch.load_file(folder / "part.safetensors")
+    safetensors.torch.save_file(
+        tensors | {NORM: torch.ones(16, dtype=torch.int32)}, folder / "part.safetensors", metadata={"format": "pt"}
+    )
+    with pytest.raises(ValueError, match=r"no floating numbers: model.norm.weight \(I32\)"):
+        load_pretrained(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["policy", "reward"])
+@pytest.mark.parametrize("file", ["adapter_model.bin", "../model.safetensors", "index.safetensors.index.json"])
+def test_a_config_that_names_its_weights_is_held_to_the_same(folders, kind, file):
+    folder = folders / kind
+    shutil.copy(folder / "model.safetensors", folders / "model.safetensors")
+    torch.save(safetensors.torch.load_file(folder / "model.safetensors"), folder / "adapter_model.bin")
+    weights = dict.fromkeys(safetensors.torch.load_file(folder / "model.safetensors"), "adapter_model.bin")
+    index = {"metadata": {"total_size": 1}, "weight_map": weights}
+    (folder / "index.safetensors.index.json").write_text(json.dumps(index))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"transformers_weights": file}))
+    with pytest.raises(ValueError, match="never from pickles"):
+        {"policy": named_pretrained, "reward": load_reward_model}[kind](folder)
+
+
+@pytest.mark.parametrize("kind", ["policy", "reward"])
+def test_an_adapter_is_no_model(folders, mark, kind):
+    """transformers would read it without a word, from a pickle if that is what there is."""
+    folder = folders / kind
+    own = {"peft_type": "LORA", "base_model_name_or_path": str(folder), "r": 2, "target_modules": ["q_proj"]}
+    (folder / "adapter_config.json").write_text(json.dumps(own))
+    (folder / "adapter_model.bin").write_bytes(pickle.dumps(Bomb(mark)))
+    with pytest.raises(ValueError, match="it holds an adapter of PEFT, not a whole model"):
+        {"policy": named_pretrained, "reward": load_reward_model}[kind](folder)
+    assert not mark.exists()
+
+
+def test_a_gguf_file_without_a_weight_is_refused_by_name(folders):
+    gguf = pytest.importorskip("gguf")
+    model = tiny_llama(4, width=32, layers=1, heads=2)
+    for left_out in (None, "output_norm.weight"):
+        file = folders / "tiny.gguf"
+        write_gguf(gguf, file, model, left_out)
+        if left_out is None:
+            got = load_pretrained(str(file))[0]
+            ids = torch.tensor([[1, 2, 3]])
+            torch.testing.assert_close(got(ids).logits, model(ids).logits)
+        else:
+            with pytest.raises(ValueError, match="cannot load the model .*missing: model.norm.weight"):
+                load_pretrained(str(file))
+
+
+def write_gguf(gguf, file, model, left_out):
+    """A llama in one file, as llama.cpp names its parts."""
+    config = model.config
+    writer = gguf.GGUFWriter(str(file), "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(100.0)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(["<|end|>", "a", "b", "ab"])
+    writer.add_token_types([3, 1, 1, 1])
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    parts = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v"}
+    parts |= {"self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up"}
+    parts |= {"mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    names |= {f"model.layers.0.{part}": f"blk.0.{other}" for part, other in parts.items()}
+    for name, other in names.items():
+        weight = model.get_submodule(name).weight.detach()
+        if name.endswith(("q_proj", "k_proj")):  # llama.cpp keeps the pairs that are turned next to each other
+            heads = config.num_attention_heads
+            weight = weight.view(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
+        if f"{other}.weight" != left_out:
+            writer.add_tensor(f"{other}.weight", weight.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("way", ["--model", "--start"])
+def test_an_encoder_is_refused(tmp_path, way):
+    config = BertConfig(
+        vocab_size=4, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, eos_token_id=0
+    )
+    BertForMaskedLM(config).save_pretrained(tmp_path)
+    character_tokenizer("abc").save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="is an encoder, which sees what follows; take a causal language model"):
+        WAYS[way][1](tmp_path)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_config_that_asks_for_tuples_is_overruled(folders, way):
+    kind, load = WAYS[way]
+    path = folders / kind / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"return_dict": False}))
+    loaded = load(folders / kind)
+    if kind == "reward":
+        assert loaded.score(["a"], ["b"]).shape == (1,)
+    else:
+        assert loaded[0](torch.tensor([[1, 2]])).logits.shape == (1, 2, 4)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_token_that_the_model_does_not_know_is_named(folders, way):
+    kind, load = WAYS[way]
+    character_tokenizer("abcd").save_pretrained(folders / kind)
+    (folders / kind / "vocabulary.json").write_text('{"chat": false}')
+    loaded = load(folders / kind)
+    vocabulary = loaded.vocabulary if kind == "reward" else loaded[1]
+    assert vocabulary.encode("abc") == [1, 2, 3]
+    with pytest.raises(ValueError, match="the tokenizer writes 'd' as token 4, and the model knows 4 only"):
+        vocabulary.encode("abd")
+    own = character_tokenizer("abcd")
+    own.eos_token = "d"
+    own.save_pretrained(folders / kind)
+    with pytest.raises(ValueError, match="the tokenizer's end token has the id 4, and the model knows 4"):
+        load(folders / kind)
+
+
+@pytest.mark.parametrize("damage", ["one is missing", "one has another shape", "one is of integers"])
+def test_the_weights_of_a_resumed_run_are_held_to_the_same(folders, damage):
+    from rlhf_minimal import ALGORITHMS
+    from rlhf_minimal.training import Config
+
+    for lora_rank, name in ((2, "model.layers.0.mlp.up_proj.lora_A.default.weight"), (None, NORM)):
+        config = Config(prompts=2, group_size=2, lora_rank=lora_rank)
+        algorithm = ALGORITHMS["grpo"]
+        policy, vocabulary = load_policy(folders / "policy")
+        run = folders / f"run{lora_rank}"
+        Learner.begin(policy, vocabulary, algorithm, config).save(run, {})
+        Learner.resume(run, algorithm, config, "cpu")
+        key = f"{'start' if lora_rank is None else 'adapter'}.{name}"
+        tensors = safetensors.torch.load_file(run / "trainer.safetensors")
+        other = {"one has another shape": torch.ones(3, 3), "one is of integers": tensors[key].int()}
+        changed = {k: v for k, v in tensors.items() if k != key}
+        if damage in other:
+            changed[key] = other[damage]
+        safetensors.torch.save_file(changed, run / "trainer.safetensors")
+        with pytest.raises(ValueError, match=name.replace(".", r"\.")):
+            Learner.resume(run, algorithm, config, "cpu")
 
 
 def test_a_trainers_state_is_not_unpickled(folders, mark):
