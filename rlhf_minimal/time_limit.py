@@ -1,17 +1,22 @@
 """A limit on the time of a call into somebody else's code: a verifier, or a reader's answer to an exercise.
 
 What can be cut off: in the main thread on Linux and macOS a timer interrupts whatever runs in Python, sleeps, waits for
-another process, or matches a regular expression. Two things cannot be interrupted so: code of another language that
-does not come back, and a loop without end that catches every exception inside. Elsewhere (other threads, Windows) the
-call runs in a thread of its own, which is left behind when its time is up: the caller goes on, and the abandoned call
-goes on beside it until it ends or the process does.
+another process, or matches a regular expression. A call that takes the timer's signal over is interrupted by a second
+thread, between two steps of Python. Code of another language that does not come back cannot be interrupted, and a loop
+that catches every exception only after a while, when it happens to be outside of its `try`. Elsewhere (other threads,
+Windows) the call runs in a thread of its own, which is left behind when its time is up: the caller goes on, and the
+abandoned call goes on beside it until it ends or the process does.
 """
 
+import ctypes
 import signal
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
+
+_AGAIN = 1e-3  # seconds between two rings for a call that swallows them
+_SIGNALS = [getattr(signal, name) for name in ("SIGALRM", "SIGVTALRM") if hasattr(signal, name)]
 
 
 class _TimeIsUp(BaseException):
@@ -43,33 +48,74 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
         raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
 
 
-class _Alarm:
-    """What the timer calls; a function made anew for each call costs a millisecond where annotations are checked."""
+def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
+    bell = _Bell(time.monotonic() + seconds)
+    handlers = [signal.signal(number, bell.ring) for number in _SIGNALS]
+    began = time.monotonic()
+    others = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        try:
+            bell.watch.start()
+            signal.setitimer(signal.ITIMER_REAL, seconds, 0.25)  # again, for a call whose `except:` swallows the first
+            return call()
+        finally:
+            bell.disarm()
+    finally:  # twice, since it may ring while the inner one is entered
+        bell.disarm()
+        for number, handler in zip(_SIGNALS, handlers, strict=True):
+            signal.signal(number, handler)
+        if others[0]:  # somebody else's alarm was set: it rings when it would have rung
+            signal.setitimer(signal.ITIMER_REAL, max(others[0] - (time.monotonic() - began), 1e-3), others[1])
 
-    armed = True
+
+class _Bell:
+    """The alarm, and a thread that rings in its place if the call has taken the alarm over or has switched it off.
+
+    The alarm cannot be left out: only a signal of the system interrupts code that does not let other threads run, such
+    as a regular expression.
+    """
+
+    def __init__(self, end: float):
+        self.end, self.main = end, threading.get_ident()
+        self.armed, self.rung = True, 0
+        self.lock, self.over = threading.Lock(), threading.Event()
+        self.watch = threading.Thread(target=self._watch, daemon=True)
 
     def ring(self, *signal_and_frame: object) -> None:
         if self.armed:
+            self.rung += 1
+            if self.rung == 3:  # a loop that swallows all: soon it rings in a moment when the loop is outside its `try`
+                signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
             raise _TimeIsUp
 
-
-def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
-    alarm = _Alarm()
-    began = time.monotonic()
-    handler = signal.signal(signal.SIGALRM, alarm.ring)
-    # It rings again and again, for a call whose `except:` has swallowed the first one.
-    others = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        try:
-            return call()
-        finally:
-            alarm.armed = False
-    finally:  # twice, since it may ring while the inner one is entered
-        alarm.armed = False
+    def disarm(self) -> None:
+        self.armed = False
+        self.over.set()
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-        if others[0]:  # somebody else's alarm was set: it rings when it would have rung
-            signal.setitimer(signal.ITIMER_REAL, max(others[0] - (time.monotonic() - began), 1e-3), others[1])
+        with self.lock:  # the thread raises nothing from now on, and what is under way is taken back
+            _raise_in(self.main, None)
+
+    def _watch(self) -> None:
+        pause = 0.05
+        while not self.over.wait(pause):
+            handler, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+            if handler is signal.SIG_DFL:
+                signal.setitimer(signal.ITIMER_REAL, 0)  # it would end the process
+            taken = handler != self.ring or timer == (0.0, 0.0)
+            if taken and time.monotonic() > self.end:
+                pause = _AGAIN
+                with self.lock:
+                    if self.armed:
+                        _raise_in(self.main, _TimeIsUp)
+                        if signal.getsignal(signal.SIGVTALRM) == self.ring:
+                            signal.pthread_kill(self.main, signal.SIGVTALRM)  # ends a sleep
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Raises in another thread, once it runs Python again; None takes back what has not been raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
+    )
 
 
 def _left_behind(call: Callable[[], Any], seconds: float) -> Any:

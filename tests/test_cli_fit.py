@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from rlhf_minimal.cli import main
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
-from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task, read_rows, write_rows
+from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task, hold_out, read_rows, write_rows
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 from rlhf_minimal.training.progress import Progress
 from tests.commands import fails
@@ -107,7 +107,7 @@ def test_a_run_leaves_everything_behind(tmp_path, capsys, words, name, source):
     kind = KINDS.get(name, PairRow)
     kept = [read_rows(run / f"{file}.jsonl", kind, VOCABULARY, max_length=64) for file in ("rows", "held-out")]
     if source == "file":
-        assert kept == [DATA[kind][:-1], DATA[kind][-1:]]  # a tenth of twelve, rounded down
+        assert kept == list(hold_out(DATA[kind], 10))
     else:
         assert [len(rows) for rows in kept] == [24, 10]
     if name == "reward":
@@ -398,7 +398,7 @@ ANSWER = {"prompt": "ada tea?", "completion": "yum"}
         ("sft", ANSWER | {"completion": "yum " * 20}, "row 12: 89 tokens in prompt and completion"),
         ("sft", ANSWER | {"completion": "Yum"}, "row 12: characters Y of 'Yum'"),
         ("spin", ANSWER | {"prompt": ""}, "row 12: the prompt is empty"),
-        ("spin", ANSWER | {"prompt": "ada " * 12 + "tea?"}, "row 12: the prompt and a sample of 16 tokens take 68"),
+        ("spin", ANSWER | {"prompt": "ada " * 12 + "tea?"}, "tea?': the prompt and a sample of 16 tokens take 68"),
         ("reward", PAIR | {"prompt": " "}, "row 12: the prompt is empty"),
         ("reward", PAIR | {"rejected": "yum"}, "row 12: chosen and rejected are equal"),
         ("reward", PAIR | {"chosen": "yum " * 20}, "row 12: 89 tokens in prompt and chosen"),
@@ -414,6 +414,32 @@ def test_a_bad_row_is_named_and_nothing_written(tmp_path, capsys, words, name, b
     (tmp_path / "rows.jsonl").write_text("\n".join([*good[:11], json.dumps(bad), good[11]]) + "\n")
     assert message in fails(capsys, *words(name), *flags)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
+
+
+def test_the_wall_stands_in_a_file_whatever_its_order_and_its_white_space(tmp_path, capsys, words):
+    """No question is trained on and measured, sorted files are no trouble, and what is said counts distinct rows."""
+    plain = [
+        CompletionRow(f"{guest} {dish} {n}?", "yum")
+        for guest in ("ada", "bob")
+        for dish in ("tea", "pie")
+        for n in "abcdef"
+    ]
+    spaced = [CompletionRow(row.prompt.replace(" ", "  "), "wow") for row in plain]
+    flags = data_file(tmp_path / "rows.jsonl", "sft", [*plain, *spaced, *plain[:5]])
+    assert main([*words("sft"), *flags, "--steps", "1", "--out", "run"]) == 0
+    said = capsys.readouterr().out
+    sides = []
+    for name in ("rows", "held-out"):
+        found = [json.loads(line)["prompt"] for line in (tmp_path / "run" / f"{name}.jsonl").read_text().splitlines()]
+        sides.append({" ".join(prompt.split()) for prompt in found})
+        assert len(found) == 2 * len(sides[-1])
+    assert not sides[0] & sides[1]
+    assert sides[0] | sides[1] == {row.prompt for row in plain}
+    assert "5 of 53 rows are not used: they stand twice" in said
+    n = 2 * len(sides[1])
+    assert f"sft: {48 - n} rows, {n} held out ({n} distinct), start" in said
+    flags = data_file(tmp_path / "again.jsonl", "sft", [plain[0]] * 60)
+    assert "the data holds one row only" in fails(capsys, *words("sft"), *flags, "--out", "other")
 
 
 @each

@@ -26,7 +26,7 @@ from rlhf_minimal.cli.console import at_least_1
 from rlhf_minimal.cli.runs import Journal, check_writable, naming, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, fields_of, settings_of_run
 from rlhf_minimal.extras import curves
-from rlhf_minimal.tasks import TASKS, CompletionRow, Task, read_rows, verify_all, write_rows
+from rlhf_minimal.tasks import TASKS, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import save_policy
 from rlhf_minimal.training.checkpoints import flush
@@ -182,10 +182,10 @@ class Job:
             held_out = self.own_rows("held_out", settings["held_out"], settings["seed"])
             return self.checked(map(vars, train)), self.checked(map(vars, held_out))
         rows = self.checked(settings["data"])
-        if len(rows) < 2:
-            raise ValueError(f"{settings['data']} holds one row only, and at least one more is needed to measure on")
-        kept = min(settings["held_out"], max(1, len(rows) // 10))
-        return rows[:-kept], rows[-kept:]
+        train, held_out = hold_out(rows, settings["held_out"])
+        if unused := len(rows) - len(train) - len(held_out):
+            print(f"{unused} of {len(rows)} rows are not used: they stand twice, or --held-out has enough of them")
+        return train, held_out
 
     def checked(self, source: Any) -> Rows:
         """Rows that the model can read."""
@@ -242,7 +242,8 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
         job.keep_rows(*raw)
         job.keep()
         student.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
-        print(f"{command}: {len(rows) or 'fresh'} rows, {len(held_out)} held out, start: {job.described}")
+        measured_on = f"{len(held_out)} held out ({len(set(raw[1]))} distinct)"
+        print(f"{command}: {len(rows) or 'fresh'} rows, {measured_on}, start: {job.described}")
 
     with Journal(folder, settings, student.save, dict.fromkeys(job.shown, ".3f"), done=student.step) as journal:
 

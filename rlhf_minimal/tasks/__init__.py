@@ -13,7 +13,7 @@ from rlhf_minimal.tasks.gym import reasoning_gym_task
 from rlhf_minimal.tasks.own import exact_task, math_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, model_reward, random_reward, verifier_reward
-from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, read_rows, write_rows
+from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, hold_out, read_rows, write_rows
 
 TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN, REVIEWS)}
 
@@ -63,6 +63,7 @@ __all__ = [
     "VerifierWarning",
     "call_reward",
     "get_task",
+    "hold_out",
     "model_reward",
     "random_reward",
     "read_rows",

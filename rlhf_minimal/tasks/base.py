@@ -1,12 +1,17 @@
 """What a task is: a way to make problems, a way to check answers, and a wall between training and held-out ones."""
 
 import random
+import re
+import unicodedata
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Split = Literal["train", "held_out"]
+
+# Characters without a picture of their own beside those of the category Cf: fillers, selectors, joiners.
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 DRAWS = 2000  # in a row that may fall on the wrong side of the wall before a draw of problems gives up
 
@@ -35,6 +40,27 @@ def exact_match(completion: str, problem: Problem) -> float:
 def own_family(prompt: str) -> str:
     """Every prompt stands for itself."""
     return prompt
+
+
+def normalised(text: str) -> str:
+    r"""A text as a reader sees it: two questions that look alike are one question.
+
+    Unicode writes many of them in several ways (NFKC makes these one), some characters cannot be seen, and white space
+    is white space. Letters keep their case: x and X may be two unknowns.
+
+    Example:
+        >>> normalised("What\u00a0is  1\u200b+2?\n") == normalised("What is 1+2?")
+        True
+    """
+    for _ in range(2):  # what is taken out may have kept a letter from its accent
+        text = unicodedata.normalize("NFKC", text)
+        text = "".join(c for c in _UNSEEN.sub("", text) if unicodedata.category(c) != "Cf")
+    return " ".join(text.split())
+
+
+def falls_on_held_out_side(text: str) -> bool:
+    """Which side of the wall a text is on, by its checksum: one in ten is held out."""
+    return zlib.crc32(text.encode()) % 10 == 0
 
 
 @dataclass(frozen=True)
@@ -111,4 +137,4 @@ class Task:
 
     def is_held_out(self, prompt: str) -> bool:
         """Which side of the wall a prompt is on: one family in ten is held out."""
-        return zlib.crc32(self.family(prompt).encode()) % 10 == 0
+        return falls_on_held_out_side(self.family(prompt))

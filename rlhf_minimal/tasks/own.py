@@ -6,16 +6,17 @@
 `math:` takes answers in LaTeX, in dollars or without, or as plain expressions of numbers. It compares values: where the
 prompt asks for 17 * 23, the completion `17 * 23` is right in its eyes. Where the working is the point, take `exact:`.
 
-The file is split as every task is: one prompt in ten is held out, by a checksum of its text. A prompt that stands twice
-counts once.
+The file is split as every task is: one prompt in ten is held out, by a checksum of its text as a reader sees it
+(`base.normalised`). A prompt that stands twice counts once, however its white space and its accents are written.
 """
 
 import os
 import random
 import re
+import unicodedata
 from functools import lru_cache
 
-from rlhf_minimal.tasks.base import Problem, Task
+from rlhf_minimal.tasks.base import Problem, Task, normalised
 from rlhf_minimal.tasks.formulas import check_math_verify, read_answer, same_formula
 from rlhf_minimal.tasks.real import MAX_NEW_TOKENS
 from rlhf_minimal.tasks.rows import check_filled, numbered, text_of
@@ -85,6 +86,7 @@ def _task(kind: str, file: str, *stamp: int) -> Task:
         max_new_tokens=MAX_NEW_TOKENS,
         make=make,
         verify=formula if kind == "math" else exact,
+        family=normalised,
     )
     held_out = sum(task.is_held_out(problem.prompt) for problem in problems)
     if held_out in (0, len(problems)):
@@ -96,10 +98,16 @@ def _task(kind: str, file: str, *stamp: int) -> Task:
     return task
 
 
+def _question(prompt: str) -> tuple[str, ...]:
+    """What makes two prompts one question: what a reader sees, and which of it stands higher or lower (2², not 22)."""
+    raised = [c for c in prompt if unicodedata.decomposition(c).startswith(("<super>", "<sub>", "<fraction>"))]
+    return normalised(prompt), *raised
+
+
 def _problems(kind: str, file: str) -> list[Problem]:
     """The rows of a file, each prompt once."""
-    found: dict[str, tuple[int, str]] = {}
-    for number, (where, raw) in enumerate(numbered(file), start=1):
+    found: dict[tuple[str, ...], tuple[str, Problem]] = {}
+    for where, raw in numbered(file):
         try:
             if not isinstance(raw, dict):
                 raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
@@ -108,9 +116,12 @@ def _problems(kind: str, file: str) -> list[Problem]:
             check_filled("answer", answer, "remove the row, or write what is right")
             if re.search(r"[\ud800-\udfff]", prompt + answer):
                 raise ValueError("prompt or answer holds half a character (a lone surrogate); correct it")
-            first, other = found.setdefault(prompt, (number, answer))
-            if other != answer:
-                raise ValueError(f"the prompt is that of row {first}, and the answer is another; remove one of the two")
+            first, one = found.setdefault(_question(prompt), (where, Problem(prompt, answer)))
+            if one.answer.strip() != answer.strip() and not (kind == "math" and same_formula(answer, one.answer)):
+                raise ValueError(
+                    f"the prompt is that of {first}, and the answer is another ({answer!r}, not {one.answer!r}); "
+                    "remove one of the two"
+                )
             if kind == "math" and not read_answer(answer):
                 raise ValueError(
                     f"the answer {answer!r} is no formula that math-verify reads; write it as a number or in LaTeX "
@@ -120,4 +131,4 @@ def _problems(kind: str, file: str) -> list[Problem]:
             raise ValueError(f"{where}: {error}") from error
     if len(found) < FEWEST:
         raise ValueError(f"{file} has {len(found)} different prompts; it needs at least {FEWEST}, so add rows")
-    return [Problem(prompt, answer) for prompt, (_, answer) in found.items()]
+    return [problem for _, problem in found.values()]

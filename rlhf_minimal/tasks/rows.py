@@ -16,12 +16,14 @@ that yields dicts will do.
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.tasks.base import falls_on_held_out_side, normalised
 
 Source = str | Path | Iterable[Mapping[str, Any]]
 
@@ -31,6 +33,11 @@ class TextRow:
     """A text to read."""
 
     text: str
+
+    @property
+    def question(self) -> str:
+        """What stands on one side of the wall, whatever is said of it: here all of the text."""
+        return self.text
 
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: its name, what is only read, and what is learnt or judged."""
@@ -43,6 +50,11 @@ class CompletionRow:
 
     prompt: str
     completion: str
+
+    @property
+    def question(self) -> str:
+        """What stands on one side of the wall, whatever the answer."""
+        return self.prompt
 
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: its name, what is only read, and what is learnt or judged."""
@@ -58,6 +70,11 @@ class PairRow:
     rejected: str
     score_chosen: float | None = None
     score_rejected: float | None = None
+
+    @property
+    def question(self) -> str:
+        """What stands on one side of the wall, whatever the answers."""
+        return self.prompt
 
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: its name, what is only read, and what is learnt or judged."""
@@ -107,6 +124,44 @@ def read_rows(
     return rows
 
 
+def hold_out(rows: Sequence[Row], most: int) -> tuple[list[Row], list[Row]]:
+    """Rows to train on and rows to measure on, of which no question is the same.
+
+    Which side a question falls on is a property of the question, as in every task: a checksum of its text as a reader
+    sees it (`base.normalised`). So the order of a file does not matter, all rows with one question are on one side, and
+    a file's questions are held out by every command alike. A row that stands twice counts once.
+
+    Args:
+        rows: All rows of a source.
+        most: Rows to measure on, at most; what else is held out is left alone.
+
+    Returns:
+        Both, in the order of the source. Where a few questions all fall on one side, one of them changes it.
+
+    Raises:
+        ValueError: If all rows have one question.
+
+    Example:
+        >>> both = hold_out([TextRow("a"), TextRow("b"), TextRow(" b "), TextRow("a")], most=9)
+        >>> [[row.text for row in side] for side in both]
+        [['a'], ['b', ' b ']]
+    """
+    distinct = list(dict.fromkeys(rows))
+    questions = {row: normalised(row.question) for row in distinct}
+    checksums = {question: zlib.crc32(question.encode()) for question in questions.values()}
+    if len(checksums) < 2:
+        raise ValueError(
+            "the data holds one row only, and at least one more is needed to measure on (rows with the same question "
+            "count as one)"
+        )
+    held_out = {question for question in checksums if falls_on_held_out_side(question)}
+    if not held_out or len(held_out) == len(checksums):
+        held_out ^= {min(checksums, key=lambda question: checksums[question])}
+    sides = ([row for row in distinct if (questions[row] in held_out) == side] for side in (False, True))
+    train, measured = sides
+    return train, measured[:most]
+
+
 def write_rows(path: Path, rows: Iterable[TextRow | CompletionRow | PairRow]) -> None:
     """Writes rows as a JSON-lines file that `read_rows`, `datasets` and TRL read."""
     with path.open("w") as file:
@@ -138,7 +193,7 @@ def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """Every row with the name that an error gives it."""
     if isinstance(source, str | Path):
         try:
-            lines = Path(source).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            lines = Path(source).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from error
         for number, line in enumerate(lines, start=1):

@@ -241,8 +241,9 @@ def reject_own(
     for number, example in enumerate(examples, start=1):
         if len(example.prompt) + budget > limit:
             raise ValueError(
-                f"row {number}: the prompt and a sample of {budget} tokens take {len(example.prompt) + budget}, and "
-                f"the policy reads at most {limit}; lower max_new_tokens or shorten the row"
+                f"row {number}, {example.row.prompt[:60]!r}: the prompt and a sample of {budget} tokens take "
+                f"{len(example.prompt) + budget}, and the policy reads at most {limit}; lower max_new_tokens or "
+                "shorten the row"
             )
     generator = torch.Generator(policy.device).manual_seed(zlib.crc32(f"own/{seed}".encode()))
     found = []

@@ -56,7 +56,44 @@ WRONG = {
     "too many digits": lambda: int("9" * 5000),
     "two numbers": lambda: torch.ones(2),
 }
+
+
+def swallow_all():
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+
+
+def spin_and_swallow_all():
+    while True:
+        try:
+            sum(range(1000))
+        except BaseException:
+            pass
+
+
+def taking(handler, then):
+    def take():
+        signal.signal(signal.SIGALRM, handler)
+        then()
+
+    return take
+
+
+def switch_off():
+    signal.alarm(0)
+    time.sleep(60)
+
+
 HANGING = {"spins": spin, "sleeps": lambda: time.sleep(60), "matches": match_for_ever, "swallows": swallow}
+HANGING |= {"swallows all": swallow_all, "spins and swallows all": spin_and_swallow_all, "switches off": switch_off}
+HANGING |= {
+    f"takes the alarm, {how} and {what}": taking(handler, then)
+    for how, handler in (("ignores it", signal.SIG_IGN), ("dies of it", signal.SIG_DFL), ("likes it", lambda *_: None))
+    for what, then in (("sleeps", lambda: time.sleep(60)), ("spins", spin))
+}
 
 
 def task_with(wrong):
@@ -75,13 +112,16 @@ def test_a_verifier_that_fails_costs_its_completion_alone(name):
 
 @pytest.mark.parametrize("name", HANGING)
 def test_a_verifier_that_hangs_is_cut_off(name):
-    began = time.monotonic()
+    began, threads = time.monotonic(), threading.active_count()
     with pytest.warns(VerifierWarning, match="TimeoutError: it took longer than 0.1 seconds"):
         scored = verify_all(task_with(HANGING[name]), PROBLEMS, ANSWERS, seconds=0.1)
     assert scored.values == [1.0, 0.0, 1.0]
     assert time.monotonic() - began < 10
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGVTALRM) == signal.SIG_DFL
+    time.sleep(0.1)  # nothing rings later, and nobody waits for it
+    assert threading.active_count() <= threads
 
 
 def test_a_reward_function_for_all_is_asked_one_by_one_where_it_fails():

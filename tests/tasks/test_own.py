@@ -3,10 +3,12 @@
 import json
 import os
 import sys
+import unicodedata
 
 import pytest
 
 from rlhf_minimal.tasks import Problem, get_task
+from rlhf_minimal.tasks.base import normalised
 from rlhf_minimal.tasks.own import FEWEST
 
 ROWS = [{"prompt": f"What comes after {i}?", "answer": str(i + 1), "source": "a book"} for i in range(80)]
@@ -40,6 +42,57 @@ def test_a_prompt_that_stands_twice_counts_once():
     write([*ROWS, *[ROWS[0]] * 5000])
     counted = [problem.prompt for problem in get_task("exact:own.jsonl").problems("train", 2000, seed=0)]
     assert counted.count(ROWS[0]["prompt"]) < 100
+
+
+# One question, as files that were put together write it.
+WRITTEN = {
+    "spaces": lambda text: text.replace(" ", "  "),
+    "a space at the end": lambda text: text + " ",
+    "lines": lambda text: text.replace(" ", "\n"),
+    "no-break spaces": lambda text: text.replace(" ", "\u00a0"),
+    "thin spaces": lambda text: text.replace(" ", "\u2009"),
+    "zero width": lambda text: text.replace(" ", " \u200b"),
+    "joiners": lambda text: "\u2060".join(text),
+    "a byte order mark": lambda text: "\ufeff" + text,
+    "soft hyphens": lambda text: text.replace("o", "o\u00ad"),
+    "accents of their own": lambda text: unicodedata.normalize("NFD", text),
+    "an accent held off": lambda text: unicodedata.normalize("NFD", text).replace("e\u0301", "e\u200d\u0301"),
+    "full width": lambda text: "".join(chr(ord(c) + 0xFEE0) if c in "0123456789?" else c for c in text),
+    "variants": lambda text: text.replace("?", "?\ufe0e"),
+}
+
+
+@pytest.mark.parametrize("kind", ["exact", "math"])
+@pytest.mark.parametrize("how", WRITTEN)
+def test_one_question_is_on_one_side_however_it_is_written(kind, how):
+    rows = [{"prompt": f"Café no. {i}: how many?", "answer": str(i)} for i in range(60)]
+    others = [{**row, "prompt": WRITTEN[how](row["prompt"])} for row in rows]
+    assert all(one["prompt"] != other["prompt"] for one, other in zip(rows, others, strict=True))
+    write(rows)
+    task = get_task(f"{kind}:own.jsonl")
+    for one, other in zip(rows, others, strict=True):
+        assert task.is_held_out(one["prompt"]) == task.is_held_out(other["prompt"])
+    write([*rows, *others], "both.jsonl")
+    task = get_task(f"{kind}:both.jsonl")
+    assert task.about == "60 prompts of both.jsonl"
+    write([*rows, {**others[7], "answer": "1000"}], "against.jsonl")
+    with pytest.raises(ValueError, match=r"against.jsonl, row 61: the prompt is that of against.jsonl, row 8, and the"):
+        get_task(f"{kind}:against.jsonl")
+
+
+def test_the_same_answer_written_in_two_ways_is_no_contradiction():
+    write([*ROWS, {**ROWS[0], "answer": " 1 "}])
+    get_task("exact:own.jsonl")
+    write([*ROWS, {**ROWS[0], "answer": "2/2"}])
+    get_task("math:own.jsonl")
+    with pytest.raises(ValueError, match="the answer is another"):
+        get_task("exact:own.jsonl")
+
+
+def test_letters_keep_their_case_and_powers_their_place():
+    assert normalised("Solve for x") != normalised("Solve for X")
+    write([*ROWS, {"prompt": "What is 2\u00b2?", "answer": "4"}, {"prompt": "What is 22?", "answer": "22"}])
+    assert get_task("exact:own.jsonl").about == "82 prompts of own.jsonl"  # NFKC makes one text of these two
 
 
 @pytest.mark.parametrize(
@@ -79,7 +132,10 @@ def test_the_answers_own_white_space_does_not_count():
         ({"prompt": [{"role": "user", "content": "1?"}], "answer": "1"}, "and should be a text"),
         ({"prompt": " ", "answer": "1"}, "the prompt is empty; remove the row"),
         ({"prompt": "1?", "answer": "\n"}, "the answer is empty; remove the row"),
-        ({"prompt": "What comes after 7?", "answer": "9"}, "the prompt is that of row 8, and the answer is another"),
+        (
+            {"prompt": "What comes after 7?", "answer": "9"},
+            "the prompt is that of own.jsonl, row 8, and the answer is another ('9', not '8')",
+        ),
         ({"prompt": "\ud800", "answer": "1"}, "prompt or answer holds half a character"),
         ("[1]", "expected an object with named columns; got list"),
         ('{"prompt": "1?", ', "this line is not JSON"),

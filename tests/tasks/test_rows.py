@@ -6,8 +6,10 @@ import math
 import pytest
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
-from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, read_rows, write_rows
+from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task, hold_out, read_rows, write_rows
+from rlhf_minimal.tasks.base import normalised
 
+EVEN = get_task("even")
 CHARACTERS = Vocabulary("abc :?")
 TOKENIZER = TokenizerVocabulary(character_tokenizer("abc :?"))
 BOTH = pytest.mark.parametrize("vocabulary", [CHARACTERS, TOKENIZER], ids=["characters", "tokenizer"])
@@ -177,6 +179,51 @@ def test_the_end_token_in_an_answer_is_refused_and_in_a_prompt_is_a_turn():
     with pytest.raises(ValueError, match="row 1: 'b<|end|>c' holds the end token itself"):
         read([{"prompt": "a?", "completion": "b<|end|>c"}], CompletionRow, TOKENIZER)
     assert len(read([{"prompt": "a?<|end|>", "completion": "b"}], CompletionRow, TOKENIZER)) == 1
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n', encoding="utf-8-sig")
+    assert read(tmp_path / "rows.jsonl", TextRow) == [TextRow("a")]
+
+
+# --- the wall ------------------------------------------------------------------------------------------------------
+
+MAKE = {
+    TextRow: lambda question, n: TextRow(question),
+    CompletionRow: lambda question, n: CompletionRow(question, str(n)),
+    PairRow: lambda question, n: PairRow(question, str(n), "worse"),
+}
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_no_question_is_on_both_sides(kind):
+    asked = [f"question {i}" for i in range(300)]
+    rows = [MAKE[kind](question, n) for n in range(2) for question in asked]
+    rows += [MAKE[kind](question.replace(" ", "\u00a0 "), 3) for question in asked]
+    sides = [{normalised(row.question) for row in side} for side in hold_out(rows, 10**6)]
+    assert not sides[0] & sides[1]
+    assert sides[0] | sides[1] == set(asked)
+    assert 15 <= len(sides[1]) <= 50  # one in ten
+    assert sides[1] == {question for question in asked if EVEN.is_held_out(question)}  # as every task has it
+    assert hold_out(rows[::-1], 10**6)[1][::-1] == hold_out(rows, 10**6)[1]  # a sorted file is no trouble
+
+
+def test_a_row_that_stands_twice_counts_once_and_no_more_is_measured_than_asked_for():
+    rows = [CompletionRow(f"question {i}", "yes") for i in range(200)]
+    train, held_out = hold_out(rows * 3, 5)
+    assert len(held_out) == len(set(held_out)) == 5
+    assert len(train) == len(set(train))
+    assert train == hold_out(rows, 1000)[0]  # what is too much to measure is not trained on
+    with pytest.raises(ValueError, match="the data holds one row only"):
+        hold_out(rows[:1] * 60, 5)
+    with pytest.raises(ValueError, match="the data holds one row only"):
+        hold_out([CompletionRow("a b", "yes"), CompletionRow("a  b", "no")], 5)
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+def test_both_sides_have_a_row_where_there_are_two(held_out):
+    same = [TextRow(str(i)) for i in range(500) if EVEN.is_held_out(str(i)) == held_out][:3]
+    assert all(hold_out(same, 9))
 
 
 def test_files_that_are_none(tmp_path):
