@@ -1,18 +1,25 @@
 """Verifiers and reward functions are somebody's code on a model's output: they may raise, hang, or return nonsense.
 
 What goes wrong costs its completion: it gets 0, is counted, and the run goes on. The first one is told with a warning.
+Where everything goes wrong in the first step, the code is broken and not the completions: then the run stops.
 What can be cut off, and what cannot, is said in `time_limit`.
 """
 
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.rewards import RewardFunction, WrongCount, ask, check_scores, finite
 from rlhf_minimal.time_limit import in_time
 
 SECONDS = 10.0  # that a verifier may take for one completion
+LOST = 6  # times that, for all completions together that run out of it
+# What all completions of a step may take together is in these units: so much, and a tenth for each of them. A thousand
+# that each take a little less than the limit would hold up a step for hours.
+TOGETHER = 6
 
 
 class VerifierWarning(UserWarning):
@@ -33,7 +40,12 @@ class Scored:
 
 
 def verify_all(
-    task: Task, problems: Sequence[Problem], completions: Sequence[str], *, seconds: float = SECONDS
+    task: Task,
+    problems: Sequence[Problem],
+    completions: Sequence[str],
+    *,
+    seconds: float = SECONDS,
+    step: int | None = None,
 ) -> Scored:
     """The task's verdict on every completion, whatever its verifier does.
 
@@ -41,13 +53,15 @@ def verify_all(
         task: Its `verify` is called for each.
         problems: B of them.
         completions: B answers.
-        seconds: What one call may take.
+        seconds: What one call may take. All of them may take `TOGETHER` times as long and a tenth more for each, those
+            that are cut off `LOST` times; when that is used up, the rest is not looked at.
+        step: The number of the training step; None outside of training.
 
     Returns:
         B finite numbers, 0 where the verifier raised, took longer, or returned no finite number.
 
     Raises:
-        ValueError: If there are not as many problems as completions.
+        ValueError: If there are not as many problems as completions; if every call of the first step fails.
 
     Example:
         >>> from dataclasses import replace
@@ -76,14 +90,16 @@ def verify_all(
     try:
         in_time(verify_the_rest, seconds)  # one timer for all is cheap, and nearly always all that is needed
     except TimeoutError:
+        budget = _Budget(seconds, len(completions))
         for row in range(len(scored.values), len(completions)):
             scored.faults.pop(row, None)
             try:
-                in_time(lambda row=row: verify(row), seconds)  # type: ignore[misc]
+                budget.call(lambda row=row: verify(row))  # type: ignore[misc]
             except TimeoutError as error:
                 del scored.values[row:]
                 scored.values.append(0.0)
                 scored.faults[row] = f"TimeoutError: {error}"
+    _check_not_all(scored, len(completions), step, f"the verifier of {task.name}")
     return _told(scored, problems, completions)
 
 
@@ -106,14 +122,15 @@ def score_all(
         problems: B of them.
         completions: B answers.
         step: Passed on.
-        seconds: What scoring one completion may take.
+        seconds: What scoring one completion may take; one by one, all of them as for `verify_all`.
 
     Returns:
         B finite numbers, 0 where it raised or took longer.
 
     Raises:
-        ValueError: If what it returns is not one finite number per completion. That is no accident of a completion: the
-            function, or the reward model behind it, is broken.
+        ValueError: If what it returns is not one finite number per completion, in a sequence, or if it fails on every
+            completion of the first step. That is no accident of a completion: the function, or the reward model behind
+            it, is broken.
     """
     scored = Scored([])
     try:
@@ -121,17 +138,52 @@ def score_all(
     except WrongCount:
         raise
     except (Exception, SystemExit):
-        found = []
+        found, budget = [], _Budget(seconds, len(completions))
         for row, (completion, problem) in enumerate(zip(completions, problems, strict=True)):
             try:
-                found.append(in_time(lambda p=problem, c=completion: ask(reward, [p], [c], step)[0], seconds))  # type: ignore[misc]
+                found.append(budget.call(lambda p=problem, c=completion: ask(reward, [p], [c], step)[0]))  # type: ignore[misc]
             except WrongCount:
                 raise
             except (Exception, SystemExit) as error:
                 scored.faults[row] = f"{type(error).__name__}: {error}"
                 found.append(0.0)
+        _check_not_all(scored, len(completions), step, "the reward function")
     scored.values = check_scores(found, problems, completions)
     return _told(scored, problems, completions)
+
+
+class _Budget:
+    """The time of completions that are scored one by one."""
+
+    def __init__(self, seconds: float, count: int):
+        self.each = seconds
+        self.lost = LOST * seconds
+        self.all = (TOGETHER + count / 10) * seconds
+
+    def call(self, score: Callable[[], Any]) -> Any:
+        """What a call returns, if it returns in its time and in that of all.
+
+        Raises:
+            TimeoutError: If not. Whatever the call raises comes through.
+        """
+        if min(self.lost, self.all) <= 0:
+            raise TimeoutError("the completions before have used up the time of all")
+        began = time.monotonic()
+        try:
+            return in_time(score, self.each)
+        except TimeoutError:
+            self.lost -= time.monotonic() - began
+            raise
+        finally:
+            self.all -= time.monotonic() - began
+
+
+def _check_not_all(scored: Scored, count: int, step: int | None, what: str) -> None:
+    if step is not None and step <= 1 < count == len(scored.faults):
+        reason = " ".join(scored.faults[0].split())[:400]
+        raise ValueError(
+            f"{what} fails on all {count} completions of the first step, so nothing can be learnt: {reason}"
+        )
 
 
 def _told(scored: Scored, problems: Sequence[Problem], completions: Sequence[str]) -> Scored:

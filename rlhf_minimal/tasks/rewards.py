@@ -17,7 +17,7 @@ from rlhf_minimal.tasks.base import Problem, Task
 
 RewardFunction = Callable[..., Sequence[float]]
 
-LARGEST = 3.4e38  # a reward becomes a float32
+LARGEST = 1e15  # a reward becomes a float32, and so do the squares of many together: these end at 3.4e38
 
 
 def verifier_reward(task: Task) -> RewardFunction:
@@ -95,26 +95,34 @@ def call_reward(
 
 
 class WrongCount(ValueError):
-    """A reward function has not returned one entry for each completion."""
+    """A reward function has not returned a sequence with one entry for each completion."""
 
 
 def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int) -> Sequence[Any]:
-    """Calls a reward function; only the number of its entries is checked.
+    """Calls a reward function; its entries are counted, and not looked at.
 
     Raises:
-        WrongCount: If it is not that of the completions.
+        WrongCount: If it returns no sequence (a list, a tuple, an array, a tensor), or one of another length.
     """
-    scores = reward(
+    scores: Any = reward(
         prompts=[p.prompt for p in problems],
         completions=list(completions),
         problem=list(problems),
         answer=[p.answer for p in problems],
         step=[step] * len(problems),
     )
-    if scores is None or len(scores) != len(completions):
-        got = "None" if scores is None else f"{len(scores)} numbers"
-        raise WrongCount(f"a reward function must return one number per completion ({len(completions)}); got {got}")
-    return scores
+    try:
+        # a dict has keys and a set has no order: neither says which number is whose
+        listed = isinstance(scores, Sequence | Tensor) or hasattr(scores, "__array__")
+        count = len(scores) if listed and not isinstance(scores, str | bytes | bytearray) else None
+    except TypeError:  # an array or a tensor of a single number
+        count = None
+    if count != len(completions):
+        got = "None" if scores is None else f"{count} numbers" if count is not None else f"a {type(scores).__name__}"
+        raise WrongCount(
+            f"a reward function must return one number per completion, {len(completions)} in a list; got {got}"
+        )
+    return scores  # type: ignore[no-any-return]
 
 
 def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]) -> list[float]:
@@ -129,19 +137,19 @@ def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions
             found.append(finite(score))
         except (ValueError, TypeError, OverflowError, RuntimeError) as error:
             raise ValueError(
-                f"a reward must be a finite number; got {score} in row {row}, for the prompt {problem.prompt!r} and "
-                f"the completion {completion!r}"
+                f"a reward must be a finite number, at most {LARGEST:g} in size; got {str(score)[:80]} in row {row}, "
+                f"for the prompt {problem.prompt!r} and the completion {completion!r}"
             ) from error
     return found
 
 
 def finite(score: Any) -> float:
-    """A score as a number that a float32 can hold.
+    """A score as a number of which a float32 holds many together, and their squares.
 
     Raises:
         ValueError, TypeError, OverflowError, RuntimeError: If it is none.
     """
     value = float(score)
     if not abs(value) <= LARGEST:  # NaN, too
-        raise ValueError(f"a reward must be a finite number; got {value}")
+        raise ValueError(f"a reward must be a finite number, at most {LARGEST:g} in size; got {value}")
     return value

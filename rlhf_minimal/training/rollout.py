@@ -61,7 +61,7 @@ def roll_out(
     rows = [problem for problem in problems for _ in range(group_size)]
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
     seconds = recipe.config.verifier_timeout
-    correct = verify_all(recipe.task, rows, texts, seconds=seconds)
+    correct = verify_all(recipe.task, rows, texts, seconds=seconds, step=step or None)  # an evaluation is no step
     rewards = correct if recipe.reward is None else score_all(recipe.reward, rows, texts, step, seconds=seconds)
     faults = correct.faults | rewards.faults
     return Rollout(
