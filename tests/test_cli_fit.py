@@ -418,12 +418,9 @@ def test_a_bad_row_is_named_and_nothing_written(tmp_path, capsys, words, name, b
 
 def test_the_wall_stands_in_a_file_whatever_its_order_and_its_white_space(tmp_path, capsys, words):
     """No question is trained on and measured, sorted files are no trouble, and what is said counts distinct rows."""
-    plain = [
-        CompletionRow(f"{guest} {dish} {n}?", "yum")
-        for guest in ("ada", "bob")
-        for dish in ("tea", "pie")
-        for n in "abcdef"
-    ]
+    dishes = ("tea", "pie", "jam", "egg")
+    asked = [f"{guest} {one} {other}?" for guest in ("ada", "bob") for one in dishes for other in dishes]
+    plain = [CompletionRow(prompt, "yum") for prompt in asked]
     spaced = [CompletionRow(row.prompt.replace(" ", "  "), "wow") for row in plain]
     flags = data_file(tmp_path / "rows.jsonl", "sft", [*plain, *spaced, *plain[:5]])
     assert main([*words("sft"), *flags, "--steps", "1", "--out", "run"]) == 0
@@ -435,9 +432,9 @@ def test_the_wall_stands_in_a_file_whatever_its_order_and_its_white_space(tmp_pa
         assert len(found) == 2 * len(sides[-1])
     assert not sides[0] & sides[1]
     assert sides[0] | sides[1] == {row.prompt for row in plain}
-    assert "5 of 53 rows are not used: they stand twice" in said
+    assert "5 of 69 rows are not used: they stand twice" in said
     n = 2 * len(sides[1])
-    assert f"sft: {48 - n} rows, {n} held out ({n} distinct), start" in said
+    assert f"sft: {64 - n} rows, {n} held out ({n} distinct), start" in said
     flags = data_file(tmp_path / "again.jsonl", "sft", [plain[0]] * 60)
     assert "the data holds one row only" in fails(capsys, *words("sft"), *flags, "--out", "other")
 

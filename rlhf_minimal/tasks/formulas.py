@@ -28,21 +28,32 @@ COMMANDS = (
     "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln exp min max gcd lcm "
     "pi infty circ degree emptyset varnothing cup cap setminus in le leq ge geq lt gt ne neq approx "
     "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
-    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega quad qquad ldots dots"
+    "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega quad qquad"
 ).split()
 _READABLE = re.compile(
-    r"(?:[A-Za-z0-9\s+\-*/^_=<>()\[\]{}.,;:|!'&~%]"
+    r"(?:[A-Za-z0-9\s+\-*/^_=<>()\[\]{}.,;:|!'&~]"
     r"|\\(?:text|mathrm|mathbf|mbox)\s?\{[A-Za-z0-9 ,.-]*+\}"
     r"|\\mathbb\s?\{[NZQRC]\}"
     r"|\\(?:begin|end)\{[bpv]?matrix\}"
     rf"|\\(?:{'|'.join(COMMANDS)})(?![A-Za-z])"
-    r"|\\[\\,;:{}%| ])*+"
+    r"|\\[\\,;:{}| ])*+"
 )
-# A dollar before a digit does not end a formula: it is money ($5 and $7).
-_MATHS = re.compile(r"\$\$(.+?)\$\$|\$([^$]+)\$(?!\d)|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
-_NUMBERS = re.compile(r"(?<![A-Za-z\d])[-+(]*\.?\d[\d .,+\-*/^()]*")
+_NUMBERS = re.compile(r"(?<![A-Za-z\d])[-+(]{0,40}\.?\d[\d .,+\-*/^()]*")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _COMMAND = re.compile(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?")
+_PERCENT = re.compile(r"\s*\\?%(?=\s*(?:[,;)\]}]|\\[})\]]|$))")
+# What would be read as something that it is not: 5... and 5' as 5, and 5 with a word that takes it back.
+_UNCLEAR = re.compile(r"\.\s*\.|\\\w*dots|[\d)}]\s*'")
+_BACK = re.compile(
+    r"\b(?:not?|isn|or|and|wrong|false|incorrect|never|about|nearly|almost|than|least|most|unless)\b", re.IGNORECASE
+)
+_SIDES = re.compile(r"((?<![<>!:=])=(?!=)|\\approx(?![A-Za-z]))")
+_NAME = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])(?:_\{?\w+\}?)?'?(?:\([A-Za-z]\))?|\\(?:text|mathrm|mbox)\s?\{[^{}]*\}")
+_RELATIVE = 5e-6  # how far two numbers may be apart that are written with six decimals
+
+HIGHEST_POWER = 2000  # of a formula; powers of powers are multiplied
+HIGHEST_FACTORIAL = 999
+FORMULAS = 50  # of a completion that are tried, from the end
 
 
 def same_formula(completion: str, answer: str) -> bool:
@@ -52,13 +63,17 @@ def same_formula(completion: str, answer: str) -> bool:
     formula between dollars, ``\(...\)`` or ``\[...\]`` that can be read; without any of these all of it if it is one
     line without a word, else the last number or plain expression in it.
 
+    Of an equation the last side counts, if the others are a name or of the same value: x = 5 and 2 + 3 = 5 say 5, and
+    6 = 5 says nothing. Of an approximation both sides count, if one is the other, rounded. A percent sign is read as a
+    unit, on both sides: 50% is 50, and not 0.5; other units are not compared.
+
     Args:
         completion: What the model wrote.
         answer: The right answer, as `read_answer` reads it.
 
     Returns:
-        True for the same text, and for formulas of the same value as math-verify sees it: numbers are rounded to six
-        decimals, expressions are simplified, the order in sets does not matter.
+        True for the same text, and for formulas of the same value as math-verify sees it: numbers agree in six decimals
+        and in about six digits, expressions are simplified, the order in sets does not matter.
 
     Raises:
         ImportError: If math-verify is not installed.
@@ -66,10 +81,7 @@ def same_formula(completion: str, answer: str) -> bool:
     text = final_answer(completion)
     if text == answer.strip():
         return True
-    from math_verify import verify
-
-    found = _read_last(text)
-    return bool(found) and bool(verify(list(read_answer(answer)), found, timeout_seconds=None))
+    return _same(list(read_answer(answer)), _read_last(text, whole=bool(_SIDES.search(answer))))
 
 
 @lru_cache(maxsize=4096)
@@ -85,9 +97,8 @@ def read_answer(answer: str) -> tuple[Any, ...]:
     Raises:
         ImportError: If math-verify is not installed.
     """
-    marked = "\\boxed" in answer or _MATHS.search(answer)
-    if marked:
-        return tuple(_read_last(answer))
+    if "\\boxed" in answer or marked(answer):
+        return tuple(_read_last(answer, whole=True))
     found = _read_latex(answer)
     return tuple(found if found or not _NUMBERS.fullmatch(answer.strip()) else _read_plain(answer))
 
@@ -107,28 +118,210 @@ def check_math_verify(task: str) -> None:
         raise package_is_missing(task, "math-verify") from error
 
 
-def _read_last(text: str) -> list[Any]:
+def _read_last(text: str, *, whole: bool) -> list[Any]:
+    read = _read_latex if whole else _read_claim
     start = text.rfind("\\boxed")
     if start >= 0:
-        return _read_latex(_in_braces(text, start + len("\\boxed")))
-    for groups in reversed(_MATHS.findall(text)):
-        formula = "".join(groups)
-        found = _read_latex(formula) if _words(formula) <= 1 else []
+        return read(_in_braces(text, start + len("\\boxed")))
+    places = marked(text)
+    for _, _, formula in reversed(places[-FORMULAS:]):
+        found = read(formula) if _words(formula) <= 1 else []
         if found:
             return found
     if "\n" not in text and not _words(text):
-        return _read_latex(text)
-    return _read_plain(_MATHS.sub(lambda found: "" if "\\" in found[0] else found[0], text))
+        return read(text)
+    kept, end = [], 0
+    for start, stop, _ in places:
+        if "\\" in text[start:stop]:
+            kept.append(text[end:start])
+            end = stop
+    return _read_plain("".join([*kept, text[end:]]))
+
+
+def marked(text: str) -> list[tuple[int, int, str]]:
+    """Where the formulas in dollars or brackets begin and end, and what is in them, in one pass over the text."""
+    never = set()  # what is not closed any more: a text of opening brackets would be searched again and again
+    found = []
+    at = 0
+    while opened := _OPEN.search(text, at):
+        start, mark = opened.start(), opened[0]
+        at = start + 1
+        inside = start + len(mark)
+        end = -1 if mark in never else text.find(_CLOSE[mark], inside + (mark != "$"))  # $$$$ and \(\) hold nothing
+        if end < 0:
+            never.add(mark)
+        # A dollar before a digit does not end a formula: it is money ($5 and $7).
+        elif mark != "$" or (end > inside and not text[end + 1 : end + 2].isdigit()):
+            at = end + len(mark)
+            found.append((start, at, text[inside:end]))
+    return found
+
+
+_CLOSE = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
+_OPEN = re.compile(r"\$\$|\$|\\\(|\\\[")
+
+
+def _read_claim(formula: str) -> list[Any]:
+    """What a formula of a completion says: its value, or that of an equation's last side if the equation is true."""
+    sides = _SIDES.split(formula)
+    if len(sides) == 1 or len(formula) > LONGEST:
+        return _read_latex(formula)
+    values = [_read_latex(side) for side in sides[::2]]
+    signs = ["=" if sign == "=" else "approx" for sign in sides[1::2]]
+    if _NAME.fullmatch(sides[0].strip()):
+        if signs == ["="]:
+            return _read_latex(formula)
+        values, signs, sides = values[1:], signs[1:], sides[2:]
+    claimed = values[-1]
+    for sign, one, other, text in zip(signs, values, values[1:], sides[2::2], strict=False):
+        if sign == "=" and not _same(one, other):
+            return []
+        if sign == "approx":
+            if not _is_rounded(one, other, text):
+                return []
+            claimed = claimed + one
+    return claimed
+
+
+def _is_rounded(one: list[Any], other: list[Any], text: str) -> bool:
+    """Whether the second number is the first with some digits left away, at least three of them kept."""
+    digits = re.fullmatch(r"\s*-?(\d+)(?:\.(\d+))?\s*", text)
+    value, rounded = _number(one), _number(other)
+    if digits is None or value is None or rounded is None or len((digits[1] + (digits[2] or "")).lstrip("0")) < 3:
+        return False
+    return abs(value - rounded) <= 0.5000001 * 10.0 ** -len(digits[2] or "")
+
+
+def _same(answers: list[Any], found: list[Any]) -> bool:
+    from math_verify import verify
+
+    if not answers or not found or not verify(answers, found, timeout_seconds=None):
+        return False
+    # math-verify rounds to six decimals, and of 0.0000004 nothing would be left.
+    return any(_near(one, other) for one in answers for other in found)
+
+
+def _near(one: Any, other: Any) -> bool:
+    """Whether the numbers in two expressions, of which math-verify says that they are equal, have the same size."""
+    if isinstance(one, str) or isinstance(other, str):
+        return bool(one == other)
+    ours, theirs = _numbers(one), _numbers(other)
+    if ours is None or theirs is None or len(ours) != len(theirs):
+        return True  # something else than numbers: math-verify has compared it without rounding
+    return all(abs(a - b) <= _RELATIVE * max(abs(a), abs(b)) for a, b in zip(ours, theirs, strict=True))
+
+
+def _numbers(expression: Any) -> list[complex] | None:
+    """The numbers of a number, or of a set, tuple, interval or matrix of them, in an order."""
+    import sympy
+
+    if isinstance(expression, sympy.FiniteSet | sympy.Tuple | sympy.Interval):
+        parts = list(expression.args[:2] if isinstance(expression, sympy.Interval) else expression.args)
+    elif isinstance(expression, sympy.MatrixBase):
+        parts = list(expression)
+    else:
+        value = _number([expression])
+        return None if value is None else [value]
+    values = [_number([part]) for part in parts]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    in_order = sorted(known, key=lambda value: (value.real, value.imag))
+    return in_order if isinstance(expression, sympy.FiniteSet) else known
+
+
+def _number(found: list[Any]) -> complex | None:
+    if not found or not getattr(found[0], "is_number", False):
+        return None
+    try:
+        value = complex(found[0])
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if value == value and abs(value) < 1e300 else None
 
 
 def _read_plain(text: str) -> list[Any]:
     from math_verify import ExprExtractionConfig
 
-    numbers = _NUMBERS.findall(text)
-    last = numbers[-1].rstrip(" .,+-*/^(") if numbers else ""
-    if len(last) > LONGEST:
+    matches = list(_NUMBERS.finditer(text))
+    if not matches:
         return []
-    return _parse(last, ExprExtractionConfig()) or _parse(last.strip("()"), ExprExtractionConfig())
+    last = matches[-1][0].rstrip(" .,+-*/^(")
+
+    def read(formula: str) -> list[Any]:
+        if len(formula) > LONGEST or not is_affordable(formula):
+            return []
+        return _parse(formula, ExprExtractionConfig()) or _parse(formula.strip("()"), ExprExtractionConfig())
+
+    found = read(last)
+    if len(matches) > 1 and text[matches[-2].end() : matches[-1].start()].strip() == "=":
+        before = read(matches[-2][0].strip())
+        return found if _same(before, found) else []
+    return found
+
+
+def is_affordable(formula: str) -> bool:
+    r"""Whether the numbers in a formula are small enough to be written out, which its parser does.
+
+    ``10^{10^{10}}`` has ten billion digits, and ``9!!!!!!`` more than there are atoms. No limit on time helps against
+    them: a single product of such numbers takes all memory first.
+
+    Args:
+        formula: LaTeX, or a plain expression of numbers.
+
+    Returns:
+        False if a power is above `HIGHEST_POWER`, powers of powers multiplied; if a number stands in an exponent of an
+        exponent; if a factorial is above `HIGHEST_FACTORIAL`, or is one of another, or of a power; if a binomial
+        coefficient has numbers above that.
+    """
+    formula = re.sub(r"\\(?:left|right|,|;|:|!|quad|qquad|\s)", "", formula.replace("**", "^"))
+    numbers = [int(found[-20:]) for found in re.findall(r"\d+", formula)]
+    largest = max(numbers, default=0)
+    if "!" in formula:
+        after_bracket = re.search(r"[)}\]|]\s*!", formula)
+        operands = [int(found[-20:]) for found in re.findall(r"(\d+)\s*!", formula)]
+        if re.search(r"!\s*[!^)}\]]*\s*!|!\s*\^|\^\s*\{?\s*\d*\s*!", formula):
+            return False
+        if max(operands, default=0) > HIGHEST_FACTORIAL or (after_bracket and largest > 20):
+            return False
+        if after_bracket and re.search(r"\d\s*\^|\^\s*\{?\s*\d\d", formula):
+            return False
+    if "\\binom" in formula and (largest > HIGHEST_FACTORIAL or "^" in formula):
+        return False
+    single, of_brackets = 1, 1
+    for hat in re.finditer(r"\^", formula):
+        exponent = _exponent(formula[hat.end() :])
+        if exponent is None:
+            return False
+        size = 1
+        for number in re.findall(r"\d+", exponent):
+            size *= max(int(number[-20:]), 1)
+        if re.search(r"[)}\]|]\s*$", formula[: hat.start()]):
+            of_brackets *= size
+        else:
+            single = max(single, size)
+        if single * of_brackets > HIGHEST_POWER:
+            return False
+    return True
+
+
+def _exponent(text: str) -> str | None:
+    """What stands after a hat; None if there is a power in it whose base may be a number, or a factorial."""
+    text = text.lstrip(" +-")
+    if text[:1] in ("{", "("):
+        depth = end = 0
+        while end < len(text) and (depth or end == 0):
+            depth += (text[end] in "{(") - (text[end] in "})")
+            end += 1
+        exponent, rest = text[:end], text[end:]
+    else:
+        found = re.match(r"[\d.,]+|\\[A-Za-z]+|.", text, re.DOTALL)
+        exponent, rest = (found[0], text[found.end() :]) if found else ("", "")
+    powers = re.findall(r"(\S?\S)\s*\^", exponent)
+    of_letters = all(re.fullmatch(r"[^A-Za-z\\]?[a-df-zA-Z]", base) for base in powers)
+    if not of_letters or "!" in exponent or re.match(r"\s*[\^!]", rest):
+        return None
+    return exponent
 
 
 def _words(text: str) -> int:
@@ -151,9 +344,13 @@ def _read_latex(formula: str) -> list[Any]:
     from latex2sympy2_extended import NormalizationConfig, normalize_latex
     from math_verify import LatexExtractionConfig
 
-    formula = formula.strip().removesuffix(".")
-    if not formula or len(formula) > LONGEST:
+    formula = _PERCENT.sub("", formula.strip().removesuffix("."))
+    if not formula or len(formula) > LONGEST or _UNCLEAR.search(formula) or not is_affordable(formula):
         return []
+    if re.search(r"\d", formula) and _BACK.search(formula):
+        return []
+    if re.search(r"\d\s*_", formula):  # in another base than ten, which math-verify leaves away
+        return ["".join(formula.split()).replace("{", "").replace("}", "")]
     clean = LatexExtractionConfig().normalization_config
     formula = normalize_latex(formula, clean).replace("\n", " ").strip()
     if not formula or not _READABLE.fullmatch(formula) or _words(formula) > 1:

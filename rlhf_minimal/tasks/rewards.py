@@ -122,7 +122,8 @@ def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequen
         raise WrongCount(
             f"a reward function must return one number per completion, {len(completions)} in a list; got {got}"
         )
-    return scores  # type: ignore[no-any-return]
+    found: Sequence[Any] = scores
+    return found
 
 
 def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]) -> list[float]:

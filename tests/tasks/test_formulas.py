@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from rlhf_minimal.tasks import VerifierWarning, get_task, verify_all
-from rlhf_minimal.tasks.formulas import COMMANDS, LONGEST, read_answer, same_formula
+from rlhf_minimal.tasks import VerifierWarning, formulas, get_task, verify_all
+from rlhf_minimal.tasks.formulas import COMMANDS, LONGEST, is_affordable, marked, read_answer, same_formula
+from tests.tasks.false_positives import FALSE_POSITIVES
 
 MATRIX = r"\begin{pmatrix} 1 & 2 \\ a & b \end{pmatrix}"
 
@@ -79,6 +80,116 @@ def test_what_is_the_same(completion, answer):
 )
 def test_what_is_another(completion, answer):
     assert not same_formula(completion, answer)
+
+
+@pytest.mark.parametrize(("completion", "answer", "why"), FALSE_POSITIVES)
+def test_what_looks_right_and_is_wrong(completion, answer, why):
+    assert not same_formula(completion, answer), why
+
+
+def test_math_verify_alone_takes_many_of_them():
+    """Or the collection would hold nothing worth looking at."""
+    from math_verify import parse, verify
+
+    def alone(completion, answer):
+        gold, found = parse(f"${answer}$", parsing_timeout=None), parse(completion, parsing_timeout=None)
+        return bool(gold) and verify(gold, found, timeout_seconds=None)
+
+    assert sum(alone(completion, answer) for completion, answer, _ in FALSE_POSITIVES) >= 15
+
+
+@pytest.mark.parametrize(
+    ("completion", "answer"),
+    [
+        (r"\boxed{x=5}", "5"),
+        (r"\boxed{x_1 = 5}", "5"),
+        (r"\boxed{f(x) = 5}", "5"),
+        (r"\boxed{\theta = 5}", "5"),
+        (r"\boxed{\text{area} = 5}", "5"),
+        (r"\boxed{2+3=5}", "5"),
+        (r"\boxed{x = 2 + 3 = 5}", "5"),
+        (r"\boxed{1 = 1}", "1"),
+        ("2 + 3 = 5", "5"),
+        ("It is 2 + 3 = 5.", "5"),
+        ("5", "x=5"),
+        ("x=5", "x=5"),
+        (r"\boxed{2x + 3y = 6}", "2x+3y=6"),
+        (r"\boxed{y = 2x + 1}", "y=2x+1"),
+        (r"\boxed{y = 2x + 1}", "2x+1"),
+        (r"\boxed{x \approx 3.14}", "3.14"),
+        (r"\boxed{\sqrt{2} \approx 1.414}", r"\sqrt{2}"),
+        (r"\boxed{\sqrt{2} \approx 1.414}", "1.414"),
+        (r"\boxed{x = \frac{22}{7} \approx 3.143}", r"\frac{22}{7}"),
+        (r"\boxed{50\%}", r"50\%"),
+        ("50%", r"50\%"),
+        ("50", r"50\%"),
+        (r"\boxed{12_3}", "12_{3}"),
+        ("0.333333", "1/3"),
+        ("0.0000001", "0.0000001"),
+        ("0.0000001", r"10^{-7}"),
+        ("3.141593", r"\pi"),
+        (r"\boxed{999!}", "999!"),
+        (r"\boxed{2^{1000}}", "2^{1000}"),
+        (r"\boxed{e^{-x^2/2}}", "e^{-x^2/2}"),
+        (r"\boxed{\text{No}}", r"\text{No}"),
+        ("x < 5", "x<5"),
+    ],
+)
+def test_what_is_right_though_it_looks_like_one_of_these(completion, answer):
+    assert same_formula(completion, answer)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [r"\( " * 50_000, "$" * 100_000, "$x" * 50_000, r"\[" * 50_000, "(" * 100_000, "-+" * 50_000, "1" * 100_000]
+    + ["$5 and " * 15_000, "$?$ " * 25_000, r"\boxed{" * 15_000, r"\a{ " * 30_000, "1 " * 50_000, "$$x " * 30_000],
+    ids=lambda text: text[:8],
+)
+def test_reading_takes_time_in_proportion_to_the_text(text):
+    began = time.process_time()
+    assert not same_formula(text, "7")
+    assert time.process_time() - began < 4  # a search from every bracket took 25 s for a text of this length
+
+
+def test_formulas_are_found_where_they_were():
+    r"""In dollars, \(...\) and \[...\], one after another."""
+    found = {
+        "a $x$ b": ["x"],
+        "$$x$$ and $y$": ["x", "y"],
+        r"\(a\) \[b\] \(c": ["a", "b"],
+        "$5 and $7": [],
+        "$5 and $ 7": ["5 and "],
+        "$x$5$": ["5"],
+        "$$ $": [" "],
+        "$$a$$$b$": ["a", "b"],
+        r"\(\)\)": [r"\)"],
+        "": [],
+    }
+    for text, inside in found.items():
+        assert [formula for _, _, formula in marked(text)] == inside, text
+
+
+COSTLY = ["10^{10^{10}}", r"\gcd(10^{10^{10}},7)", "9!!!!!!", "9!!", "1000!", "99999999999!", "9^9^9^9", "9**9**9"]
+COSTLY += ["((10^{100})^{100})^{100}", r"\left(10^{99}\right)^{99}", "{10^{999}}^{999}", "10^ {10 ^10}", "10^{5!}"]
+COSTLY += ["(x+1)^{99999}", r"10^{10\cdot 10\cdot 10\cdot 10}", "10^{(10)(1000)}", "10^{e^{100}}", "10^{1000}!"]
+COSTLY += ["(10^3)!", "(3!)!", r"\binom{1000000}{500000}", "10^{|-9999|}", "2^{\\sqrt{10^9}}", "10^100000"]
+
+
+@pytest.mark.parametrize("formula", COSTLY)
+def test_numbers_that_no_memory_holds_are_never_written_out(monkeypatch, formula):
+    assert not is_affordable(formula)
+    monkeypatch.setattr(formulas, "_parse", lambda *_: pytest.fail("it was read"))
+    for text in (rf"\boxed{{{formula}}}", f"${formula}$", formula):
+        assert not same_formula(text, "")
+        assert read_answer(text) == ()
+
+
+@pytest.mark.parametrize(
+    "formula", ["9!", "n!", "(2n)!", "10^{100}", "2^{-3}", "x^{2n+1}", "e^{-x^2}", "(9^9)^9", "x^{y^z}"]
+)
+def test_numbers_of_a_reasonable_size_are(formula):
+    assert is_affordable(formula)
+    assert read_answer(formula)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +302,8 @@ def test_the_alarm_is_left_to_the_guard(task):
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def test_a_formula_that_takes_for_ever_costs_its_completion_and_nothing_else(task):
+def test_a_formula_that_takes_for_ever_costs_its_completion_and_nothing_else(task, monkeypatch):
+    monkeypatch.setattr(formulas, "is_affordable", lambda formula: True)  # most of these are not even read otherwise
     problems = task.problems("train", 2 * len(BOMBS) + 1, seed=0)
     completions = [problem.answer for problem in problems]
     completions[1::2] = BOMBS
@@ -205,6 +317,15 @@ def test_a_formula_that_takes_for_ever_costs_its_completion_and_nothing_else(tas
     assert time.monotonic() - began < 20
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+def test_costly_formulas_are_wrong_and_no_fault_of_the_verifier(task):
+    """A run counts the verifier's faults: a policy that writes towers of powers is wrong, and nothing is broken."""
+    problems = task.problems("train", len(COSTLY), seed=0)
+    began = time.process_time()
+    scored = verify_all(task, problems, [rf"\boxed{{{formula}}}" for formula in COSTLY])
+    assert (scored.values, scored.faults) == ([0.0] * len(COSTLY), {})
+    assert time.process_time() - began < 2
 
 
 def test_nothing_is_said_about_time_limits(caplog, capsys):

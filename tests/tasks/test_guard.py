@@ -241,19 +241,20 @@ def slow(answer, problem):
 @pytest.mark.parametrize("score", ["verifier", "reward function"])
 def test_completions_that_run_out_of_time_do_so_together(score):
     """A thousand that hang cost as much as six, and one warning."""
-    problems, completions = [Problem("1:", "2")] * 1000, ["hangs"] * 1000
-    completions[0] = "good"
+    problems, completions = [Problem("1:", "2")] * 1000, ["good"] + ["hangs"] * 999
+    task = dataclasses.replace(get_task("even"), verify=slow)
+
+    def reward(completions, **columns):
+        assert len(completions) == 1, "as a function that fails on some would do"
+        return [slow(text, None) for text in completions]
+
+    by = {
+        "verifier": lambda: verify_all(task, problems, completions, seconds=0.1),
+        "reward function": lambda: score_all(reward, problems, completions, step=1, seconds=0.1),
+    }
     began = time.monotonic()
     with pytest.warns(VerifierWarning) as told:
-        if score == "verifier":
-            scored = verify_all(dataclasses.replace(get_task("even"), verify=slow), problems, completions, seconds=0.1)
-        else:
-
-            def reward(completions, **columns):
-                assert len(completions) == 1, "as a function that fails on some would do"
-                return [slow(text, None) for text in completions]
-
-            scored = score_all(reward, problems, completions, step=1, seconds=0.1)
+        scored = by[score]()
     assert time.monotonic() - began < 5
     assert scored.values == [1.0] + [0.0] * 999
     assert scored.faults[1] == "TimeoutError: it took longer than 0.1 seconds"
