@@ -19,7 +19,7 @@ _AGAIN = 1e-3  # seconds between two rings for a call that swallows them
 _SIGNALS = [getattr(signal, name) for name in ("SIGALRM", "SIGVTALRM") if hasattr(signal, name)]
 
 
-class _TimeIsUp(BaseException):
+class TimeIsUp(BaseException):
     """Not an `Exception`: a call that catches those must not catch this."""
 
 
@@ -44,7 +44,7 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
     by_signal = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     try:
         return (_interrupted if by_signal else _left_behind)(call, seconds)
-    except _TimeIsUp:
+    except TimeIsUp:
         raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
 
 
@@ -55,7 +55,7 @@ def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
     others = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         try:
-            bell.watch.start()
+            _watchman(bell)
             signal.setitimer(signal.ITIMER_REAL, seconds, 0.25)  # again, for a call whose `except:` swallows the first
             return call()
         finally:
@@ -69,46 +69,70 @@ def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
 
 
 class _Bell:
-    """The alarm, and a thread that rings in its place if the call has taken the alarm over or has switched it off.
+    """The alarm of one call."""
 
-    The alarm cannot be left out: only a signal of the system interrupts code that does not let other threads run, such
-    as a regular expression.
-    """
+    now: "_Bell | None" = None  # of the call that is under way
+    watchman: threading.Thread | None = None
+    busy = threading.Event()
 
     def __init__(self, end: float):
         self.end, self.main = end, threading.get_ident()
         self.armed, self.rung = True, 0
-        self.lock, self.over = threading.Lock(), threading.Event()
-        self.watch = threading.Thread(target=self._watch, daemon=True)
+        self.lock = threading.Lock()
+        self.before = _Bell.now  # a call within a call
 
     def ring(self, *signal_and_frame: object) -> None:
-        if self.armed:
+        if self.armed and time.monotonic() > self.end - 1e-3:  # before, it is an alarm that the call has set
             self.rung += 1
             if self.rung == 3:  # a loop that swallows all: soon it rings in a moment when the loop is outside its `try`
                 signal.setitimer(signal.ITIMER_REAL, _AGAIN, _AGAIN)
-            raise _TimeIsUp
+            raise TimeIsUp
 
     def disarm(self) -> None:
         self.armed = False
-        self.over.set()
+        _Bell.now = self.before
         signal.setitimer(signal.ITIMER_REAL, 0)
-        with self.lock:  # the thread raises nothing from now on, and what is under way is taken back
+        with self.lock:  # the watchman raises nothing from now on, and what is under way is taken back
             _raise_in(self.main, None)
 
-    def _watch(self) -> None:
+    def look(self) -> bool:
+        """Rings if the call has taken the alarm over, or has switched it off; whether that was so."""
+        handler, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
+        if handler is signal.SIG_DFL:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # it would end the process
+        if time.monotonic() < self.end or (handler == self.ring and timer != (0.0, 0.0)):
+            return False
+        with self.lock:
+            if self.armed:
+                _raise_in(self.main, TimeIsUp)
+                if signal.getsignal(signal.SIGVTALRM) == self.ring:
+                    signal.pthread_kill(self.main, signal.SIGVTALRM)  # ends a sleep
+        return True
+
+
+def _watchman(bell: _Bell) -> None:
+    """Has a thread look after a bell. It is one for all calls, and sleeps between them.
+
+    The alarm cannot be left out in its favour: only a signal of the system interrupts code that does not let other
+    threads run, such as a regular expression.
+    """
+    _Bell.now = bell
+    if _Bell.watchman is None or not _Bell.watchman.is_alive():  # none yet, or left behind in another process
+        _Bell.busy = threading.Event()
+        _Bell.watchman = threading.Thread(target=_keep_watch, args=(_Bell.busy,), daemon=True)
+        _Bell.watchman.start()
+    _Bell.busy.set()
+
+
+def _keep_watch(busy: threading.Event) -> None:
+    while True:
+        busy.wait()
+        busy.clear()
         pause = 0.05
-        while not self.over.wait(pause):
-            handler, timer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)
-            if handler is signal.SIG_DFL:
-                signal.setitimer(signal.ITIMER_REAL, 0)  # it would end the process
-            taken = handler != self.ring or timer == (0.0, 0.0)
-            if taken and time.monotonic() > self.end:
-                pause = _AGAIN
-                with self.lock:
-                    if self.armed:
-                        _raise_in(self.main, _TimeIsUp)
-                        if signal.getsignal(signal.SIGVTALRM) == self.ring:
-                            signal.pthread_kill(self.main, signal.SIGVTALRM)  # ends a sleep
+        while _Bell.now is not None:
+            time.sleep(pause)
+            if bell := _Bell.now:
+                pause = _AGAIN if bell.look() else 0.05
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
@@ -134,5 +158,5 @@ def _left_behind(call: Callable[[], Any], seconds: float) -> Any:
     if raised:
         raise raised[0]
     if not found:
-        raise _TimeIsUp
+        raise TimeIsUp
     return found[0]
