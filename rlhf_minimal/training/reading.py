@@ -21,13 +21,11 @@ from rlhf_minimal.training.sampler import sample
 
 
 class Reading(NamedTuple):
-    """What a policy says about some completions.
+    """What a policy says about some completions: [n, T] each, and how many tokens were read for it.
 
-    Attributes:
-        logp: [n, T] log-probs of their tokens, at the temperature of the sampler.
-        entropy: [n, T] of the policy's next-token distributions; with a gradient only if the loss has a bonus for it.
-        values: [n, T] of a critic on the policy's body, if there is one.
-        tokens: How many were read, prompts included and padding not.
+    The log-probs of their tokens, at the temperature of the sampler; the entropies of the policy's next-token
+    distributions, with a gradient only if the loss has a bonus for them; the values of a critic on the policy's body, if
+    there is one. The tokens are those of prompts and completions, without padding.
     """
 
     logp: Float[Tensor, "n T"]
