@@ -7,15 +7,15 @@ import pytest
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 PAGES = sorted(page for page in BUILT.rglob("*.html") if "_static" not in page.parts)
 NAMES = [str(page.relative_to(BUILT)) for page in PAGES]
-WIDTHS = (1400, 390, 1600, 1920)
+LOOKS = {(1400, False), (1400, True), (390, False), (390, True), (1600, False), (1920, False)}  # width, dark
 
 pytestmark = pytest.mark.skipif(not PAGES, reason="the book is not built: run `make book` first")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_page_works_alone_and_in_every_light(visits, name, record_property):
+def test_a_page_works_alone_and_in_every_light(visits, name, request):
     page = visits.of(name)
-    record_property("seconds", f"{page.seconds:.2f}")  # the visit's own, which this test only waits for
+    request.node.user_properties.append(("seconds", f"{page.seconds:.2f}"))  # the visit's, which is only waited for
     assert page.outside_requests == []
     assert page.errors == []
     assert page.typeset >= page.formulas, "mathematics that is not typeset"
@@ -24,7 +24,7 @@ def test_a_page_works_alone_and_in_every_light(visits, name, record_property):
 
     # On three desks and on a phone, by day and by night: all text can be read, and the page never scrolls sideways
     # (wide tables and formulas scroll in their own boxes).
-    assert {(look.width, look.dark) for look in page.looks} == {(w, d) for w in WIDTHS for d in (False, True)}
+    assert {(look.width, look.dark) for look in page.looks} == LOOKS
     for look in page.looks:
         where = f"{'dark' if look.dark else 'light'}, {look.width} wide"
         assert look.scroll_width <= look.width, f"over the edge, {where}: {look.over}"
