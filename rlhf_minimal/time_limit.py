@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+_REAL = signal.signal
 _AGAIN = 1e-3  # seconds between two rings for a call that swallows them
 _SIGNALS = [getattr(signal, name) for name in ("SIGALRM", "SIGVTALRM") if hasattr(signal, name)]
 
@@ -49,23 +50,30 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
 
 
 def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
-    bell = _Bell(time.monotonic() + seconds)
+    bell, install = _Bell(time.monotonic() + seconds), signal.signal
     handlers = [signal.signal(number, bell.ring) for number in _SIGNALS]
     began = time.monotonic()
     others = signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         try:
             _watchman(bell)
+            signal.signal = _install  # type: ignore[assignment]
             signal.setitimer(signal.ITIMER_REAL, seconds, 0.25)  # again, for a call whose `except:` swallows the first
             return call()
         finally:
             bell.disarm()
     finally:  # twice, since it may ring while the inner one is entered
         bell.disarm()
+        signal.signal = install
         for number, handler in zip(_SIGNALS, handlers, strict=True):
             signal.signal(number, handler)
         if others[0]:  # somebody else's alarm was set: it rings when it would have rung
             signal.setitimer(signal.ITIMER_REAL, max(others[0] - (time.monotonic() - began), 1e-3), others[1])
+
+
+def _install(number: int, handler: Any) -> Any:
+    """Stands in for `signal.signal` during a call: at the alarm, the system's own default is to end the process."""
+    return _REAL(number, signal.SIG_IGN if number in _SIGNALS and handler == signal.SIG_DFL else handler)
 
 
 class _Bell:
