@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 import torch
 
+from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss
 from rlhf_minimal.functional import (
     advantages,
@@ -23,7 +24,6 @@ from rlhf_minimal.functional import (
     ratios,
     shaping,
 )
-from rlhf_minimal.models import Tree
 
 TREE = Tree(vocab=3, length=3)  # 15 responses of 1 to 3 tokens
 SMALL = Tree(vocab=3, length=2)  # 7 responses, for groups of three and more

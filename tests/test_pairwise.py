@@ -14,9 +14,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlhf_book.tabular import Tree
 from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap, pairwise_loss, table
 from rlhf_minimal.functional import pairwise
-from rlhf_minimal.models import Tree
 from rlhf_minimal.pairwise import pairwise_scores
 
 TREE = Tree(vocab=3, length=3)  # 15 responses of 1 to 3 tokens

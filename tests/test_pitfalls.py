@@ -11,9 +11,9 @@ from functools import partial
 import pytest
 import torch
 
+from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, KL, Batch, gradient_weight, policy_loss, prepare, token_weights
 from rlhf_minimal.functional import advantages, aggregation, gates, kl, logprobs, masked, ratios
-from rlhf_minimal.models import Tree
 
 f64 = partial(torch.tensor, dtype=torch.float64)
 

@@ -1,1 +1,1 @@
-"""What the book needs beside the library: exercises with their checkers, bugs to find, figures that move, and plots."""
+"""What the book needs beside the library: exercises and checkers, bugs to find, figures, plots, a policy one can list."""

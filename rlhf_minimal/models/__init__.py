@@ -1,4 +1,4 @@
-"""Policies: one that can be listed, tiny ones made on the spot, real ones by name; critics and reward models."""
+"""Policies: tiny ones made on the spot, real ones by name; critics and reward models."""
 
 from rlhf_minimal.models.forward import critic_values, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.models.heads import Critic
@@ -6,7 +6,6 @@ from rlhf_minimal.models.lora import adapter, add_lora, load_adapter, merged, sh
 from rlhf_minimal.models.pretrained import SHORT_NAMES, load_config, load_pretrained
 from rlhf_minimal.models.recompute import recomputing
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
-from rlhf_minimal.models.tabular import Tree
 from rlhf_minimal.models.tiny import tiny_llama
 from rlhf_minimal.models.vocabulary import (
     MINIMAL_TEMPLATE,
@@ -22,7 +21,6 @@ __all__ = [
     "Critic",
     "RewardModel",
     "TokenizerVocabulary",
-    "Tree",
     "Vocabulary",
     "adapter",
     "add_lora",

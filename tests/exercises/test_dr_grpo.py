@@ -14,9 +14,9 @@ from rlhf_book.exercises.dr_grpo.objective import my_objective
 from rlhf_book.exercises.dr_grpo.residual import my_residual
 from rlhf_book.exercises.dr_grpo.stop_drift import my_stop_drift
 from rlhf_book.exercises.grpo.std_weight import my_weight
+from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
-from rlhf_minimal.models import Tree
 
 IDS = ["weights", "loss", "effective-reward", "stop-drift", "residual", "objective", "micro"]
 

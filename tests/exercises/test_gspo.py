@@ -11,9 +11,9 @@ from rlhf_book.exercises import BUGS, EXERCISES
 from rlhf_book.exercises.gspo.gap import my_gap
 from rlhf_book.exercises.gspo.noise import my_noise
 from rlhf_book.exercises.gspo.reweight import my_reweighted_reward
+from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import ratios
-from rlhf_minimal.models import Tree
 
 IDS = ["gspo-reweight", "gspo-gap", "gspo-noise", "gspo-loss", "gspo-gradient", "gspo-token"]
 

@@ -11,8 +11,8 @@ from rlhf_book.exercises.ppo_clip.leak import my_ratios
 from rlhf_book.exercises.ppo_clip.length import my_expected_step
 from rlhf_book.exercises.ppo_clip.promise import my_excess
 from rlhf_book.exercises.ppo_clip.variance import my_variance
+from rlhf_book.tabular import Tree
 from rlhf_minimal.functional import aggregation, gates
-from rlhf_minimal.models import Tree
 
 IDS = [f"ppo-clip-{name}" for name in ("variance", "promise", "weight", "loss", "leak", "length")]
 

@@ -8,11 +8,11 @@ import zlib
 import pytest
 import torch
 
+from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, KL, Batch, prepare
 from rlhf_minimal.functional import advantages, kl
 from rlhf_minimal.models import (
     Critic,
-    Tree,
     Vocabulary,
     critic_values,
     policy_logits,

@@ -13,9 +13,10 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.functional import gates, ratios
-from rlhf_minimal.models import Tree, Vocabulary, policy_logits, tiny_llama
+from rlhf_minimal.models import Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, collect, evaluate, train
 from rlhf_minimal.training.loop import prepare_batch, update

@@ -1,14 +1,14 @@
 """Exact expectations for a policy small enough that everything it can say can be listed.
 
 A language model samples, so what an algorithm does *on average* can usually only be estimated. With a
-vocabulary of three tokens, one of them EOS, and at most three tokens a response there are fifteen responses
+vocabulary of three tokens, one of them EOS, and at most three tokens a completion there are fifteen completions
 in all. Their probabilities can be written down, and with them every expectation, the exact KL divergence
-between two policies, the exact gradient of the expected reward, and, by listing every group of G responses
+between two policies, the exact gradient of the expected reward, and, by listing every group of G completions
 too, the exact expected gradient of any group-based loss. A claim such as "this estimator is unbiased" then is
 an equality between two numbers, and holds to rounding error or not at all.
 
     >>> tree = Tree(vocab=3, length=3)
-    >>> len(tree), tree.text(0), tree.text(5)            # 15 responses; token 0 is EOS, printed as "."
+    >>> len(tree), tree.text(0), tree.text(5)            # 15 completions; token 0 is EOS, printed as "."
     (15, '.', 'ab.')
     >>> theta = tree.random_logits(seed=0).requires_grad_()
     >>> bool(torch.isclose(tree.probs(theta).sum(), torch.tensor(1.0, dtype=torch.float64)))
@@ -25,7 +25,7 @@ the pattern:
 
 This file imports nothing of the library, so that the library can be proved against it.
 
-Everything is float64. The cost is what it looks like: len(tree) terms for one response, len(tree)^G for a
+Everything is float64. The cost is what it looks like: len(tree) terms for one completion, len(tree)^G for a
 group.
 """
 
@@ -40,11 +40,11 @@ EOS = 0
 
 
 class Tree:
-    """Every response over `vocab` tokens that ends with EOS (token 0) or at `length` tokens.
+    """Every completion over `vocab` tokens that ends with EOS (token 0) or at `length` tokens.
 
-    Attributes (N responses, T = length, S prefixes):
-        tokens [N, T]: the responses, padded with EOS.
-        mask [N, T]: 1.0 at the tokens of a response, its EOS included.
+    Attributes (N completions, T = length, S prefixes):
+        tokens [N, T]: the completions, padded with EOS.
+        mask [N, T]: 1.0 at the tokens of a completion, its EOS included.
         node [N, T]: which prefix (row of the logits) each token was chosen at.
         lengths [N]: number of tokens, EOS included.
         prefixes: the S prefixes, as tuples; prefix 0 is the empty one.
@@ -75,7 +75,7 @@ class Tree:
         return len(self.sequences)
 
     def text(self, n: int) -> str:
-        """Response n as letters, EOS as a full stop."""
+        """Completion n as letters, EOS as a full stop."""
         return "".join("." if token == EOS else chr(ord("a") + token - 1) for token in self.sequences[n])
 
     # Policies. A policy is a table of logits [S, vocab].
@@ -92,20 +92,20 @@ class Tree:
         return logits.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), -math.inf)
 
     def logp(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
-        """Log-probability of each token of each response given its prefix, [N, T]; 0 after the end."""
+        """Log-probability of each token of each completion given its prefix, [N, T]; 0 after the end."""
         table = (logits / temperature).log_softmax(-1)
         return torch.where(self.mask.bool(), table[self.node, self.tokens], 0.0)
 
     def sequence_logp(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
-        """Log-probability of each whole response, [N]."""
+        """Log-probability of each whole completion, [N]."""
         return self.logp(logits, temperature).sum(1)
 
     def probs(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
-        """Probability of each response, [N]. They sum to 1."""
+        """Probability of each completion, [N]. They sum to 1."""
         return self.sequence_logp(logits, temperature).exp()
 
     def visits(self, logits: Tensor) -> Tensor:
-        """Probability that a response passes through each prefix, [S]."""
+        """Probability that a completion passes through each prefix, [S]."""
         p = self.probs(logits)
         seen = torch.zeros(len(self), len(self.prefixes), dtype=torch.float64)
         for n, t in self.mask.nonzero().tolist():
@@ -115,7 +115,7 @@ class Tree:
     # Exact expectations, and their gradients.
 
     def expect(self, logits: Tensor, f: Tensor) -> Tensor:
-        """E[f] for one sampled response; f is [N], or [N, T] and then summed over a response's tokens."""
+        """E[f] for one sampled completion; f is [N], or [N, T] and then summed over a completion's tokens."""
         if f.ndim == 2:
             f = torch.where(self.mask.bool(), f, 0.0).sum(1)
         return (self.probs(logits) * f).sum()
@@ -129,7 +129,7 @@ class Tree:
         return self.grad(self.expect(logits, rewards), logits)
 
     def kl(self, logits: Tensor, other: Tensor) -> Tensor:
-        """KL(policy || other) between the distributions over whole responses."""
+        """KL(policy || other) between the distributions over whole completions."""
         return self.expect(logits, self.sequence_logp(logits) - self.sequence_logp(other))
 
     def token_kl(self, logits: Tensor, other: Tensor) -> Tensor:
@@ -138,7 +138,7 @@ class Tree:
         return (a.exp() * (a - b)).sum(-1)
 
     def chi2(self, logits: Tensor, other: Tensor) -> Tensor:
-        """The chi-square divergence E[policy/other] - 1 between the distributions over whole responses."""
+        """The chi-square divergence E[policy/other] - 1 between the distributions over whole completions."""
         return self.expect(logits, (self.sequence_logp(logits) - self.sequence_logp(other)).exp()) - 1
 
     def values(self, logits: Tensor, token_rewards: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ class Tree:
     # Groups: every way in which G independent samples can come out.
 
     def groups(self, group_size: int) -> tuple[Tensor, Tensor]:
-        """Every group of G responses, order disregarded: indices [M, G], and the number of its orders [M].
+        """Every group of G completions, order disregarded: indices [M, G], and the number of its orders [M].
 
         A sampled group is an ordered tuple, but no loss here depends on the order, so the len(tree)^G tuples
         are counted by their contents: 680 groups instead of 3375 for G = 3.
@@ -215,5 +215,5 @@ class Tree:
             group_loss = loss(leaf, group)
             (g,) = torch.autograd.grad(group_loss, leaf)
             value += p * group_loss.detach()
-            weight.index_add_(0, group, p * g)  # a response may occur in a group twice
+            weight.index_add_(0, group, p * g)  # a completion may occur in a group twice
         return value, torch.autograd.grad(logp, logits, weight, retain_graph=True)[0]
