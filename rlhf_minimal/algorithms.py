@@ -25,7 +25,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         aggregation.sequence_sum,
     ),
     # Ahmadian et al., arXiv 2402.14740: REINFORCE with a leave-one-out baseline, no clip. (TRL's RLOO clips the product
-    # of ratios; on-policy the gradients agree.) The KL of the whole response enters the reward before the baseline;
+    # of ratios; on-policy the gradients agree.) The KL of the whole completion enters the reward before the baseline;
     # beta .05 is TRL's default.
     "rloo": Algorithm(
         advantages.leave_one_out,
@@ -35,7 +35,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         kl=(KL(0.05, "k1", place="reward"),),
     ),
     # Schulman et al., arXiv 1707.06347, as RLHF uses it (Ouyang et al., arXiv 2203.02155: per-token KL in the reward,
-    # beta .02). gamma 1, lambda .95, whitening: Huang et al. 2024. The mean within each response is DeepSeekMath's
+    # beta .02). gamma 1, lambda .95, whitening: Huang et al. 2024. The mean within each completion is DeepSeekMath's
     # way of writing it (arXiv 2402.03300, eq. 1); other libraries average over tokens.
     "ppo": Algorithm(
         partial(advantages.gae, gamma=1.0, lam=0.95),
@@ -82,7 +82,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         shape=shaping.soft_overlong,
         keep=filters.mixed_outcomes,
     ),
-    # Zheng et al., arXiv 2507.18071, eq. 5-7. The band is that of a geometric mean over long responses. The paper omits
+    # Zheng et al., arXiv 2507.18071, eq. 5-7. The bounds fit a geometric mean over long completions. The paper omits
     # its KL term "for brevity"; none here.
     "gspo": Algorithm(
         advantages.group_normalized,
@@ -98,7 +98,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         aggregation.sequence_mean,
     ),
     # Zhao et al., arXiv 2507.20673: the clip is in log space, [-.4, .4] on log w, one side at a time by the sign of A,
-    # as min does it; then a geometric mean over the response.
+    # as min does it; then a geometric mean over the completion.
     "gmpo": Algorithm(
         advantages.group_normalized,
         ratios.token,
@@ -121,7 +121,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         partial(gates.sigmoid, tau_pos=1.0, tau_neg=1.05),
         aggregation.sequence_mean,
     ),
-    # Kimi K2, arXiv 2507.20534, section 3.2.3: (R - mean R - tau log pi/pi_old)^2 over whole responses. Written as its
+    # Kimi K2, arXiv 2507.20534, section 3.2.3: (R - mean R - tau log pi/pi_old)^2 over completions. Written as its
     # surrogate, whose gradient is the squared loss's divided by 2 tau: -(A - tau L) grad L. (Per token, as some
     # libraries have it, is another gradient.) The report gives no tau; .1 is our choice.
     "kimi_k2": Algorithm(

@@ -1,4 +1,4 @@
-"""The pictures of the tables: what the rows are, where two differ, and how each treats a token."""
+"""The tables as text, the cells in which two rows differ, and the weight that a row gives to a token."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from .objective import KL, Algorithm, Batch, Totals, policy_loss
 from .pairwise import PAIRWISE, PairwiseAlgorithm
 
 Row = Algorithm | PairwiseAlgorithm
-# The reading order: of the objective (whitening follows the advantage, shape and keep come last), and of a pair.
+# The order in which a reader needs the columns: whitening follows the advantage, shape and keep come late.
 _ORDER = {
     Algorithm: (
         "advantage normalize targets ratio gate trust aggregate kl shape keep correct entropy entropy_aggregate".split()
@@ -26,7 +26,7 @@ _ORDER = {
 
 
 def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] | None = None) -> str:
-    """A table as Markdown: a line a row, a column a question. Columns that no row uses are left out.
+    """A table as Markdown: one line for each row. Columns that no row uses are left out.
 
     Args:
         algorithms: name -> row. Default: `ALGORITHMS` without the rows of `field.py`; `FIELD` for those, `ALGORITHMS`
@@ -36,7 +36,7 @@ def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] 
         Markdown.
 
     Raises:
-        ValueError: something in it that is no `Algorithm` or `PairwiseAlgorithm`, or rows of both tables.
+        ValueError: a value that is not an `Algorithm` or `PairwiseAlgorithm`, or rows of both tables.
 
     Example:
         >>> print(table({"reinforce": ALGORITHMS["reinforce"]}))
@@ -63,7 +63,7 @@ def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] 
 
 
 def diff(first: str | Row, second: str | Row) -> str:
-    """Where two algorithms of one table differ, cell by cell.
+    """The cells in which two algorithms of one table differ.
 
     Args:
         first: a name of either table, an `Algorithm` or a `PairwiseAlgorithm`.
@@ -83,7 +83,7 @@ def diff(first: str | Row, second: str | Row) -> str:
     """
     a, b = (_row(one) for one in (first, second))
     if type(a) is not type(b):
-        raise ValueError(f"{first!r} and {second!r} stand in different tables: they have no column in common")
+        raise ValueError(f"{first!r} and {second!r} are in different tables: they have no column in common")
     changes = []
     for column in (field.name for field in dataclasses.fields(a)):
         cells = getattr(a, column), getattr(b, column)
@@ -98,12 +98,12 @@ def diff(first: str | Row, second: str | Row) -> str:
 def gradient_weight(
     algorithm: str | Algorithm, ratio: float | Float[Tensor, "*#n"], advantage: float | Float[Tensor, "*#n"]
 ) -> Float[Tensor, "..."]:
-    r"""The weight on grad log pi of a one-token response, by autograd (:eq:`eq-gradient-weight`).
+    r"""The weight on grad log pi of a one-token completion, by autograd (:eq:`eq-gradient-weight`).
 
     .. math:: -\frac{\partial L}{\partial \log\pi} \quad\text{at}\quad \pi/\pi_{old} = w
 
-    Positive makes the token likelier. On-policy (w = 1) it is A for every row. What needs more than w and A is left
-    out: a KL against the reference, the sampler's correction, trust.
+    Positive makes the token likelier. On-policy (w = 1) it is A for every row. Parts that need more than w and A
+    are left out: a KL against the reference, the correction, trust.
 
     Chapter: anatomy.
 
@@ -154,7 +154,7 @@ def gradient_weight(
 def token_weights(
     algorithm: str | Algorithm, mask: Shaped[Tensor, "B T"], *, budget: int | None = None, group_size: int = 1
 ) -> Float[Tensor, "B T"]:
-    r"""How much each token counts: the weight on its grad log pi, on-policy, where A = 1 (:eq:`eq-token-weights`).
+    r"""How much each token counts: the weight on its grad log pi, on-policy and for A = 1 (:eq:`eq-token-weights`).
 
     Chapter: anatomy.
 
@@ -162,7 +162,7 @@ def token_weights(
         algorithm: a name of the table or an `Algorithm`.
         mask: [B, T], 1 on trained tokens.
         budget: the generation budget, for rows that divide by it.
-        group_size: completions a prompt, for rows whose mean knows the prompt.
+        group_size: completions per prompt, for rows whose mean depends on the prompt.
 
     Returns:
         [B, T] float64, 0 under a zero mask.
@@ -193,7 +193,7 @@ def _row(name: str | Row) -> Row:
 
 
 def _show(cell: Any, exact: bool = False) -> str:
-    """A cell in the words of the table; ``exact``: with every digit, and the place of a function too."""
+    """A cell as the table prints it; ``exact``: with every digit, and with the module of a function."""
     if cell is None or cell == () or cell == 0.0:
         return "-"
     if isinstance(cell, str):

@@ -1,15 +1,15 @@
-r"""What each column gives its cells: a `Protocol` a column, and the check that a cell can be called with it.
+r"""What each column gives its cells: one `Protocol` per column, and the check that a function can be its cell.
 
-A cell is a plain function. Its positional arguments are fixed by the column. After a ``*`` it declares what else it
-reads of the batch, its *context*, and receives that and nothing more:
+A cell is a plain function. The column fixes its positional arguments. After a ``*`` the cell declares what else it
+reads of the batch, its *context*, and it receives nothing more:
 
-    without a default   the row needs it: a batch without it is refused by name, and a training loop provides it
-    with a default      it is given where the batch has it
+    without a default   required: a batch without it is refused, with its name, and a training loop provides it
+    with a default      optional: given if the batch has it
 
 Every other keyword argument is an option, with a default or bound by ``functools.partial``. All of this is read from
 the signature once, when a row is built.
 
-Left out on purpose: the cells themselves (`functional`), which know nothing of this file.
+The cells themselves are in `functional`, which does not import this file.
 
 Shapes: P prompts, G completions each, B = P * G sequences, T completion tokens.
 """
@@ -38,11 +38,11 @@ class AdvantageCell(Protocol):
         mask: Shaped[Tensor, "B T"],
         /,
         *,
-        group_size: int,  # G; whoever needs it compares completions of one prompt, and gets 2 at least
+        group_size: int,  # G, at least 2 if required: the cell compares completions of one prompt
         values: Float[Tensor, "B T"],  # the critic's estimate before each token
         baseline: Float[Tensor, " B"],
         step_ends: Shaped[Tensor, "B T"],  # 1 on the last token of each step
-        reward_parts: Float[Tensor, "B K"],  # whoever needs them reads no token_rewards
+        reward_parts: Float[Tensor, "B K"],  # a cell that requires them does not read token_rewards
     ) -> Float[Tensor, "B T"]: ...
 
 
@@ -55,7 +55,7 @@ class NormalizeCell(Protocol):
 
 
 class RatioCell(Protocol):
-    """Column ratio: how far has the policy moved? [B, T], 1 under a zero mask; here the gradient enters."""
+    """Column ratio: how far has the policy moved? [B, T], 1 under a zero mask; the gradient enters here."""
 
     def __call__(
         self, logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /
@@ -63,7 +63,7 @@ class RatioCell(Protocol):
 
 
 class GateCell(Protocol):
-    """Column gate: an objective of ratio and advantage alone, to maximise; [B, T]. What reads more is a trust cell."""
+    """Column gate: an objective [B, T] to maximise, of ratio and advantage only. What reads more is a trust cell."""
 
     def __call__(self, ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], /) -> Float[Tensor, "B T"]: ...
 
@@ -85,8 +85,8 @@ class CorrectCell(Protocol):
 class TrustCell(Protocol):
     """Column trust: which tokens may be trained on? A weight [B, T] on the gated objective, mostly 0 or 1.
 
-    It sees the policy as it is now, detached: no gradient flows through the weight. It multiplies the policy's term
-    alone, neither KL nor entropy bonus, and never changes a denominator: a token of weight 0 is still counted.
+    It reads the current policy, detached: no gradient flows through the weight. It multiplies only the policy term, not
+    the KL or the entropy bonus, and never changes a denominator: a token of weight 0 is still counted.
     """
 
     def __call__(
@@ -99,14 +99,14 @@ class TrustCell(Protocol):
         sampler_logp: Float[Tensor, "B T"],
         advantages: Float[Tensor, "B T"],
         entropy: Float[Tensor, "B T"],
-        totals: Totals,  # of the whole optimiser step, of which the mask may be a part
+        totals: Totals,  # of the whole optimiser step; the mask may be a part of it
     ) -> Float[Tensor, "B T"]: ...
 
 
 class AggregateCell(Protocol):
     """Columns aggregate and entropy_aggregate, and `KL(aggregate=...)`: who counts how much? A scalar.
 
-    Denominators are those of the whole optimiser step, so that micro-batches add up to it.
+    Denominators are those of the whole optimiser step, so that the losses of its micro-batches add up.
     """
 
     def __call__(
@@ -137,7 +137,7 @@ class ShapeCell(Protocol):
 
 
 class KeepCell(Protocol):
-    """Column keep: which sequences are trained on? Raw rewards [B] in, bool [B] out; the loop alone asks."""
+    """Column keep: which sequences are trained on? Raw rewards [B] in, bool [B] out; only the loop calls it."""
 
     def __call__(
         self,
@@ -174,13 +174,13 @@ def _named(contract: type, kind: Any) -> tuple[str, ...]:
 FIXED = {column: _named(contract, inspect.Parameter.POSITIONAL_ONLY) for column, contract in COLUMNS.items()}
 CONTEXT = {column: _named(contract, inspect.Parameter.KEYWORD_ONLY) for column, contract in COLUMNS.items()}
 _ANY_CONTEXT = {name for names in CONTEXT.values() for name in names}
-# Every batch has these, or they are counted from its mask: nobody has to provide them.
+# Every batch has these, or they are counted from its mask, so no row needs them.
 _ALWAYS_THERE = {"totals", "prompt_tokens", "lengths", "logp", "old_logp", "advantages"}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A function and what it declares; called with all the context there is, it passes on what is declared.
+    """A function and what it declares. It is called with the whole context and passes on the declared part.
 
     Args:
         function: the cell.
@@ -193,13 +193,13 @@ class Cell:
     needs: frozenset[str] = frozenset()
 
     def __call__(self, *fixed: Any, **context: Any) -> Any:
-        """The function's result; context that is None counts as not there."""
+        """The function's result; context that is None counts as missing."""
         given = {name: context[name] for name in self.reads if context.get(name) is not None}
         return self.function(*fixed, **given)
 
 
 def read_cell(column: str, function: Callable[..., Any]) -> Cell:
-    """What a function declares, as a cell of a column.
+    """Reads what a function declares and makes it a cell of a column.
 
     Args:
         column: a key of `COLUMNS`.
@@ -209,7 +209,8 @@ def read_cell(column: str, function: Callable[..., Any]) -> Cell:
         The cell with its context.
 
     Raises:
-        ValueError: it cannot be called as this column calls its cells; the message lists what the column gives.
+        ValueError: the function cannot be called as this column calls its cells; the message lists what the column
+        gives.
 
     Example:
         >>> from rlhf_minimal.functional import advantages

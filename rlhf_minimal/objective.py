@@ -5,7 +5,7 @@ r"""The one place where the columns meet: a batch of sampled sequences goes in, 
     gate(w, A) * correct * trust --> objective [B, T] --aggregate--> scalar   minus KL --> loss      (`policy_loss`)
 
 Left out on purpose: models, sampling and the optimiser (see `training`), and every algorithm's name. An algorithm is a
-choice of cells; nothing in this file asks which. What a column gives its cells stands in `contracts`.
+choice of cells, and nothing in this file depends on its name. `contracts` describes what a column gives its cells.
 
 Shapes: P prompts, G completions each, B = P * G sequences with groups contiguous, T completion tokens padded on the
 right.
@@ -29,6 +29,7 @@ from .functional.aggregation import Totals
 from .functional.checks import (
     check,
     check_count,
+    check_flags,
     check_floating,
     check_group,
     check_integers,
@@ -37,6 +38,7 @@ from .functional.checks import (
     check_parts,
     check_positive,
     check_rows,
+    check_step_ends,
     check_tensor,
     check_tokens,
 )
@@ -46,21 +48,21 @@ __all__ = ["KL", "Algorithm", "Batch", "Totals", "policy_loss", "prepare", "valu
 
 @dataclass(frozen=True)
 class KL:
-    r"""One leash: a divergence from the reference or from the old policy, in the reward, the advantage or the loss.
+    r"""One KL penalty: against the reference or the old policy, in the reward, the advantage or the loss.
 
     At level "token" the estimator is applied to each token; at level "sequence" to the sum of the log-ratio over the
-    whole response, which is then averaged over responses.
+    whole completion, which is then averaged over completions.
 
     Args:
         coef: beta, usually 0.001 to 0.1; 0 switches the term off, and no reference is needed.
         estimator: "k1", "k2" or "k3", or the function of `functional.kl`.
-        place: "reward" (subtracted from token rewards: a group's baseline then subtracts the siblings' KL as well),
-            "advantage" (subtracted after the baseline, before whitening), both of the sampler's log-probs and without
-            gradient, or "loss".
+        place: "reward" (subtracted from token rewards; a group's baseline then subtracts the KL of the other
+            completions as well), "advantage" (subtracted after the baseline, before whitening), or "loss". The first
+            two use the old policy's log-probs and have no gradient.
         against: "reference" or "old" (the policy that sampled).
         level: "token" or "sequence".
-        weighted: multiply by the ratio pi / pi_old, with its gradient (in the loss only): makes k1's and k3's gradient
-            that of KL(pi || ref), off-policy too; per token it is that of the next-token KLs, prefixes held fixed.
+        weighted: multiply by the ratio pi / pi_old, with its gradient (in the loss only). The gradient of k1 and k3 is
+            then that of KL(pi || ref), off-policy too; per token, that of the next-token KLs with fixed prefixes.
         aggregate: how a token-level term in the loss is averaged; default: as the policy term is.
 
     Raises:
@@ -112,7 +114,7 @@ class KL:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One row of the table: a choice for each column. Every cell is a plain function or a partial of one.
+    """One row of the table: one cell for each column. Every cell is a plain function or a partial of one.
 
     Make a variant with ``dataclasses.replace(ALGORITHMS["grpo"], gate=partial(gates.clip, low=0.2, high=0.28))``.
 
@@ -121,10 +123,10 @@ class Algorithm:
         ratio: how far has the policy moved, at which level? (`functional.ratios`)
         gate: how much of the step is allowed? (`functional.gates`)
         aggregate: who counts how much? (`functional.aggregation`)
-        kl: where is the leash? None, one or several `KL`.
+        kl: how is the policy kept near another one? None, one or several `KL`.
         normalize: is the advantage whitened over the batch?
         shape: what is added to the reward? (`functional.shaping`)
-        keep: which sequences are trained on? (`functional.filters`; asked by the loop alone)
+        keep: which sequences are trained on? (`functional.filters`; only the training loop calls it)
         correct: whose log-probs were sampled? (`functional.corrections`)
         entropy: coefficient of an entropy bonus, usually 0 to 0.01.
         trust: which tokens may be trained on? A weight that may see the policy as it is now (`functional.trust`).
@@ -177,7 +179,7 @@ class Algorithm:
         return {name: read_cell(name, cell) for name in columns if (cell := getattr(self, name)) is not None}
 
     def _check_means(self) -> None:
-        """Refuses averages of what they cannot average, or of nothing."""
+        """Refuses a geometric mean of what may be 0 or negative, and a mean of an entropy bonus that is not there."""
         if not _is_linear(self.aggregate):
             bare = [kl for kl in self.kl if kl.place == "loss" and kl.level == "token" and kl.aggregate is None]
             if bare:
@@ -189,47 +191,47 @@ class Algorithm:
                 raise ValueError("a geometric mean cannot average an entropy bonus: give it its own, entropy_aggregate")
             if self.trust is not None:
                 raise ValueError(
-                    "a geometric mean is 0 for a row that holds a 0, and trust puts zeros in: use another aggregate"
+                    "a geometric mean is 0 for a sequence with a 0, and trust sets tokens to 0: use another aggregate"
                 )
         if self.entropy_aggregate is not None:
             if not self.entropy:
-                raise ValueError("entropy_aggregate averages an entropy bonus, and there is none: set entropy too")
+                raise ValueError("entropy_aggregate averages the entropy bonus, but entropy is 0: set entropy as well")
             if not _is_linear(self.entropy_aggregate):
                 raise ValueError("a geometric mean cannot average an entropy bonus: choose another entropy_aggregate")
 
     def _check_rewards(self) -> None:
-        """Refuses what changes rewards that no advantage reads."""
+        """Refuses a shape or a KL in the reward where the advantage does not read the rewards."""
         if "reward_parts" not in self._cells["advantage"].needs:
             return
         unread = [f"shape={_name(self.shape)}"] if self.shape is not None else []
         unread += ["a KL in the reward"] if any(kl.place == "reward" and kl.coef for kl in self.kl) else []
         if unread:
             raise ValueError(
-                f"the advantage, {_name(self.advantage)}, reads the parts of the reward and no token rewards, so that "
-                f"{' and '.join(unread)} would do nothing: put a KL into the advantage or the loss, and a shape into "
-                "the parts"
+                f"the advantage, {_name(self.advantage)}, reads reward_parts and no token rewards, so "
+                f"{' and '.join(unread)} would do nothing: put a KL into the advantage or the loss, and shape the "
+                "parts themselves"
             )
 
     def _check_critic(self) -> None:
-        """Refuses targets for a critic that is not there, or that are not its."""
+        """Refuses targets where there is no critic, and targets that do not subtract the critic's values."""
         if self.targets is None:
             return
         if "values" not in self._cells["advantage"].needs:
             raise ValueError(
-                f"targets teach a critic, and the advantage, {_name(self.advantage)}, reads no values: leave targets "
-                "out, or take an advantage with a critic, such as advantages.gae"
+                f"targets train a critic, but the advantage, {_name(self.advantage)}, reads no values: leave "
+                "targets out, or use an advantage with a critic, such as advantages.gae"
             )
         if "values" not in self._cells["targets"].needs:
             raise ValueError(
-                f"the critic is taught targets + values, so targets subtracts the values, and {_name(self.targets)} "
-                "reads none: for the plain return take partial(advantages.gae, lam=1.0)"
+                f"the critic learns targets + values, so targets must subtract the values, but {_name(self.targets)} "
+                "reads none: for the plain return use partial(advantages.gae, lam=1.0)"
             )
 
     @property
     def needs(self) -> frozenset[str]:
         """Which optional fields of the batch its cells read, and "group" if it compares completions of a prompt.
 
-        This is what a training loop asks: values? then keep a critic. ref_logp? then run the reference.
+        A training loop reads it: with "values" it keeps a critic, with "ref_logp" it runs the reference.
         """
         return self._needs_before | self._needs_in_loss | self._needs(("keep",))
 
@@ -255,12 +257,15 @@ class Algorithm:
         return frozenset(names)
 
     def call(self, column: str, *fixed: Any, **context: Any) -> Any:
-        """What the cell of a column says, handed what it declares of the context and nothing else.
+        """Calls the cell of a column with the part of the context that it declares.
 
         Args:
             column: one of `contracts.COLUMNS`, in which this row has a cell.
             *fixed: the column's fixed arguments.
-            **context: all that there is of its context; None counts as not there.
+            **context: the context that is available; None counts as missing.
+
+        Returns:
+            The cell's result.
         """
         return self._cells[column](*fixed, **context)
 
@@ -273,16 +278,16 @@ def _name(cell: Any) -> str:
     return getattr(getattr(cell, "func", cell), "__name__", repr(cell))
 
 
-_CELLS_BEFORE = ("advantage", "targets", "normalize", "shape")  # their work is done when a batch is prepared
-_CELLS_IN_LOSS = ("ratio", "gate", "aggregate", "correct", "trust", "entropy_aggregate")
+_CELLS_BEFORE = ("advantage", "targets", "normalize", "shape")  # called by `prepare`
+_CELLS_IN_LOSS = ("ratio", "gate", "aggregate", "correct", "trust", "entropy_aggregate")  # called by `policy_loss`
 _NEVER_EMPTY = ("advantage", "ratio", "gate", "aggregate")
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What was sampled, and what is known about it. Validated once, here; the cells can trust it.
+    """Sampled sequences and what is known about them. Validated once, here, so that cells need not check again.
 
-    Everything but ``logp`` and ``entropy`` is treated as a constant. Whatever stands under a zero mask is never read.
+    Everything but ``logp`` and ``entropy`` is treated as a constant. Values under a zero mask are never read.
     Half precision is raised to float32; other tensors follow the dtype of ``logp``.
 
     Args:
@@ -293,20 +298,20 @@ class Batch:
         group_size: G, completions a prompt; rows of one group are contiguous.
         ref_logp: [B, T] under the reference, for a KL.
         values: [B, T] the critic's estimate before each token.
-        advantages: [B] or [B, T]; given, nothing is computed from the rewards any more.
+        advantages: [B] or [B, T]; if given, the rewards are not used any more.
         budget: tokens a completion was allowed.
         step_rewards: [B, T] rewards where they were earned; default: ``rewards`` on the last trained token.
         step_ends: [B, T], 1 on the last token of each step; default: the last trained token.
         baseline: [B] for advantages.given_baseline.
-        sampler_logp: [B, T] by the engine that sampled, where it is not the trainer.
+        sampler_logp: [B, T] by the engine that sampled, if that is not the trainer itself.
         entropy: [B, T] of the policy being trained, for an entropy bonus; carries the gradient.
         truncated: [B] bool, True where the budget ended the completion.
         reward_parts: [B, K] the parts that a reward is made of, for advantages.gdpo.
         returns: [B, T] the critic's targets; `prepare` fills it.
-        totals: denominators of the optimiser step, where this batch is a part of it; default: counted here.
-        prompt_of: [B] integers, which prompt a row belongs to, where rows are no longer whole groups in order;
-            `minibatch` and `split` fill it.
-        prompt_tokens: [B] integers, trained tokens of the row's prompt in the whole optimiser step; likewise.
+        totals: denominators of the optimiser step, if this batch is a part of one; default: counted here.
+        prompt_of: [B] integers, the prompt of each row, if the rows are no longer whole groups in order; `minibatch`
+            and `split` fill it.
+        prompt_tokens: [B] integers, trained tokens of the row's prompt in the whole optimiser step; filled likewise.
 
     Raises:
         ValueError: shapes, dtypes or devices that do not fit, a number that is not finite on a trained token, a mask
@@ -359,10 +364,7 @@ class Batch:
                 check_rows("advantages", self.advantages, len(self.logp))
                 object.__setattr__(self, "advantages", self.advantages[:, None].expand_as(self.logp))
         if self.truncated is not None:
-            check_tensor("truncated", self.truncated)
-            if self.truncated.shape != self.rewards.shape or self.truncated.dtype != torch.bool:
-                given = f"{self.truncated.dtype} {tuple(self.truncated.shape)}"
-                raise ValueError(f"truncated is {given}, expected bool ({len(self.logp)},): did the budget end it?")
+            check_flags("truncated", self.truncated, len(self.logp))
         if self.reward_parts is not None:
             check_parts(self.reward_parts, len(self.logp))
         for name in ("prompt_of", "prompt_tokens"):
@@ -371,26 +373,24 @@ class Batch:
                 if numbers.shape != self.rewards.shape:
                     raise ValueError(f"{name} has shape {tuple(numbers.shape)}, expected ({len(self.logp)},)")
         if self.step_ends is not None:
-            check_mask(self.step_ends, "step_ends")
-            if self.step_ends.shape != self.mask.shape:
-                raise ValueError(f"step_ends {tuple(self.step_ends.shape)} and mask {tuple(self.mask.shape)} differ")
+            check_step_ends(self.step_ends, self.mask)
         if self.budget is not None:
             check_count(budget=self.budget)
         if self.totals is not None and not isinstance(self.totals, Totals):
             raise ValueError(f"totals is {self.totals!r}, expected Totals(sequences, tokens, budget)")
-        # A part of a batch (totals given) may be masked throughout and may cut through a group.
+        # A part of a batch (totals given) may have no trained token and may cut through a group.
         check_all = check if self.totals is None else check_tokens
         optional = {name: x for name in _OPTIONAL if (x := getattr(self, name)) is not None}
         check_all(self.mask, logp=self.logp, old_logp=self.old_logp, **optional)
         check_count(group_size=self.group_size)
         if self.advantages is None:
             check_group(len(self.logp), self.group_size)
-        if self.totals is None:  # a part was checked as part of the whole
+        if self.totals is None:  # a part was checked with its whole
             self._check_range()
         self._cast()
 
     def _check_range(self) -> None:
-        """Refuses log-probs that are none, and numbers whose squares and sums float32 cannot hold."""
+        """Refuses log-probs above 0, and numbers whose squares and sums float32 cannot hold."""
         trained = self.mask != 0
         for name, x in self._tensors():
             if name in _NO_NUMBERS:
@@ -400,13 +400,13 @@ class Batch:
             if max(-low, high) >= LARGEST:
                 raise ValueError(
                     f"{name} holds {float(high if high > -low else low):.3g}, and from {LARGEST:g} on sums and squares "
-                    "overflow: scale it down, or look where it comes from"
+                    "overflow: scale it down, or find out where it comes from"
                 )
-            # All of them, since numbers made up for a test may be above 0 here and there.
+            # Refused only if no log-prob is negative: numbers made up for a test may be above 0 in a few places.
             if name.endswith("logp") and low >= 0 and high > ROUNDING:
                 raise ValueError(
                     f"{name} lies between {float(low):.3g} and {float(high):.3g}, and the logarithm of a probability "
-                    "is at most 0: were negative log-likelihoods passed? Give log pi and not -log pi"
+                    "is at most 0: if these are negative log-likelihoods, pass log pi instead of -log pi"
                 )
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
@@ -426,13 +426,13 @@ class Batch:
         return masked.lengths(self.mask)
 
     def minibatch(self, idx: Tensor) -> "Batch":
-        """The rows ``idx`` as an optimiser step of their own: denominators are counted anew.
+        """The rows ``idx`` as an optimiser step of their own, with denominators counted from these rows.
 
         Args:
             idx: [N] row numbers or [B] bool.
 
         Raises:
-            ValueError: before `prepare`, since a group that is cut has lost its baseline; rows that do not exist.
+            ValueError: before `prepare`, since a group that is cut has no baseline any more; rows that do not exist.
         """
         B = len(self.logp)
         check_tensor("idx", idx)
@@ -449,7 +449,7 @@ class Batch:
         """``n`` micro-batches with the denominators of the whole: their losses sum to the loss of the whole.
 
         Args:
-            n: between 1 and B; rows are dealt out in order, as evenly as they go, through groups too.
+            n: between 1 and B; rows are divided in order and as evenly as possible; a group may be cut.
 
         Raises:
             ValueError: before `prepare`, or an ``n`` out of range.
@@ -461,7 +461,7 @@ class Batch:
         return [self.part(idx) for idx in torch.tensor_split(rows, n)]
 
     def part(self, idx: Tensor) -> "Batch":
-        """The rows ``idx`` as a micro-batch, with the denominators of the whole: see `split`, which deals out all.
+        """The rows ``idx`` as a micro-batch, with the denominators of the whole; `split` divides all rows so.
 
         Args:
             idx: [N] row numbers.
@@ -474,7 +474,7 @@ class Batch:
     def _rows(self, idx: Tensor, totals: Totals, prompt_tokens: Tensor) -> "Batch":
         if self.advantages is None:
             raise ValueError(
-                "prepare(algorithm, batch) first: advantages need whole groups, a part may cut through one"
+                "prepare(algorithm, batch) first: advantages need whole groups, and a part may cut a group"
             )
         part: dict[str, Any] = {name: x[idx] for name, x in self._tensors()}
         part |= {"totals": totals, "prompt_of": _prompt_of(self)[idx], "prompt_tokens": prompt_tokens}
@@ -482,9 +482,9 @@ class Batch:
 
 
 LARGEST = 1e18  # its square is still a float32, and so is the sum of some thousands of them
-ROUNDING = 1e-3  # by which a log-prob of 0 may be missed in half precision
+ROUNDING = 1e-3  # how far above 0 a log-prob may lie by rounding in half precision
 _NO_NUMBERS = ("mask", "step_ends", "truncated", "prompt_of", "prompt_tokens")
-# What may be given for each token: [B, T], finite wherever the mask is 1.
+# Optional fields with a number for each token: [B, T], finite wherever the mask is 1.
 _OPTIONAL = ("ref_logp", "values", "advantages", "step_rewards", "sampler_logp", "entropy", "returns")
 
 
@@ -492,9 +492,8 @@ _OPTIONAL = ("ref_logp", "values", "advantages", "step_rewards", "sampler_logp",
 def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
     """From rewards to advantages, once a rollout, without gradient (:eq:`eq-prepare`).
 
-    In this order: shape the outcome reward, place it on the last token, subtract the KL that belongs in the reward (the
-    sampler's log-probs), compute advantages and the critic's targets, subtract the KL that belongs in the advantage,
-    and only then whiten.
+    In this order: shape the outcome reward, place it on the last token, subtract the KL in the reward, compute
+    advantages and the critic's targets, subtract the KL in the advantage, and only then whiten.
 
     Chapter: grpo.
 
@@ -503,8 +502,8 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
         batch: whole groups.
 
     Returns:
-        The batch with ``advantages``, and ``returns`` = targets + values where there is a critic (the advantages before
-        KL and whitening, where the row has no targets of its own).
+        The batch with ``advantages``, and with ``returns`` = targets + values if there is a critic. A row without
+        targets of its own uses the advantages before KL and whitening as targets.
 
     Raises:
         ValueError: something that the algorithm needs is missing; anything a cell refuses.
@@ -517,7 +516,7 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
         tensor([ 0.5000, -0.5000])
     """
     _check_kinds(algorithm, batch)
-    # The entropy is the trained policy's: not known before the loss.
+    # The entropy is that of the policy being trained, which is known only in the loss.
     _check_given(algorithm._needs_before | algorithm._needs_in_loss - {"entropy"}, batch)
     shaped = batch.rewards
     if algorithm.shape is not None:
@@ -529,7 +528,7 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
         token_rewards = token_rewards - outcome + masked.zero_outside(batch.step_rewards, batch.mask)
     for kl in algorithm.kl:
         if kl.place == "reward" and kl.coef:
-            token_rewards = token_rewards - kl.coef * _kl_in_reward(kl, batch)
+            token_rewards = token_rewards - kl.coef * _kl_before_loss(kl, batch)
     context = {
         "group_size": batch.group_size,
         "values": batch.values,
@@ -546,7 +545,7 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
         returns = masked.zero_outside(to_values + batch.values, batch.mask)
     for kl in algorithm.kl:
         if kl.place == "advantage" and kl.coef:
-            advantages = advantages - kl.coef * _kl_in_advantage(kl, batch)
+            advantages = advantages - kl.coef * _kl_before_loss(kl, batch)
     if algorithm.normalize is not None:
         advantages = algorithm.call("normalize", advantages, batch.mask, group_size=batch.group_size)
     return dataclasses.replace(batch, advantages=advantages, returns=returns)
@@ -557,9 +556,10 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
 
     .. math:: L = -\text{aggregate}\big(c\, m \cdot \text{gate}(w, A)\big) + \sum_k \beta_k\, \text{KL}_k - \eta\, H
 
-    with the sampler's correction c and the trust m, both without gradient.
+    with the correction c and the trust weight m, both without gradient.
 
-    The one sign flip of the library is here. It prepares the batch if that was not done, and never filters.
+    The library's only change of sign, from objective to loss, is here. The batch is prepared if it was not yet, and
+    never filtered.
 
     Chapter: grpo.
 
@@ -569,7 +569,7 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
 
     Returns:
         Scalar with a gradient in ``batch.logp`` (and ``batch.entropy``). Its value says little on its own: on-policy,
-        with a mean within each response and no KL, it is minus the mean advantage, 0 for a group baseline, while its
+        with a mean within each completion and no KL, it is minus the mean advantage, 0 for a group baseline, while its
         gradient is not 0.
 
     Raises:
@@ -586,10 +586,10 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
     _check_kinds(algorithm, batch)
     if batch.advantages is None:
         batch = prepare(algorithm, batch)
-    _check_given(algorithm._needs_in_loss, batch)  # what prepare has used up need not be kept
+    _check_given(algorithm._needs_in_loss, batch)  # what only `prepare` reads may be dropped
     mask = batch.mask
     assert batch.advantages is not None
-    if not (mask != 0).any():  # a micro-batch that is masked throughout adds nothing, with a gradient of nothing
+    if not (mask != 0).any():  # a micro-batch without a trained token: loss 0, gradient 0
         return masked.zero_outside(batch.logp, mask).sum()
     known = {"totals": _totals(batch), "budget": _budget(batch), "prompt_tokens": _prompt_tokens(batch)}
     ratio = algorithm.ratio(batch.logp, batch.old_logp, mask)
@@ -610,7 +610,7 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
         column = "aggregate" if algorithm.entropy_aggregate is None else "entropy_aggregate"
         loss = loss - algorithm.entropy * algorithm.call(column, batch.entropy, mask, **known)
     if not torch.isfinite(loss):
-        raise ValueError(f"the loss is not finite {_largest(batch)}: the policy has left what this precision can hold")
+        raise ValueError(f"the loss is not finite {_largest(batch)}: the numbers exceed what this precision can hold")
     return loss
 
 
@@ -628,7 +628,7 @@ def value_loss(
     .. math::
         \frac{1}{2 \sum_i |o_i|} \sum_{i,t} \max\big((V - R)^2,\; (\text{clip}(V, V_{old} \pm \epsilon) - R)^2\big)
 
-    The clip keeps the critic near its last opinion; the maximum keeps the gradient where it has moved the wrong way.
+    The clip limits how far a value moves on one rollout. The maximum keeps the gradient where it moved the wrong way.
 
     Chapter: gae (what the clip does), ppo-rlhf. Source: OpenAI baselines; as in InstructGPT's code family.
 
@@ -656,7 +656,7 @@ def value_loss(
     check_all = check if totals is None else check_tokens
     check_all(mask, values=values, old_values=old_values, returns=returns)
     totals = Totals.of(mask) if totals is None else totals
-    if not (mask != 0).any():  # a micro-batch that is masked throughout
+    if not (mask != 0).any():  # a micro-batch without a trained token
         return masked.zero_outside(values, mask).sum()
     check_count(tokens=totals.tokens)
     old_values, returns = old_values.detach(), returns.detach()
@@ -668,7 +668,7 @@ def value_loss(
 
 
 def _trust_weight(algorithm: Algorithm, batch: Batch) -> Tensor:
-    """[B, T] how far a prepared batch's tokens may be trained on, without gradient; 0 outside the mask."""
+    """[B, T] the trust column's weight on each token of a prepared batch, without gradient; 0 outside the mask."""
     weight = algorithm.call(
         "trust",
         batch.mask,
@@ -685,30 +685,31 @@ def _trust_weight(algorithm: Algorithm, batch: Batch) -> Tensor:
     return weight
 
 
-def _kl_in_advantage(kl: KL, batch: Batch) -> Tensor:
-    """[B, T] penalty on advantages: the estimator a token, or of the whole response on each of its tokens."""
-    penalty = _kl_in_reward(kl, batch)
-    if kl.level == "sequence":  # one number a response, which stands on its last token
-        penalty = masked.zero_outside(penalty.sum(-1, keepdim=True).expand_as(penalty), batch.mask)
-    return penalty
+def _kl_before_loss(kl: KL, batch: Batch) -> Tensor:
+    """[B, T] penalty on token rewards or advantages.
 
-
-def _kl_in_reward(kl: KL, batch: Batch) -> Tensor:
-    """[B, T] penalty on token rewards: the estimator a token, or of the whole response on its last token."""
+    The estimate for a whole completion is subtracted from its last token's reward, or from all its advantages.
+    """
     assert batch.ref_logp is not None
-    logp, ref_logp = (masked.zero_outside(x, batch.mask) for x in (batch.old_logp, batch.ref_logp))
-    estimate = kl_estimators.ESTIMATORS[str(kl.estimator)]
+    penalty = kl_estimators.ESTIMATORS[str(kl.estimator)](*_at_level(kl, batch, batch.old_logp, batch.ref_logp))
     if kl.level == "token":
-        return masked.zero_outside(estimate(logp, ref_logp), batch.mask)
-    return place_rewards(estimate(logp.sum(-1), ref_logp.sum(-1)), batch.mask)
+        return penalty
+    if kl.place == "reward":
+        return place_rewards(penalty, batch.mask)
+    return masked.zero_outside(penalty[:, None].expand_as(batch.mask), batch.mask)
+
+
+def _at_level(kl: KL, batch: Batch, *logps: Tensor) -> list[Tensor]:
+    """Log-probs of tokens [B, T], 0 under a zero mask, or of whole completions [B], the sums over their tokens."""
+    tokens = [masked.zero_outside(x, batch.mask) for x in logps]
+    return tokens if kl.level == "token" else [x.sum(-1) for x in tokens]
 
 
 def _kl_in_loss(kl: KL, algorithm: Algorithm, batch: Batch, known: dict[str, Any]) -> Tensor:
+    """The KL term, averaged."""
     target = batch.ref_logp if kl.against == "reference" else batch.old_logp
     assert target is not None
-    logp, old_logp, target = (masked.zero_outside(x, batch.mask) for x in (batch.logp, batch.old_logp, target))
-    if kl.level == "sequence":  # the log-prob of a response is the sum over its tokens
-        logp, old_logp, target = logp.sum(-1), old_logp.sum(-1), target.sum(-1)
+    logp, old_logp, target = _at_level(kl, batch, batch.logp, batch.old_logp, target)
     penalty = kl_estimators.ESTIMATORS[str(kl.estimator)](logp, target)
     if kl.weighted:
         penalty = penalty * torch.exp(logp - old_logp)
@@ -735,7 +736,7 @@ def _prompt_of(batch: Batch) -> Tensor:
 
 
 def _prompt_tokens(batch: Batch) -> Tensor:
-    """[B] trained tokens of each row's prompt, counted here if this batch is no part of another."""
+    """[B] trained tokens of each row's prompt, counted here unless this batch is a part of another."""
     if batch.prompt_tokens is not None:
         return batch.prompt_tokens
     return _tokens_of_prompts(batch.mask, _prompt_of(batch))

@@ -1,12 +1,12 @@
-r"""The second table: learning from pairs of responses, of which one was preferred. Rows, batch and loss in one file.
+r"""The second table: learning from pairs of completions, of which one was preferred. Rows, batch and loss in one file.
 
-    each response --score--> two numbers --difference--> gap --loss--> one number a pair --mean--> loss
+    each completion --score--> two numbers --difference--> gap --loss--> one number a pair --mean--> loss
 
-A row says what a response is worth, against which reference, where the rejected one comes from, and what a gap costs.
-Everything else that these methods do is one line, and nothing here asks for a row's name. Nothing is sampled while it
-learns, so there is no ratio, no gate and no advantage: this is supervised learning on comparisons.
+A row chooses the score of a completion, its reference, the source of the rejected completion and the loss of a gap.
+The rest is the same for all rows, and nothing here depends on a row's name. Nothing is sampled during training, so
+there is no ratio, no gate and no advantage: this is supervised learning on comparisons.
 
-Shapes: B pairs; T tokens, padded on the right. Chosen and rejected responses may have different T.
+Shapes: B pairs; T tokens, padded on the right. Chosen and rejected completions may have different T.
 """
 
 import dataclasses
@@ -22,10 +22,10 @@ from torch import Tensor
 
 from .functional import pairwise as cells
 from .functional.checks import (
+    check_completions,
     check_count,
     check_mask,
     check_not_negative,
-    check_responses,
     check_rows,
     check_tensor,
     check_tokens,
@@ -33,7 +33,7 @@ from .functional.checks import (
 
 __all__ = ["PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss", "pairwise_scores"]
 
-_READABLE = ("scores", "logp", "ref_logp", "mask")  # what a score may be made of
+_READABLE = ("scores", "logp", "ref_logp", "mask")  # what a score may read
 _REFERENCES = (None, "frozen", "previous")
 _SOURCES = ("data", "own")
 
@@ -45,15 +45,15 @@ class PairwiseAlgorithm:
     Make a variant with ``dataclasses.replace(PAIRWISE["dpo"], loss=partial(pairwise.logistic_loss, beta=0.5))``.
 
     Args:
-        score: what is a response worth? (`functional.pairwise`; its arguments say by name what it reads)
-        loss: what does a gap between two responses cost? (`functional.pairwise`)
-        reference: which policy is a log-ratio measured against? None, "frozen" (the start), or "previous" (the policy
-            as it was when the current iteration began).
-        rejected: where does the worse response come from? "data", or "own": a sample of the reference.
-        center: coefficient of the pull of scores towards mean zero, usually 0 or 0.01.
+        score: what is a completion worth? (`functional.pairwise`; its arguments say by name what it reads)
+        loss: what does a gap between two completions cost? (`functional.pairwise`)
+        reference: which policy is the log-ratio measured against? None, "frozen" (the start), or "previous" (the policy
+            at the beginning of the current iteration).
+        rejected: where does the rejected completion come from? "data", or "own": a sample from the reference.
+        center: coefficient of the loss that keeps the scores' mean near zero, usually 0 or 0.01.
 
     Raises:
-        ValueError: a cell that is none, a combination that has no meaning.
+        ValueError: a cell that is not a function, a combination that has no meaning.
 
     Example:
         >>> sorted(PAIRWISE["dpo"].needs), sorted(PAIRWISE["bradley_terry"].needs)
@@ -92,23 +92,23 @@ class PairwiseAlgorithm:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the score reads of each response. A training loop asks: ref_logp? then run the reference."""
+        """What the score reads of each completion. With "ref_logp" in it, a training loop runs the reference."""
         parameters = inspect.signature(self.score).parameters.values()
         return frozenset(p.name for p in parameters if p.default is p.empty)
 
 
 PAIRWISE: dict[str, PairwiseAlgorithm] = {
-    # A reward model: Bradley and Terry 1952, as InstructGPT has it (Ouyang et al., arXiv 2203.02155, eq. 1, there
-    # averaged over all pairs of a prompt's K responses).
+    # A reward model: Bradley and Terry 1952, as in InstructGPT (Ouyang et al., arXiv 2203.02155, eq. 1, there
+    # averaged over all pairs of a prompt's K completions).
     "bradley_terry": PairwiseAlgorithm(cells.given_score, cells.logistic_loss),
     # Rafailov et al., arXiv 2305.18290, eq. 7: Bradley-Terry with beta log pi/pi_ref for the score. Its optimum is the
     # optimum of KL-regularised RL. Beta .1 is the paper's default.
     "dpo": PairwiseAlgorithm(cells.log_ratio, partial(cells.logistic_loss, beta=0.1), reference="frozen"),
-    # Azar et al., arXiv 2310.12036, eq. 17, with the log-ratio of whole responses, as printed. TRL divides it by the
-    # length, on the authors' word that they did: score=mean_log_ratio. OpenRLHF does not. Beta is the paper's tau; .1
-    # is our choice.
+    # Azar et al., arXiv 2310.12036, eq. 17, with the log-ratio of whole completions, as printed. TRL divides it by the
+    # length (score=mean_log_ratio), because the authors said that they did; OpenRLHF does not. Beta is the paper's
+    # tau; .1 is our choice.
     "ipo": PairwiseAlgorithm(cells.log_ratio, partial(cells.squared_loss, beta=0.1), reference="frozen"),
-    # Chen et al., arXiv 2401.01335: DPO between the data and the policy's own samples, once more in each iteration.
+    # Chen et al., arXiv 2401.01335: DPO between the data and the policy's own samples, repeated in each iteration.
     # Beta (their lambda) is .1 in the authors' first three iterations and 5 in their fourth.
     "spin": PairwiseAlgorithm(
         cells.log_ratio, partial(cells.logistic_loss, beta=0.1), reference="previous", rejected="own"
@@ -118,26 +118,26 @@ PAIRWISE: dict[str, PairwiseAlgorithm] = {
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two responses to each of B prompts, the preferred one first. Validated once, here; the cells can trust it.
+    """Two completions for each of B prompts, the preferred one first. Validated once, here, and not again in cells.
 
-    Give what the row's score reads: scores, or log-probs and masks. Reference and margin are constants; whatever stands
-    under a zero mask is never read. Half precision is raised to float32.
+    Give what the row's score reads: scores, or log-probs and masks. Reference and margin are constants; values under a
+    zero mask are never read. Half precision is raised to float32.
 
     Args:
-        chosen_scores: [B] a reward model's scores of the preferred responses; carry the gradient.
+        chosen_scores: [B] a reward model's scores of the preferred completions; carry the gradient.
         rejected_scores: [B] of the others.
         chosen_logp: [B, T] log-probs (nats) under the policy being trained; carry the gradient.
         rejected_logp: [B, T'] likewise.
-        chosen_mask: [B, T], 1 on the response's tokens, its EOS included.
+        chosen_mask: [B, T], 1 on the completion's tokens, its EOS included.
         rejected_mask: [B, T'] likewise.
         ref_chosen_logp: [B, T] under the reference.
         ref_rejected_logp: [B, T'] likewise.
-        margin: [B] by how much the chosen response should lead, in the score's units (arXiv 2307.09288, eq. 2).
-        total: pairs of the optimiser step, where this batch is a part of it; default: B.
+        margin: [B] the smallest gap that a pair should have, in the score's units (arXiv 2307.09288, eq. 2).
+        total: pairs of the optimiser step, if this batch is a part of one; default: B.
 
     Raises:
         ValueError: nothing to score, half of a pair, shapes or devices that do not fit, a number that is not finite, a
-            response without a token.
+            completion without a token.
 
     Example:
         >>> pairs = Pairs(chosen_scores=torch.tensor([1.0, 0.0]), rejected_scores=torch.tensor([0.0, 2.0]))
@@ -161,7 +161,7 @@ class Pairs:
         for chosen, rejected in _BOTH_SIDES:
             if (getattr(self, chosen) is None) != (getattr(self, rejected) is None):
                 missing = chosen if getattr(self, chosen) is None else rejected
-                raise ValueError(f"{missing} is missing: a pair has two responses, give {chosen} and {rejected}")
+                raise ValueError(f"{missing} is missing: a pair has two completions, pass {chosen} and {rejected}")
         first = self.chosen_scores if self.chosen_logp is None else self.chosen_logp
         if first is None:
             raise ValueError("nothing to score: pass chosen_scores and rejected_scores, or log-probs and masks")
@@ -187,7 +187,7 @@ class Pairs:
             check_mask(mask, f"{side}_mask")
             if len(mask) != rows:
                 raise ValueError(f"{side}_mask has {len(mask)} rows, expected {rows}: one for each pair")
-            check_responses(mask, f"{side}_mask")
+            check_completions(mask, f"{side}_mask")
             ref = {f"ref_{side}_logp": getattr(self, f"ref_{side}_logp")}
             check_tokens(mask, **{f"{side}_logp": logp}, **{name: x for name, x in ref.items() if x is not None})
         if self.total is not None:
@@ -209,7 +209,7 @@ class Pairs:
         """``n`` micro-batches with the denominator of the whole: their losses sum to the loss of the whole.
 
         Args:
-            n: between 1 and B; pairs are dealt out in order, as evenly as they go.
+            n: between 1 and B; pairs are divided in order and as evenly as possible.
 
         Raises:
             ValueError: an ``n`` out of range.
@@ -224,7 +224,7 @@ class Pairs:
         ]
 
     def _read(self, side: str, name: str) -> Any:
-        """The tensor that a cell calls ``name``, of one side: ref_logp of the chosen is ref_chosen_logp."""
+        """The tensor that a cell calls ``name``, for one side: for the chosen, ref_logp is ref_chosen_logp."""
         return getattr(self, f"ref_{side}_logp" if name == "ref_logp" else f"{side}_{name}")
 
 
@@ -237,9 +237,9 @@ _BOTH_SIDES = (
 
 
 def pairwise_scores(algorithm: PairwiseAlgorithm, pairs: Pairs) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
-    """What the chosen and the rejected responses are worth to a row, before they are compared.
+    """A row's scores of the chosen and of the rejected completions, before they are compared.
 
-    Worth a look during training: a gap grows, too, while both of its sides fall.
+    Watch both during training: a gap may grow while both scores fall.
 
     Args:
         algorithm: a row of the table.
@@ -265,12 +265,12 @@ def pairwise_scores(algorithm: PairwiseAlgorithm, pairs: Pairs) -> tuple[Float[T
 
 
 def pairwise_gap(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, " B"]:
-    r"""By how much each chosen response leads (:eq:`eq-gap`), less the margin asked for.
+    r"""How far each chosen score is above the rejected one (:eq:`eq-gap`), minus the margin.
 
     .. math:: g = s(y_w) - s(y_l) - m
 
-    Positive where the row ranks a pair as its label does, by the margin at least. Whatever adds the same to both scores
-    of a pair drops out: of a reward model its level, of a policy the partition function of the prompt.
+    Positive if the row ranks a pair as its label does, by at least the margin. A term that is the same in both scores
+    of a pair cancels: a constant in a reward model's scores, the prompt's partition function in a policy's log-ratios.
 
     Chapter: reward-models; choosing for log-ratios.
 
@@ -305,8 +305,8 @@ def pairwise_loss(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, "
         pairs: what its score reads.
 
     Returns:
-        Scalar with a gradient in the scores or log-probs: the mean over pairs. log 2 for a logistic loss without
-        a preference, as at DPO's first step.
+        Scalar with a gradient in the scores or log-probs: the mean over pairs. A logistic loss of
+        gaps that are 0, as at DPO's first step, is log 2.
 
     Raises:
         ValueError: something that the score reads is missing; a loss that is not finite.
@@ -322,7 +322,7 @@ def pairwise_loss(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, "
         losses = losses + algorithm.center * cells.centering_loss(chosen, rejected)
     loss = losses.sum() / (len(pairs) if pairs.total is None else pairs.total)
     if not torch.isfinite(loss):
-        raise ValueError(f"the loss is {loss.item()}: the scores have left what this precision can hold")
+        raise ValueError(f"the loss is {loss.item()}: the scores exceed what this precision can hold")
     return loss
 
 

@@ -1,6 +1,6 @@
 """The second table, proved: optima by enumeration, identities, and what every row must do on every batch.
 
-The proofs list all responses of a tiny policy (`Tree`) and every pair of them, so that an expectation is a sum and a
+The proofs list all completions of a tiny policy (`Tree`) and every pair of them, so that an expectation is a sum and a
 claim about an optimum is a gradient that vanishes. Float64, 1e-9.
 """
 
@@ -19,8 +19,8 @@ from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap,
 from rlhf_minimal.functional import pairwise
 from rlhf_minimal.pairwise import pairwise_scores
 
-TREE = Tree(vocab=3, length=3)  # 15 responses of 1 to 3 tokens
-SMALL = Tree(vocab=3, length=2)  # 7 responses
+TREE = Tree(vocab=3, length=3)  # 15 completions of 1 to 3 tokens
+SMALL = Tree(vocab=3, length=2)  # 7 completions
 DPO, IPO, SPIN, BRADLEY_TERRY = (PAIRWISE[name] for name in ("dpo", "ipo", "spin", "bradley_terry"))
 LOG_2 = math.log(2)
 every_row = pytest.mark.parametrize("name", PAIRWISE)
@@ -43,7 +43,7 @@ def with_beta(row: PairwiseAlgorithm, beta: float) -> PairwiseAlgorithm:
 
 
 def listed(tree, theta, ref):
-    """Every ordered pair of responses as a batch: pair number i N + j has response i chosen and j rejected."""
+    """Every ordered pair of completions as a batch: pair number i N + j has completion i chosen and j rejected."""
     N = len(tree)
     i, j = (x.flatten() for x in torch.meshgrid(torch.arange(N), torch.arange(N), indexing="ij"))
     logp, ref_logp = tree.logp(theta), tree.logp(ref)
@@ -58,13 +58,13 @@ def listed(tree, theta, ref):
 
 
 def expected_loss(row, pairs, share):
-    """The loss of infinitely much data in which response i beats response j in a `share` [N, N] of all pairs."""
+    """The loss of infinitely much data in which completion i beats completion j in a `share` [N, N] of all pairs."""
     assert abs(share.sum() - 1) < 1e-12
     return (share.flatten() * row.loss(pairwise_gap(row, pairs))).sum()
 
 
 def compared(prefer, drawn):
-    """[N, N] share of pairs in which i is chosen and j rejected: two responses drawn, one of them preferred."""
+    """[N, N] share of pairs in which i is chosen and j rejected: two completions drawn, one of them preferred."""
     return 2 * drawn[:, None] * drawn[None, :] * prefer
 
 
@@ -116,7 +116,7 @@ def test_the_expectation_is_what_batches_average_to():
 
 
 def scored(scores):
-    """Every ordered pair of N scored responses."""
+    """Every ordered pair of N scored completions."""
     N = len(scores)
     i, j = (x.flatten() for x in torch.meshgrid(torch.arange(N), torch.arange(N), indexing="ij"))
     return Pairs(chosen_scores=scores[i], rejected_scores=scores[j])
@@ -216,7 +216,7 @@ def test_centring_leaves_a_single_pair_its_gap_and_takes_a_little_from_many():
 
 
 @pytest.mark.parametrize("beta", [0.1, 0.5, 2.0])
-@pytest.mark.parametrize("tree", [SMALL, TREE], ids=["7 responses", "15 responses"])
+@pytest.mark.parametrize("tree", [SMALL, TREE], ids=["7 completions", "15 completions"])
 def test_dpos_optimum_is_that_of_rl_with_a_kl(tree, beta):
     """Where preferences are Bradley-Terry's with reward r: pi_ref exp(r / beta) / Z, whatever was compared."""
     ref, r = tree.random_logits(0), normal(3, len(tree))
@@ -246,7 +246,7 @@ def test_dpo_descends_to_it():
 
 
 def test_the_policy_is_its_own_reward_model():
-    """At the optimum beta log pi/pi_ref differs from r by one number, beta log Z, the same for all responses."""
+    """At the optimum beta log pi/pi_ref differs from r by one number, beta log Z, the same for all completions."""
     ref, r, beta = TREE.random_logits(0), normal(3, len(TREE)), 0.5
     optimum, log_z = TREE.tilted(ref, r / beta)
     implicit = beta * pairwise.log_ratio(TREE.logp(optimum), TREE.logp(ref), TREE.mask)
@@ -257,9 +257,9 @@ def test_the_policy_is_its_own_reward_model():
 
 
 @pytest.mark.parametrize("beta", [0.1, 0.5, 2.0])
-@pytest.mark.parametrize("tree", [SMALL, TREE], ids=["7 responses", "15 responses"])
+@pytest.mark.parametrize("tree", [SMALL, TREE], ids=["7 completions", "15 completions"])
 def test_ipos_optimum_needs_no_bradley_terry(tree, beta):
-    """For any preferences: pi_ref exp(P(y > a response of mu) / beta) / Z (eq. 7 of the paper with Psi = identity)."""
+    """For any preferences: pi_ref exp(P(y > a completion of mu) / beta) / Z (eq. 7 of the paper, Psi = identity)."""
     ref, row = tree.random_logits(0), with_beta(IPO, beta)
     drawn = torch.softmax(normal(4, len(tree)), 0)
     prefer = cyclic(5, len(tree))
@@ -413,7 +413,7 @@ def test_dpo_is_bradley_terry_with_beta_log_ratios_for_scores():
     ours, gradients = loss_and_gradients(DPO, tensors)
     theirs, in_scores = loss_and_gradients(BRADLEY_TERRY, tensors | scores)
     close(ours, theirs)
-    for side in ("chosen", "rejected"):  # by the chain rule: beta for each token of the response
+    for side in ("chosen", "rejected"):  # by the chain rule: beta for each token of the completion
         close(gradients[f"{side}_logp"], 0.1 * in_scores[f"{side}_scores"][:, None] * tensors[f"{side}_mask"])
 
 
@@ -535,8 +535,8 @@ def test_a_swapped_pair_has_the_opposite_gap(name, tensors):
 
 @every_row
 @given(tensors=scenes(), seed=st.integers(0, 99))
-def test_what_a_prompt_adds_to_both_of_its_responses_drops_out(name, tensors, seed):
-    """Of a reward model the level of its scores, of a policy a factor on all responses to a prompt."""
+def test_what_a_prompt_adds_to_both_of_its_completions_drops_out(name, tensors, seed):
+    """Of a reward model the level of its scores, of a policy a factor on all completions to a prompt."""
     shift = 5 * normal(seed, len(tensors["chosen_logp"]))
     moved = {
         f"{side}_{kind}": tensors[f"{side}_{kind}"] + (shift if kind == "scores" else 0)

@@ -1,1 +1,1 @@
-"""What the book needs beside the library: exercises and checkers, bugs to find, figures, plots, a policy one can list."""
+"""What the book needs beside the library: exercises, checkers, bugs to find, figures, plots, a policy one can list."""

@@ -1,1 +1,1 @@
-"""What a reader of the algorithms need not pass: export, memory ledger, compiled decoding, trackers, learning curve."""
+"""Not needed to understand the algorithms: export, memory ledger, compiled decoding, trackers, learning curve."""

@@ -1,9 +1,9 @@
-"""Writing completions with fixed shapes, so that one compiled step serves every token.
+"""Decoding with fixed shapes, so that one compiled step can be used for every token.
 
-A large model on a GPU computes a token of a small batch faster than Python can ask for its few hundred kernels. If
-nothing about a step changes but numbers, the kernels can be asked for once and replayed: `torch.compile` does that with
-CUDA graphs (mode "reduce-overhead"), and on the CPU it writes C++. The price is what `decoding.ShrinkingDecoder` saves:
-rows that have ended stay in the batch, and attention reads the cache to its end, empty places included.
+On a GPU, a token of a small batch is computed faster than Python can launch the few hundred kernels that it needs. If
+the shapes of a step never change, the kernels can be recorded once and replayed: `torch.compile` does that with CUDA
+graphs (mode "reduce-overhead"), and on the CPU it generates C++. The cost is what `decoding.ShrinkingDecoder` saves:
+rows that have ended stay in the batch, and attention reads the whole cache, empty places included.
 """
 
 from functools import cache
@@ -18,7 +18,7 @@ from transformers.cache_utils import DynamicLayer, StaticLayer
 from rlhf_minimal.training.decoding import Decoder, InOnePrecision, multiplied_in
 from rlhf_minimal.training.sampler import Samples, sample
 
-STRIDE = 64  # cache lengths are multiples of this: one compiled step serves prompts of many lengths
+STRIDE = 64  # cache lengths are multiples of this, so that prompts of many lengths share one compiled step
 
 
 def sample_compiled(
@@ -29,7 +29,7 @@ def sample_compiled(
     compiled: bool = True,
     **options: Any,
 ) -> Samples:
-    """`sampler.sample` with a cache of fixed size and a compiled step; the draws are the same.
+    """`sampler.sample` with a cache of fixed size and a compiled step; it samples the same tokens.
 
     Chapter: scaling-up.
 
@@ -37,26 +37,26 @@ def sample_compiled(
         model: A causal language model of transformers that keeps the keys and values of all tokens.
         prompts: As in `sample`, like the mask and all options.
         prompt_mask: [P, S].
-        compiled: False runs the same steps uncompiled.
+        compiled: False runs the same steps without compiling them.
         **options: Budget, group size, temperature and the like.
 
     Returns:
         `Samples` with B = P x G rows.
 
     Raises:
-        ValueError: As `sample`; if the model keeps another kind of cache; or if nothing can be compiled here.
+        ValueError: As `sample`; if the model has another kind of cache; or if this machine cannot compile.
     """
     return sample(model, prompts, prompt_mask, decoder=CompiledDecoder if compiled else FixedDecoder, **options)
 
 
 class FixedDecoder(Decoder):
-    """A decoder whose cache has room for all tokens from the start, and whose rows all stay."""
+    """A decoder whose cache has room for all tokens from the start, and that keeps all rows to the end."""
 
     def for_groups(self, cache: Cache, group_size: int) -> Cache:
         """As in `Decoder`, in layers of a fixed length."""
         if any(type(layer) is not DynamicLayer for layer in cache.layers):
             raise ValueError(
-                f"{type(self.model).__name__} keeps another cache than of all tokens: take decoding='dynamic'"
+                f"{type(self.model).__name__} does not keep the keys and values of all tokens: use decoding='dynamic'"
             )
         room = -(-self.attention_mask.shape[1] // STRIDE) * STRIDE
         layers = [_FixedLayer(room) for _ in cache.layers]
@@ -64,7 +64,7 @@ class FixedDecoder(Decoder):
             assert isinstance(read, DynamicLayer)
             kept = [x.to(multiplied_in(x)) for x in (read.keys, read.values) if x is not None]
             layer.update(*(x.repeat_interleave(group_size, 0) for x in kept))
-        # What is added to attention's scores: a place in the cache is seen once something was written there.
+        # Added to attention's scores: a place in the cache can be attended to once a token was written there.
         real, kind = self.attention_mask[:, : self.length].bool(), self.logits.dtype
         self.seen = torch.full((len(real), 1, 1, room), torch.finfo(kind).min, dtype=kind, device=real.device)
         self.seen[:, 0, 0, : self.length].masked_fill_(real, 0.0)
@@ -87,13 +87,13 @@ class CompiledDecoder(FixedDecoder):
 
     def run(self, *args: Any) -> Float[Tensor, "B V"]:
         """The step, compiled."""
-        torch.compiler.cudagraph_mark_step_begin()  # what the last replay wrote has been read
+        torch.compiler.cudagraph_mark_step_begin()  # the output of the last replay is not needed any more
         try:
             logits: Tensor = _compiled_step()(*args)
         except torch._dynamo.exc.BackendCompilerFailed as error:
             raise ValueError(
                 f"decoding='compiled' cannot compile on this machine ({str(error).splitlines()[0]}): install a C++ "
-                "compiler, or take decoding='dynamic'"
+                "compiler, or use decoding='dynamic'"
             ) from error
         return logits
 

@@ -1,6 +1,6 @@
 """The learning curve that a run ends with, and the style it is drawn in. Arrays in, Axes out.
 
-Nothing here knows of training or of models, and no function opens or saves a file.
+Nothing here depends on training or models, and no function reads or writes a file.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-POLICY = "#1f77b4"  # a run that is rewarded by its task
+POLICY = "#1f77b4"  # a run with its task's own reward
 CONTROL = "#808080"  # control arms, such as random rewards
 
 STYLE: dict[Any, Any] = {
@@ -39,14 +39,14 @@ def learning_curve(
     color: str,
     smooth: int = 1,
 ) -> Axes:
-    """Every run as a thin line and their mean as a thick one: a mean alone would hide the seed that failed.
+    """Every run as a thin line and their mean as a thick one, since a mean alone would hide a seed that failed.
 
     Args:
         ax: Where to draw.
         steps: [N] training steps.
         runs: One array [N] per seed.
-        label: For the legend; the number of seeds is added to it when there are several.
-        color: Of all the lines.
+        label: For the legend; with several seeds, their number is added.
+        color: Colour of all lines.
         smooth: Width in steps of the running mean over the past; 1 draws what was measured.
 
     Returns:

@@ -1,9 +1,9 @@
-"""The same run for a production library: settings read off the cells of a row, and files that start it there.
+"""Exports a run to a production library: the settings that a row's cells mean there, and files that start the run.
 
     row of the table  ->  trl_settings / verl_settings  ->  export_run: a folder with a script, the start, the prompts
 
-What a library cannot express is refused, with the cell that it lacks. What it does a little differently is said in the
-script. Every translation of a cell is one that `tests/` hold to the library's own loss, value and gradient.
+A row that a library cannot express is refused with an error that names the cell. Small differences are listed in the
+exported script. For every translation of a cell, tests compare loss and gradient with the other library's own.
 """
 
 import math
@@ -28,12 +28,12 @@ ONLY_VERIFIER = "only runs that train for the task's own verifier are exported"
 
 @dataclass(frozen=True)
 class Settings:
-    """One library's words for a row.
+    """One library's settings for a row.
 
     Attributes:
         trainer: The class, or the estimator, that trains it.
         settings: Its arguments.
-        differs: What the library does otherwise, one sentence each.
+        differs: What the library does differently, one sentence each.
     """
 
     trainer: str
@@ -42,14 +42,14 @@ class Settings:
 
 
 def trl_settings(algorithm: Algorithm) -> Settings:
-    """A row in TRL's words (1.16: `GRPOConfig`, `RLOOConfig`, `GMPOConfig`).
+    """A row as settings of TRL 1.16 (`GRPOConfig`, `RLOOConfig`, `GMPOConfig`).
 
     Args:
         algorithm: A row of the table, or a variant of one.
 
     Returns:
-        The trainer's name and the arguments of its config that make its loss this one. Arguments that do not matter to
-        the loss are left out.
+        The trainer's name and the arguments of its config that give this row's loss. Arguments that do not change the
+        loss are left out.
 
     Raises:
         ValueError: If TRL has no such loss; the message names the cell.
@@ -68,21 +68,21 @@ def trl_settings(algorithm: Algorithm) -> Settings:
     if advantage is advantages.gae:
         raise _lacks("TRL", "advantage", advantage, "TRL has no trainer with a critic")
     if algorithm.normalize is not None:
-        raise _lacks("TRL", "normalize", _cell(algorithm.normalize)[0], "no trainer whitens over tokens")
+        raise _lacks("TRL", "normalize", _cell(algorithm.normalize)[0], "none of its trainers whitens over tokens")
     if advantage is advantages.leave_one_out:
         if (ratio, gate, aggregate) != (ratios.on_policy, gates.none, aggregation.sequence_sum):
             raise _lacks("TRL", "ratio", ratio, "its RLOO has one loss, REINFORCE with a clip")
         differs.append(
-            "TRL clips the product of a response's ratios; with one update a batch all ratios are 1, and the gradient "
-            "is this row's."
+            "TRL clips the product of a completion's ratios. With one update per batch all ratios are 1, and the "
+            "gradient is this row's."
         )
         return Settings("RLOOTrainer", {"epsilon": 0.2, "beta": _reward_kl(algorithm, "TRL")}, tuple(differs))
     if advantage not in (advantages.group_normalized, advantages.group_centered):
-        raise _lacks("TRL", "advantage", advantage, "its GRPO trainer knows groups only")
+        raise _lacks("TRL", "advantage", advantage, "its GRPO trainer compares completions of a group only")
     if ratio not in (ratios.token, ratios.sequence, ratios.sequence_token):
         raise _lacks("TRL", "ratio", ratio, "it has the ratio of tokens and of sequences")
     if ratio is ratios.sequence_token:
-        differs.append("TRL has the sequence form; for one advantage a response the two agree.")
+        differs.append("TRL uses the sequence ratio; with one advantage per completion the two are equal.")
     common: dict[str, Any] = {
         "scale_rewards": "group" if advantage is advantages.group_normalized else "none",
         "importance_sampling_level": "token" if ratio is ratios.token else "sequence",
@@ -94,7 +94,7 @@ def trl_settings(algorithm: Algorithm) -> Settings:
 
 
 def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
-    """TRL's trainer with groups, and its words for gate and aggregate."""
+    """TRL's trainer for groups, and its settings for gate and aggregate."""
     _, _, (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
     losses = {
         aggregation.sequence_mean: "grpo",
@@ -120,7 +120,7 @@ def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
 
 
 def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
-    """A row in verl's words (0.9), as overrides of its `main_ppo`.
+    """A row as settings of verl 0.9: overrides of its `main_ppo`.
 
     Args:
         algorithm: A row of the table, or a variant of one.
@@ -177,11 +177,11 @@ VERL_WHITENED: dict[Callable[..., Any], str] = {
 
 
 def _verl_advantage(algorithm: Algorithm) -> dict[str, Any]:
-    """The words of verl for the advantage."""
+    """Verl's settings for the advantage."""
     advantage, options = _cell(algorithm.advantage)
     whitens = algorithm.normalize is not None
     if algorithm.normalize is not None and _cell(algorithm.normalize)[0] is not advantages.whiten:
-        raise _lacks("verl", "normalize", _cell(algorithm.normalize)[0], "verl's estimators whiten over tokens, or not")
+        raise _lacks("verl", "normalize", _cell(algorithm.normalize)[0], "verl whitens over tokens or not at all")
     estimators = VERL_WHITENED if whitens else VERL_ESTIMATORS
     if advantage not in estimators:
         raise _lacks("verl", "advantage", advantage, "not with this row's normalize cell")
@@ -194,13 +194,13 @@ def _verl_advantage(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
-    """The words of verl for ratio and gate, and what its loss does otherwise."""
+    """Verl's settings for ratio and gate, and what its loss does differently."""
     _, (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
     mode = f"{ACTOR}.policy_loss.loss_mode"
     if gate is gates.clip_weight and ratio is ratios.token:
         return {mode: "cispo", f"{ACTOR}.clip_ratio_low": 1, f"{ACTOR}.clip_ratio_high": bounds["cap"] - 1}, []
     if gate is gates.sigmoid and bounds == {"tau_pos": 1.0, "tau_neg": 1.05}:
-        return {mode: "sapo"}, []  # its temperatures are verl's own, and its mean is one of means
+        return {mode: "sapo"}, []  # verl fixes these temperatures and always takes a mean of means
     if gate not in (gates.clip, gates.dual_clip):
         raise _lacks("verl", "gate", gate, "with these numbers and this ratio")
     low, high, differs = bounds["low"], bounds["high"], list[str]()
@@ -210,7 +210,7 @@ def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
         settings = {mode: "gspo"}
         differs.append("verl clamps the sequence's log-ratio at 10.")
     elif ratio is ratios.token and aggregate in VERL_MEANS:
-        settings = {f"{ACTOR}.clip_ratio_c": bounds.get("c", NEVER)}  # verl always has a second clip, at 3 by default
+        settings = {f"{ACTOR}.clip_ratio_c": bounds.get("c", NEVER)}  # verl always has this second bound, 3 by default
         differs.append("verl clamps log-ratios at 20.")
     else:
         raise _lacks("verl", "ratio", ratio, "not beside this gate")
@@ -218,31 +218,31 @@ def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
 
 
 def check_exportable(recipe: Recipe) -> None:
-    """Refuses what is in no row but in the loop, and which the other library's loop has not.
+    """Refuses settings of our training loop that the other libraries' loops do not have.
 
     Raises:
-        ValueError: Names the setting, or says that the reward is another one than the task's verifier.
+        ValueError: A setting that cannot be exported, or a reward other than the task's verifier.
     """
     if recipe.reward is not None:
         raise ValueError(ONLY_VERIFIER)
     plain = Config()
     for name, why in {
-        "reference": "its KL refers to a reference that moves",
+        "reference": "its KL is measured against a reference that changes",
         "kl_control": "its KL coefficient follows a controller",
         "score_scaling": "its rewards are scaled",
         "score_clip": "its rewards are clipped",
-        "missing_eos_penalty": "its truncated completions are fined",
+        "missing_eos_penalty": "its truncated completions pay a penalty",
         "target_kl": "its updates may end early",
         "critic": "its critic shares the policy's body",
     }.items():
         if getattr(recipe.config, name) != getattr(plain, name):
             raise ValueError(
-                f"this run cannot be exported: {why} ({name} {getattr(recipe.config, name)}); begin one without"
+                f"this run cannot be exported: {why} ({name} {getattr(recipe.config, name)}); start a run without it"
             )
 
 
 def trl_arguments(recipe: Recipe) -> dict[str, Any]:
-    """All arguments of the TRL config that make a run of ours: the row's and the numbers of its `Config`.
+    """All arguments of TRL's config for a recipe: those of the row and those of its `Config`.
 
     Args:
         recipe: Algorithm, task and numbers.
@@ -282,7 +282,7 @@ def trl_arguments(recipe: Recipe) -> dict[str, Any]:
 
 
 def verl_overrides(recipe: Recipe) -> dict[str, Any]:
-    """All overrides of verl's `main_ppo` that make a run of ours: the row's and the numbers of its `Config`.
+    """All overrides of verl's `main_ppo` for a recipe: those of the row and those of its `Config`.
 
     Args:
         recipe: Algorithm, task and numbers.
@@ -337,8 +337,8 @@ def export_trl(
     """Writes a folder from which `python train.py` runs this recipe with TRL.
 
         model/      the start, as `from_pretrained` reads it
-        train.py    prompts and rewards from this library's task, everything else TRL's
-        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: two processes share what the model needs
+        train.py    prompts and rewards from this library's task, everything else from TRL
+        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: the model is sharded over two processes
 
     Args:
         recipe: Algorithm, task and numbers; its reward has to be the task's verifier.
@@ -352,7 +352,7 @@ def export_trl(
     words, arguments, config = trl_settings(recipe.algorithm), trl_arguments(recipe), recipe.config
     if words.trainer == "RLOOTrainer":
         arguments = {name: value for name, value in arguments.items() if name not in ("scale_rewards", "loss_type")}
-    # TRL writes conversations with the chat template, and texts as they are; it hands completions over in kind.
+    # TRL applies the chat template to conversations and leaves texts unchanged; completions come back in the same form.
     chat = isinstance(vocabulary, TokenizerVocabulary) and vocabulary.chat
     prompt, text = (_conversation(recipe), 'text[0]["content"]') if chat else ("problem.prompt", "text")
     rank, alpha = config.lora_rank, f"{config.lora_alpha:g}"
@@ -408,7 +408,7 @@ def export_verl(
 
 
 def _filled(template: str, recipe: Recipe, **words: object) -> str:
-    """A file of `templates/`, with what every one of them may name and some words more."""
+    """A file of `templates/`, filled with the values that all templates share and with ``words``."""
     text = (Path(__file__).parent / "templates" / template).read_text(encoding="utf-8")
     config, task = recipe.config, recipe.task.name
     common = {"task": repr(task), "seed": config.seed, "prompts": config.prompts, "steps": config.steps}
@@ -438,7 +438,7 @@ def _shell(value: object) -> str:
 
 
 def _cell(function: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The function of a cell and what is fixed of it."""
+    """The function of a cell and the options that are bound to it."""
     return (function.func, function.keywords) if isinstance(function, partial) else (function, {})
 
 
@@ -451,18 +451,18 @@ def _lacks(library: str, column: str, cell: Callable[..., Any], why: str) -> Val
 
 
 def _check_columns(algorithm: Algorithm, library: str) -> None:
-    """Refuses the columns that no export translates, whether or not the library has something like them."""
+    """Refuses columns that no export translates, even if the library has something similar."""
     for column in ("correct", "trust", "targets", "entropy_aggregate"):
         if (cell := getattr(algorithm, column)) is not None:
-            raise _lacks(library, column, _cell(cell)[0], "it translates no such cell; take it out with replace()")
+            raise _lacks(library, column, _cell(cell)[0], "no such cell is translated; remove it with replace()")
     if algorithm.entropy:
-        raise ValueError(f"the export to {library} knows no entropy bonus: take a row without one")
+        raise ValueError(f"the export to {library} knows no entropy bonus: use a row without one")
     if any(kl.place == "advantage" and kl.coef for kl in algorithm.kl):
         raise ValueError(f"the export to {library} knows no KL in the advantage: put it into the reward or the loss")
 
 
 def _left_out(algorithm: Algorithm, library: str, *, filters_groups: bool) -> Iterator[str]:
-    """What is left out of the export, since it is no part of the loss."""
+    """One sentence for each part of the row that is not in the loss and is left out of the export."""
     if algorithm.shape is not None:
         yield f"The reward's shaping, {_cell(algorithm.shape)[0].__name__}, is left out: add it to the reward function."
     if algorithm.keep is not None:
@@ -481,11 +481,11 @@ def _loss_kl(algorithm: Algorithm, library: str) -> dict[str, Any]:
     here = (kl.place, kl.against, kl.level, kl.aggregate) == ("loss", "reference", "token", None)
     if others or not here or kl.estimator not in kinds:
         raise ValueError(
-            f"the export to {library} cannot express this row's kl: beside groups it has {' or '.join(kinds)} per "
-            "token, in the loss, against the reference, averaged as the policy term is; take --kl-coef 0"
+            f"the export to {library} cannot express this row's kl: with groups it has {' or '.join(kinds)} per "
+            "token, in the loss, against the reference, averaged as the policy term is; set --kl-coef 0"
         )
     if library == "verl" and kl.weighted:
-        raise ValueError("the export to verl cannot express this row's kl: it is not weighted by the ratio there")
+        raise ValueError("the export to verl cannot express this row's kl: verl does not weight it by the ratio")
     if library == "verl":
         return {"beta": kl.coef, "type": kinds[str(kl.estimator)]}
     return {"beta": kl.coef, "use_bias_correction_kl": kl.weighted}
@@ -494,5 +494,5 @@ def _loss_kl(algorithm: Algorithm, library: str) -> dict[str, Any]:
 def _reward_kl(algorithm: Algorithm, library: str) -> float:
     terms = [kl for kl in algorithm.kl if kl.coef]
     if any((kl.estimator, kl.place, kl.against) != ("k1", "reward", "reference") for kl in terms) or len(terms) > 1:
-        raise ValueError(f"the export to {library} cannot express this row's kl: it has k1 in the reward here")
+        raise ValueError(f"the export to {library} cannot express this row's kl: only k1 in the reward here")
     return float(terms[0].coef) if terms else 0.0

@@ -5,21 +5,20 @@
     frozen model:   weights
     sampling:       the key-value cache
 
-Which models there are is asked of the algorithm's `needs` (values? then a critic; ref_logp? then a reference) and of
-the reward (learned? then a reward model), never of a name.
+The algorithm's `needs` decide which models there are (with "values" a critic, with "ref_logp" a reference), and a
+learned reward adds a reward model. The algorithm's name does not matter.
 
 Weights, gradients and moments are exact for every causal language model of transformers: parameters are counted on the
 meta device, where a model of any size has shapes and no bytes. Activations and cache come from formulas for Llama-like
 models (`activation_bytes`, `cache_bytes`).
 
-Activations are counted for whole rows, each with its prompt and its padding. The loop's own means
-(`Config.fast`) keep less, by how much depends on the lengths: the ledger is
-then an upper bound.
+Activations are counted for whole rows, each with its prompt and its padding. With `Config.fast` the loop keeps less,
+depending on the lengths; the ledger is then an upper bound.
 
-Not counted: what is there for a moment only (logits of a frozen model, the optimiser's temporaries; while sampling
+Not counted: tensors that exist only briefly (logits of a frozen model, the optimiser's temporaries; while sampling
 under autocast, the rounded copies of the weights, which are counted among the activations of training), the
-allocator's slack, and the start, which this library keeps for its KL metric (`Config.watch_kl`) where an algorithm
-has no reference.
+memory that the allocator reserves beyond that, and the copy of the start that this library keeps for its KL metric
+(`Config.watch_kl`) if an algorithm has no reference.
 
 Chapter: ppo-rlhf (and section 15 of grpo, which counts the same by hand).
 """
@@ -41,16 +40,16 @@ LLAMA_LIKE = {"llama": False, "mistral": False, "qwen2": False, "qwen3": True}
 
 @dataclass(frozen=True)
 class Dtypes:
-    """In which precision a run keeps what.
+    """The precision of each kind of tensor in a run.
 
     Args:
-        weights: Of trained models, and of their gradients.
+        weights: Weights of trained models, and their gradients.
         frozen: Weights of reference and reward model.
-        moments: AdamW's two.
+        moments: AdamW's two moments.
         activations: Of the forward pass, and of the key-value cache. Norms and log-probs keep float32 in any case.
-            Coarser than the weights, they are autocast's (`Config.precision`): the backward then keeps a copy of the
-            weights in this precision as well.
-        master: Of the second, finer copy of the weights that mixed precision updates; None for no copy.
+            If coarser than the weights, autocast is meant (`Config.precision`): the backward then also keeps a copy of
+            the weights in this precision.
+        master: Precision of the finer copy of the weights that mixed precision updates; None for no copy.
 
     Example:
         >>> mixed = Dtypes(torch.bfloat16, torch.bfloat16, torch.float32, torch.bfloat16, master=torch.float32)
@@ -78,7 +77,7 @@ class ModelMemory:
             are left out.)
         activations: Kept by autograd between one forward and its backward pass; None for an architecture that the
             formula does not describe.
-        cache: Keys and values at the end of sampling (the policy's alone); None likewise.
+        cache: Keys and values at the end of sampling (of the policy only); None likewise.
     """
 
     model: str
@@ -91,7 +90,7 @@ class ModelMemory:
 
     @property
     def held(self) -> int:
-        """What is there all the time: weights, gradients, optimiser."""
+        """Bytes held all the time: weights, gradients, optimiser."""
         return self.weights + self.gradients + self.optimizer
 
 
@@ -111,30 +110,30 @@ def memory_ledger(
     lora_rank: int | None = None,
     dtypes: Dtypes = Dtypes(),
 ) -> list[ModelMemory]:
-    """What every model of a run holds.
+    """The bytes that every model of a run holds.
 
     Args:
         algorithm: A row of the table, or a variant.
         policy: A transformers config, such as `AutoConfig.from_pretrained(folder)`.
         reward_model: The config of a learned reward's model, often the policy's; None for a verifier, which has none.
-        critic: The critic's, where the algorithm needs one; default: the policy's.
-        shared_critic: The critic is one number more on the policy's own body.
+        critic: The critic's config, if the algorithm needs a critic; default: the policy's.
+        shared_critic: The critic is one more output of the policy's own body.
         sequences: Completions in one forward-backward: B of a micro-batch.
         sampled: Completions sampled at once; default: `sequences`.
         prompt_length: S, tokens of a prompt, padding included.
         completion_length: T, tokens of a completion.
-        padded: Prompts differ in length, so that attention is given a mask (see `activation_bytes`).
-        gradient_checkpointing: Layers are computed again in the backward (see `activation_bytes`).
+        padded: Prompts differ in length, so that attention gets a mask (see `activation_bytes`).
+        gradient_checkpointing: Layers are recomputed in the backward (see `activation_bytes`).
         lora_rank: The policy's weights are frozen, and corrections of this rank are trained beside them
             (`models.add_lora`); a frozen reference then shares them. Activations are those of training the weights:
             what the corrections add, and what frozen layers save, is left out.
-        dtypes: In which precision.
+        dtypes: The precision of each kind of tensor.
 
     Returns:
-        The rows: the policy first, then whichever of critic, reference and reward model there are.
+        The rows: the policy first, then critic, reference and reward model, if there are any.
 
     Raises:
-        ValueError: Counts below 1, a critic that is both shared and its own, a config of no causal language model.
+        ValueError: Counts below 1, both a shared critic and a critic's config, a config of no causal language model.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
@@ -174,7 +173,7 @@ def memory_ledger(
         own = _trained("policy", _corrections(lm, lora_rank), dtypes, kept, cache)
         base = _frozen("policy", _count(lm), dtypes)
         rows = [replace(own, parameters=own.parameters + base.parameters, weights=own.weights + base.weights)]
-    if "values" in needs and shared_critic:  # its head reads the policy's last hidden states: nothing else is kept
+    if "values" in needs and shared_critic:  # its head keeps the policy's last hidden states and nothing else
         read = sequences * (prompt_length + completion_length) * policy.hidden_size * dtypes.activations.itemsize
         rows.append(_trained("critic", policy.hidden_size + 1, dtypes, read))
     elif "values" in needs:
@@ -216,7 +215,7 @@ def activation_bytes(
     dtype: torch.dtype = torch.float32,
     weights: torch.dtype | None = None,
 ) -> int:
-    r"""What autograd keeps of one forward pass of a Llama-like model (:eq:`eq-activation-bytes`).
+    r"""The bytes that autograd keeps of one forward pass of a Llama-like model (:eq:`eq-activation-bytes`).
 
     .. math::
         n \big( N (a(2d + 2he + 2ke + 4f) + (2r + 8) d + 8) + 4 B h L \big) + N (2re + (r + 4) d + 12) + \text{head}
@@ -235,12 +234,12 @@ def activation_bytes(
     log-probs in float32 and the sampled ids; the entropy, where the loss has one, keeps three more [B, T, V]. A value
     head keeps its input instead.
 
-    Under autocast, a < r: what passes from layer to layer has the weights' precision, so the normed inputs have r bytes
-    a number. Each of q, k, v, gate and up rounds its input for itself, which makes 5 such inputs a layer and not 2. And
-    each matrix that is multiplied with is kept once more, in a bytes a number.
+    Under autocast, a < r: the tensors passed from layer to layer have the weights' precision, so the normed inputs have
+    r bytes a number. Each of q, k, v, gate and up rounds its own copy of the input, so a layer has 5 such inputs and
+    not 2. And a copy of each weight matrix is kept, with a bytes a number.
 
-    Recomputed (gradient checkpointing), the forward keeps the input of each layer, N r d bytes, and nothing of its
-    inside; the backward then has the inside of one layer at a time. Counted are all inputs and one inside.
+    Recomputed (gradient checkpointing), the forward keeps only the input of each layer, N r d bytes. The backward then
+    has the inner tensors of one layer at a time. All inputs and the inner tensors of one layer are counted.
 
     Chapter: ppo-rlhf, scaling-up. Checked against `torch.autograd.graph.saved_tensors_hooks`: exact on the CPU with
     transformers 5.23. Kernels on other devices may keep more or less.
@@ -254,8 +253,8 @@ def activation_bytes(
         head: "logits" for a policy, "value" for a critic.
         entropy: The loss has an entropy bonus.
         recomputed: With gradient checkpointing.
-        dtype: Of the forward pass.
-        weights: Of the weights, where they are finer: autocast. Default: as `dtype`.
+        dtype: Precision of the forward pass.
+        weights: Precision of the weights, if finer (autocast); default: `dtype`.
 
     Returns:
         Bytes.
@@ -312,10 +311,10 @@ def cache_bytes(
 
     Args:
         config: Of a Llama, Mistral, Qwen2 or Qwen3.
-        sequences: B, sampled at once.
+        sequences: B, completions sampled at once.
         prompt_length: S.
         completion_length: T.
-        dtype: Of the cache.
+        dtype: Precision of the cache.
 
     Returns:
         Bytes.
@@ -336,13 +335,13 @@ def cache_bytes(
 
 
 def most_at_once(rows: Sequence[ModelMemory]) -> int:
-    """Bytes at the fullest moment: what is held all the time, and the largest of what comes and goes.
+    """The largest number of bytes at any time: what is held all the time, plus the larger of activations and cache.
 
-    Sampling is over before anything goes forward and backward, so activations and the cache are never there together.
-    (Policy and critic may go one after the other, as they do in this library, or side by side; side by side is meant.)
+    Sampling is over before training begins, so activations and the cache never exist together. The activations of
+    policy and critic are added, as if both were trained at the same time; this library trains one after the other.
 
     Raises:
-        ValueError: If a row's activations or cache are not known.
+        ValueError: If a row's activations or cache are unknown.
 
     Example:
         >>> most_at_once([ModelMemory("policy", 1, 4, 4, 8, 30, 20), ModelMemory("critic", 1, 4, 4, 8, 25)])
@@ -355,10 +354,10 @@ def most_at_once(rows: Sequence[ModelMemory]) -> int:
 
 
 def memory_table(rows: Sequence[ModelMemory]) -> str:
-    """The ledger as a Markdown table, with a last line for everything together.
+    """The ledger as a Markdown table, with a last line for the sum.
 
     Bytes are printed in the largest unit that leaves a number of at least 1 (1 KiB is 1024 bytes). The last column is
-    what is held all the time, in bytes for each parameter of the policy: the number to compare algorithms by.
+    what is held all the time, in bytes per parameter of the policy, to compare algorithms.
 
     Example:
         >>> print(memory_table([ModelMemory("policy", 1024, 4096, 4096, 8192, 2048, 512)]))
@@ -396,7 +395,7 @@ def in_units(size: int | float) -> str:
 
 
 def _on_meta(config: PreTrainedConfig) -> PreTrainedModel:
-    """The model of a config, with shapes and without bytes."""
+    """The model of a config on the meta device: shapes without data."""
     try:
         with torch.device("meta"):
             return AutoModelForCausalLM.from_config(config)
@@ -406,7 +405,7 @@ def _on_meta(config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def _count(model: nn.Module) -> int:
-    """Parameters, a tied one once."""
+    """Number of parameters; tied ones count once."""
     return sum(p.numel() for p in model.parameters())
 
 
@@ -418,7 +417,7 @@ def _corrections(model: PreTrainedModel, rank: int) -> int:
 
 
 def _heads(config: PreTrainedConfig) -> tuple[int, int, int]:
-    """Heads, key-value heads and the size of one."""
+    """The number of heads, of key-value heads, and the size of a head."""
     heads = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     return heads, getattr(config, "num_key_value_heads", None) or heads, size

@@ -12,16 +12,16 @@ TRACKERS = ("tensorboard", "wandb", "trackio")
 
 
 class Trackers:
-    """Hands every step's metrics on.
+    """Sends the metrics of every step to the trackers.
 
     Args:
-        names: Of `TRACKERS`, at least one.
+        names: At least one of `TRACKERS`.
         folder: The run's folder: its name is the run's name, and TensorBoard's files go there.
-        settings: What the run was asked for.
-        device: The run's; accelerate is told once for all processes.
+        settings: The run's settings.
+        device: The run's device, which accelerate is given once for all processes.
 
     Raises:
-        ValueError: If accelerate, or the package of one of them, is not installed; or a name is none of `TRACKERS`.
+        ValueError: If accelerate, or the package of one of them, is not installed; or a name is not in `TRACKERS`.
     """
 
     def __init__(self, names: Sequence[str], folder: Path, settings: Mapping[str, Any], device: torch.device):
@@ -33,13 +33,15 @@ class Trackers:
         for name in names:
             if name not in TRACKERS:
                 raise ValueError(f"no tracker {name!r}; there are {', '.join(TRACKERS)}")
-            if name not in [str(found) for found in get_available_trackers()]:  # accelerate itself would say nothing
+            if name not in [
+                str(tracker) for tracker in get_available_trackers()
+            ]:  # accelerate itself would skip it silently
                 raise ValueError(f"the tracker {name} needs its package: pip install {name}")
         self.accelerator = Accelerator(cpu=device.type == "cpu", log_with=list(names), project_dir=str(folder))
         self.names, self.folder, self.settings = tuple(names), folder, dict(settings)
 
     def begin(self) -> None:
-        """Opens them; the run's folder is there by now."""
+        """Opens the trackers; the run's folder has to exist."""
         plain = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in self.settings.items()}
         own = {"wandb": {"name": self.folder.name}, "trackio": {"name": self.folder.name}}
         self.accelerator.init_trackers("rlhf-minimal", plain, {name: own[name] for name in self.names if name in own})
@@ -50,6 +52,6 @@ class Trackers:
         self.accelerator.log(values, step=int(metrics["step"]))
 
     def end(self) -> None:
-        """Closes them, so that nothing is left unsent."""
-        for tracker in self.accelerator.trackers:  # `end_training` would part the processes, too
+        """Closes the trackers, so that everything is sent."""
+        for tracker in self.accelerator.trackers:  # `end_training` would also end the process group
             tracker.finish()

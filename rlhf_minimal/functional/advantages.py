@@ -1,7 +1,7 @@
 r"""The advantage column: who gets the credit? And the normalize column: is it whitened over the batch?
 
-Every cell takes token rewards [B, T], the mask and what it declares of the context (`contracts.AdvantageCell`), and
-returns [B, T], without gradient. A cell that gives one number a sequence spreads it over the sequence's tokens.
+Every cell takes token rewards [B, T], the mask and the context that it declares (`contracts.AdvantageCell`), and
+returns [B, T], without gradient. A cell with one number per sequence gives it to each of the sequence's tokens.
 """
 
 import torch
@@ -18,6 +18,7 @@ from .checks import (
     check_parts,
     check_rows,
     check_share,
+    check_step_ends,
 )
 from .masked import last_token, masked_mean, masked_var, sequence_sum, zero_outside
 
@@ -34,8 +35,8 @@ def gae(
 
     .. math:: \delta_t = r_t + \gamma V_{t+1} - V_t, \qquad A_t = \delta_t + \gamma\lambda A_{t+1}
 
-    lam = 0 trusts the critic one step ahead, lam = 1 trusts only the rewards that came. Untrained tokens in between
-    (a tool's output) are stepped over: the next trained token follows, whatever stands between.
+    With lam = 0 the critic's next value stands for all later rewards; with lam = 1 only the rewards themselves count.
+    Untrained tokens in between (a tool's output) are skipped: t + 1 is the next trained token.
 
     Chapter: gae. Source: arXiv 1506.02438, eq. 16.
 
@@ -80,17 +81,17 @@ def returns_to_go(
     *,
     gamma: float = 1.0,
 ) -> Float[Tensor, "B T"]:
-    r"""What is still to come (:eq:`eq-returns-to-go`): REINFORCE without a baseline.
+    r"""The sum of this and all later rewards (:eq:`eq-returns-to-go`): REINFORCE without a baseline.
 
     .. math:: A_t = \sum_{l \ge 0} \gamma^l r_{t+l}
 
-    A token is not to blame for rewards earned before it.
+    A token has no influence on rewards earned before it.
 
     Chapter: policy-gradients. Source: Williams 1992; REINFORCE++, arXiv 2501.03262.
 
     Args:
         token_rewards: [B, T], the reward earned at each token.
-        mask: [B, T], 1 on trained tokens; untrained ones in between are stepped over.
+        mask: [B, T], 1 on trained tokens; untrained ones in between are skipped.
         gamma: discount, 1 for language.
 
     Returns:
@@ -124,7 +125,8 @@ def group_centered(
 
     .. math:: A_i = R_i - \mathrm{mean}_{j \in g(i)} R_j
 
-    Better than your siblings, or worse? Equal to (G-1)/G times `leave_one_out`: a scale and no bias of direction.
+    How much better than the group's mean? Equal to (G-1)/G times `leave_one_out`, so the gradient has the same
+    direction.
 
     Chapter: dr-grpo. Source: arXiv 2503.20783, section 3.2.
 
@@ -158,8 +160,8 @@ def group_normalized(
 
     .. math:: A_i = \frac{R_i - \mathrm{mean}_{j \in g(i)} R_j}{\mathrm{std}_{j \in g(i)} R_j + \epsilon}
 
-    How many standard deviations better than your siblings? Shifting or scaling all rewards of a prompt changes
-    nothing, which also means that a prompt of tiny differences pulls as hard as one of large ones.
+    How many standard deviations better than the group's mean? Shifting or scaling all rewards of a prompt changes
+    nothing, so a prompt with tiny differences has as large a gradient as one with large differences.
 
     Chapter: grpo. Source: arXiv 2402.03300, section 4.1.2. Differs from the paper: epsilon, which it leaves out.
 
@@ -198,8 +200,8 @@ def batch_std(
 
     .. math:: A_i = \frac{R_i - \mathrm{mean}_{j \in g(i)} R_j}{\mathrm{std}_{j} R_j + \epsilon}
 
-    The std runs over the raw rewards of all rows. So one number scales the whole batch: a prompt of small differences
-    pulls less than one of large ones, unlike in `group_normalized`.
+    The std is over the raw rewards of all rows. So one number scales the whole batch: a prompt with small differences
+    has a smaller gradient than one with large differences, unlike in `group_normalized`.
 
     Chapter: dr-grpo. Source: Lite PPO, arXiv 2508.08221; ScaleRL, arXiv 2510.13786; TRL's `scale_rewards="batch"`.
 
@@ -243,14 +245,15 @@ def gdpo(
         A_i = \sum_k w_k
         \frac{R_{i,k} - \mathrm{mean}_{j \in g(i)} R_{j,k}}{\mathrm{std}_{j \in g(i)} R_{j,k} + \epsilon}
 
-    Added first and compared then, rewards (0, 2) and (0, 1) become the same advantage, and a part that hardly varies is
-    drowned by one that does. Whitening follows: by tokens in verl (`whiten`), by rows in TRL (`zscore_rows`).
+    If the parts are added first, a part that varies little has almost no influence beside one that varies much. Here
+    each part has the same influence, up to its weight. Whitening follows: by tokens in verl (`whiten`), by rows in TRL
+    (`zscore_rows`).
 
     Chapter: choosing. Source: GDPO, arXiv 2601.05242; verl's and TRL's differ in the whitening, which is the row's
     normalize cell here.
 
     Args:
-        token_rewards: [B, T]; the parts are the reward, and these count for nothing.
+        token_rewards: [B, T], not used: the parts are the reward.
         mask: [B, T], 1 on trained tokens.
         group_size: G, at least 2, rows of a group contiguous.
         reward_parts: [B, K], one column for each part.
@@ -294,7 +297,7 @@ def leave_one_out(
 
     .. math:: A_i = R_i - \frac1{G-1} \sum_{j \in g(i),\, j \ne i} R_j = \frac{G}{G-1} (R_i - \bar R)
 
-    A baseline that does not know your own reward leaves the gradient unbiased.
+    A baseline that does not depend on the completion's own reward leaves the gradient unbiased.
 
     Chapter: rloo. Source: arXiv 2402.14740; Kool et al. 2019.
 
@@ -325,12 +328,12 @@ def leave_one_out_normalized(
     std: str = "group",
     eps: float = 1e-4,
 ) -> Float[Tensor, "B T"]:
-    r"""Leave-one-out over a standard deviation (:eq:`eq-leave-one-out-normalized`): the hybrid people ask about.
+    r"""Leave-one-out over a standard deviation (:eq:`eq-leave-one-out-normalized`): a hybrid of RLOO and GRPO.
 
     .. math:: A_i = \frac{R_i - \mathrm{mean}_{j \ne i} R_j}{\mathrm{std} + \epsilon}
 
-    With the group's std it is G/(G-1) times GRPO's z-score and nothing new. With the std of the *others* it spikes:
-    one sample that differs from equal siblings divides by epsilon alone.
+    With the group's std it is G/(G-1) times GRPO's z-score (up to epsilon). With the std of the *others* it can become
+    very large: if all others are equal, a completion that differs from them is divided by epsilon alone.
 
     Chapter: rloo.
 
@@ -373,19 +376,19 @@ def process(
     eps: float = 1e-4,
     ddof: int = 1,
 ) -> Float[Tensor, "B T"]:
-    r"""GRPO with process supervision (:eq:`eq-process`): normalised step rewards, summed from here on.
+    r"""GRPO with process supervision (:eq:`eq-process`): normalised step rewards, summed from each token on.
 
     .. math::
         A_{i,t} = \sum_{k:\, \text{end}(k) \ge t}
         \frac{r_{i,k} - \mathrm{mean}(\mathbf r)}{\mathrm{std}(\mathbf r) + \epsilon}
 
-    The mean and the std run over all steps of all responses of the group. A token is credited with the step it stands
-    in and with those that follow.
+    The mean and the std run over all steps of all completions of the group. A token gets the sum over the step that it
+    is in and all later ones.
 
     Chapter: process-rewards. Source: arXiv 2402.03300, section 4.1.3.
 
     Args:
-        token_rewards: [B, T], read at the ends of steps alone.
+        token_rewards: [B, T], read only at the ends of steps.
         mask: [B, T], 1 on trained tokens.
         group_size: G, rows of a group contiguous.
         step_ends: [B, T], 1 on the last token of each step; default: the last trained token.
@@ -410,9 +413,7 @@ def process(
     if step_ends is None:
         counts = last_token(mask) != 0  # [B, T]
     else:
-        check_mask(step_ends, "step_ends")
-        if step_ends.shape != mask.shape:
-            raise ValueError(f"step_ends {tuple(step_ends.shape)} and mask {tuple(mask.shape)} must agree")
+        check_step_ends(step_ends, mask)
         counts = (step_ends != 0) & (mask != 0)
     normalized = torch.zeros_like(token_rewards)
     for rows in torch.arange(len(mask), device=mask.device).view(-1, group_size):
@@ -423,8 +424,8 @@ def process(
                 "completions or mark step_ends"
             )
         normalized[rows] = normalized[rows].masked_scatter(counts[rows], _zscore(steps[None], eps, ddof)[0])
-    from_here_on = normalized.flip(-1).cumsum(-1).flip(-1)
-    return zero_outside(from_here_on, mask)
+    to_go = normalized.flip(-1).cumsum(-1).flip(-1)
+    return zero_outside(to_go, mask)
 
 
 def given_baseline(
@@ -433,12 +434,12 @@ def given_baseline(
     *,
     baseline: Float[Tensor, " B"] | None,
 ) -> Float[Tensor, "B T"]:
-    r"""Reward minus a baseline that came with the batch (:eq:`eq-given-baseline`).
+    r"""Reward minus a baseline given with the batch (:eq:`eq-given-baseline`).
 
     .. math:: A_i = R_i - b_i
 
-    Unbiased for any b that does not look at the response: a running mean over prompts (EMA), or the reward of the
-    greedy response (ReMax). Unlike a group's own mean it says something about a group that is wrong throughout.
+    Unbiased for any b that does not depend on the completion: a running mean over prompts (EMA), or the reward of the
+    greedy completion (ReMax). Unlike with the group's own mean, a group of equal rewards may have a gradient.
 
     Chapter: rloo. Source: greedy baseline: ReMax, arXiv 2310.10505.
 
@@ -458,7 +459,7 @@ def given_baseline(
         tensor([[0.7000]])
     """
     if baseline is None:
-        raise ValueError("given_baseline needs one: pass Batch(..., baseline=b), a number for each sequence")
+        raise ValueError("given_baseline needs one: pass Batch(..., baseline=b), one number for each sequence")
     check(mask, token_rewards=token_rewards)
     check_rows("baseline", baseline, len(mask))
     return _spread(_sequence_rewards(token_rewards, mask) - baseline, mask)
@@ -471,7 +472,7 @@ def whiten(
 
     .. math:: A \leftarrow \frac{A - \mathrm{mean}(A)}{\sqrt{\mathrm{var}(A) + \epsilon}}
 
-    Weighted by tokens: a long response moves the mean more than a short one. Epsilon stands inside the root.
+    Every token counts the same, so a long completion moves the mean more than a short one. Epsilon is inside the root.
 
     Chapter: ppo-rlhf. Source: OpenAI baselines; Huang et al. 2024, "The N implementation details of RLHF with PPO".
 
@@ -504,7 +505,7 @@ def zscore_rows(
 
     .. math:: A_i \leftarrow \frac{A_i - \mathrm{mean}_j A_j}{\mathrm{std}_j A_j + \epsilon}
 
-    Weighted by sequences: a long response counts once, where `whiten` counts each of its tokens.
+    Every sequence counts the same, where `whiten` counts every token.
 
     Chapter: rloo. Source: TRL's `normalize_advantages` and `multi_objective_aggregation="normalize_then_sum"`.
 
@@ -531,7 +532,7 @@ def zscore_rows(
     rows = trained.any(-1)
     first = zero_outside(advantages, mask).gather(1, trained.to(torch.uint8).argmax(-1, keepdim=True))  # [B, 1]
     if ((advantages != first) & trained).any():
-        raise ValueError("zscore_rows takes one advantage a sequence, and these differ by token: take whiten instead")
+        raise ValueError("zscore_rows needs one advantage per sequence, and these differ by token: use whiten instead")
     if int(rows.sum()) < 2:
         raise ValueError("one sequence has no spread: normalise over a larger batch, or set normalize=None")
     scores = torch.zeros_like(first[:, 0])
@@ -540,7 +541,7 @@ def zscore_rows(
 
 
 def place_rewards(rewards: Float[Tensor, " B"], mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    r"""An outcome reward on the last trained token, 0 elsewhere (:eq:`eq-token-mdp`).
+    r"""The outcome reward on the last trained token, 0 elsewhere (:eq:`eq-token-mdp`).
 
     A row without a trained token keeps its reward on its first position, so that its group still counts it.
 
@@ -566,7 +567,7 @@ def place_rewards(rewards: Float[Tensor, " B"], mask: Shaped[Tensor, "B T"]) -> 
 
 
 def _sequence_rewards(token_rewards: Tensor, mask: Tensor) -> Tensor:
-    """[B] total reward of each row, the parked reward of a fully masked row included."""
+    """[B] total reward of each row; that of a fully masked row is on its first position (`place_rewards`)."""
     return sequence_sum(token_rewards, (mask != 0) | (last_token(mask) != 0))
 
 
@@ -592,5 +593,5 @@ def _divide(centered: Tensor, spread: Tensor) -> Tensor:
 
 
 def _spread(per_sequence: Tensor, mask: Tensor) -> Tensor:
-    """One number a sequence onto its trained tokens."""
+    """[B, T]: the sequence's number on each of its trained tokens."""
     return zero_outside(per_sequence.reshape(-1, 1).expand(mask.shape), mask)

@@ -1,7 +1,7 @@
 r"""The aggregate column: who counts how much when [B, T] becomes one number?
 
-Denominators are a property of the whole optimiser batch, never of a micro-batch: they come in as `Totals`, so that the
-losses of micro-batches sum to the loss of the whole. Without totals the tensor at hand is the whole batch.
+Denominators are a property of the whole optimiser batch, never of a micro-batch: they are given as `Totals`, so that
+the losses of micro-batches sum to the loss of the whole. Without totals the tensor given is the whole batch.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ class Totals:
     """Denominators of one optimiser step.
 
     Args:
-        sequences: rows, masked ones included: a truncated row that is masked out still took a place.
+        sequences: rows, including those without a trained token (a truncated row that is masked out).
         tokens: trained tokens.
         budget: tokens a completion was allowed; never the padded width, which depends on the batch.
         prompts: prompts, those without a trained token included.
 
     Raises:
-        ValueError: a budget or a number of prompts that is no whole number above 0.
+        ValueError: a budget or a number of prompts that is not a whole number of at least 1.
 
     Example:
         >>> Totals.of(torch.tensor([[1, 1], [1, 0]]), budget=8)
@@ -57,7 +57,7 @@ def token_mean(
 
     .. math:: \frac{1}{\sum_i |o_i|} \sum_i \sum_t x_{i,t}
 
-    A response's total weight grows with its length.
+    A completion's total weight grows with its length.
 
     Chapter: dapo. Source: arXiv 2503.14476, eq. 8. Differs from the paper: over the batch, as every library does; the
     paper writes it over one prompt's group.
@@ -92,16 +92,16 @@ def prompt_mean(
 
     .. math:: \frac1P \sum_p \frac1{\sum_{i \in g(p)} |o_i|} \sum_{i \in g(p)} \sum_t x_{i,t}
 
-    Between `token_mean`, in which a prompt with long answers counts for more, and `sequence_mean`, in which a long
-    answer's tokens count for less. It is DAPO's loss as its paper prints it.
+    Between `token_mean`, in which a prompt with long completions weighs more, and `sequence_mean`, in which a token of
+    a long completion weighs less. It is DAPO's loss as the paper writes it.
 
     Chapter: dapo. Source: DAPO, arXiv 2503.14476, eq. 8; ScaleRL, arXiv 2510.13786.
 
     Args:
         x: [B, T] objective per token.
         mask: [B, T], 1 on trained tokens.
-        prompt_tokens: [B] trained tokens of each row's prompt in the whole optimiser batch, rows that are elsewhere
-            included.
+        prompt_tokens: [B] trained tokens of each row's prompt in the whole optimiser batch, including rows
+            that are not in this part.
         totals: denominators of the whole optimiser batch, the number of prompts among them.
 
     Returns:
@@ -127,8 +127,8 @@ def prompt_mean(
         )
     if given is None or totals.prompts is None:
         raise ValueError(
-            "prompt_mean divides by the number of prompts: pass totals=Totals(sequences, tokens, prompts=P), as a "
-            "Batch does by itself"
+            "prompt_mean divides by the number of prompts: pass totals=Totals(sequences, tokens, prompts=P), as "
+            "Batch does itself"
         )
     return (zero_outside(x, mask).sum(-1) / prompt_tokens.clamp(min=1)).sum() / totals.prompts
 
@@ -136,11 +136,11 @@ def prompt_mean(
 def sequence_mean(
     x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, totals: Totals | None = None
 ) -> Float[Tensor, ""]:
-    r"""Mean within each response, then over responses (:eq:`eq-sequence-mean`), as in GRPO.
+    r"""Mean within each completion, then over completions (:eq:`eq-sequence-mean`), as in GRPO.
 
     .. math:: \frac1B \sum_i \frac1{|o_i|} \sum_t x_{i,t}
 
-    Every response weighs the same, so a token of a long one weighs less: the length bias that Dr. GRPO removes.
+    Every completion weighs the same, so a token of a long one weighs less: the length bias that Dr. GRPO removes.
 
     Chapter: grpo; dr-grpo for what it does. Source: arXiv 2402.03300, eq. 3.
 
@@ -166,11 +166,11 @@ def sequence_mean(
 def sequence_sum(
     x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, totals: Totals | None = None
 ) -> Float[Tensor, ""]:
-    r"""Sum within each response, mean over responses (:eq:`eq-sequence-sum`): the plain policy gradient.
+    r"""Sum within each completion, mean over completions (:eq:`eq-sequence-sum`): the plain policy gradient.
 
     .. math:: \frac1B \sum_i \sum_t x_{i,t}
 
-    The sum over tokens *is* the log-probability of the response, so nothing is normalised away.
+    The sum over tokens *is* the log-probability of the completion, so nothing is normalised away.
 
     Chapter: policy-gradients. Source: Williams 1992.
 
@@ -224,8 +224,8 @@ def fixed_length(
     totals = _totals(x, mask, totals)
     if budget is None:
         raise ValueError(
-            "fixed_length divides by the generation budget, which is missing: pass Batch(..., budget=max_new_tokens);"
-            " the padded width will not do, it changes with the batch"
+            "fixed_length divides by the generation budget, which is missing: pass Batch(..., budget=max_new_tokens),"
+            " not the padded width, which changes with the batch"
         )
     check_count(budget=budget)
     return zero_outside(x, mask).sum() / (totals.sequences * budget)
@@ -234,12 +234,12 @@ def fixed_length(
 def geometric_mean(
     x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, totals: Totals | None = None
 ) -> Float[Tensor, ""]:
-    r"""Geometric mean within each response, mean over responses (:eq:`eq-geometric-mean`): GMPO.
+    r"""Geometric mean within each completion, mean over completions (:eq:`eq-geometric-mean`): GMPO.
 
     .. math:: \frac1B \sum_i \mathrm{sign}(x_i) \Big(\prod_t |x_{i,t}|\Big)^{1/|o_i|}
 
-    With x = clip(w) A and one A a response this is A times the geometric mean of the clipped ratios: one token's
-    outlier is tempered by a root. GMPO is GRPO with this mean and a wide, log-space clip.
+    With x = clip(w) A and one A a completion this is A times the geometric mean of the clipped ratios: the root
+    reduces the influence of a single large ratio. GMPO is GRPO with this mean and a wide clip range in log space.
 
     Chapter: soft-gates. Source: arXiv 2507.20673, section 3.
 
@@ -263,10 +263,10 @@ def geometric_mean(
     positive, negative = (x > 0).any(-1), (x < 0).any(-1)
     if (positive & negative).any():
         raise ValueError(
-            "geometric_mean met both signs within one sequence, where it has no meaning: use an advantage that is "
+            "geometric_mean has no meaning for both signs within one sequence: use an advantage that is "
             "one number per sequence, or another aggregate"
         )
-    # Below the smallest normal number a logarithm still exists, but its gradient 1 / x is infinite: that is 0 to us.
+    # Below the smallest normal number a logarithm still exists, but its gradient 1 / x is infinite: treated as 0.
     vanishes = ((x.abs() < torch.finfo(x.dtype).tiny) & trained).any(-1, keepdim=True)
     log_size = torch.where(trained & ~vanishes, x, torch.ones_like(x)).abs().log()  # log 1 = 0: not counted
     size = torch.exp(masked.sequence_mean(log_size, mask))  # [B]
@@ -274,7 +274,7 @@ def geometric_mean(
     return torch.where(vanishes.squeeze(-1), torch.zeros_like(size), sign * size).sum() / totals.sequences
 
 
-geometric_mean.linear = False  # type: ignore[attr-defined]  # a KL inside it would be nonsense: see Algorithm
+geometric_mean.linear = False  # type: ignore[attr-defined]  # so it cannot average a KL: see Algorithm
 
 
 def _totals(x: Tensor, mask: Tensor, totals: Totals | None) -> Totals:

@@ -1,9 +1,10 @@
 """One-line checks with messages that say what to do.
 
-Left out on purpose: shape annotations do the rest in the tests, where every call is checked by jaxtyping.
+Not checked here: shape annotations, which jaxtyping checks at every call in the tests.
 """
 
 import math
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 
 def check(mask: Tensor, **tensors: Tensor) -> None:
-    """As `check_tokens`, and some token is trained.
+    """As `check_tokens`, and at least one token is trained.
 
     Args:
         mask: [B, T], 1 on trained tokens.
@@ -30,7 +31,7 @@ def check(mask: Tensor, **tensors: Tensor) -> None:
     if not (mask != 0).any():
         raise ValueError(
             "the mask is zero everywhere, so no token would be trained: drop this batch, or check how the mask "
-            "was made (completion_mask counts the first EOS in)"
+            "was made (completion_mask includes the first EOS)"
         )
 
 
@@ -38,7 +39,7 @@ def check_tokens(mask: Tensor, **tensors: Tensor) -> None:
     """Per-token arguments: [B, T], floating, on one device, finite wherever the mask is 1.
 
     Args:
-        mask: [B, T], 1 on trained tokens, of which a part of a batch may have none.
+        mask: [B, T], 1 on trained tokens; a part of a batch may have none.
         **tensors: the other [B, T] arguments by name.
 
     Raises:
@@ -71,13 +72,13 @@ def check_mask(mask: Any, name: str = "mask") -> None:
         raise ValueError(f"{name} must hold only 0 and 1 (1 = trained token); token weights belong in `correct`")
 
 
-def check_responses(mask: Tensor, name: str = "mask") -> None:
-    """Every row has a trained token: an empty response would be equally likely under any policy."""
+def check_completions(mask: Tensor, name: str = "mask") -> None:
+    """Every row has a trained token: an empty completion would have probability 1 under any policy."""
     empty = (mask == 0).all(-1).nonzero().flatten().tolist()
     if empty:
         raise ValueError(
-            f"{name} is zero everywhere in row {empty[0]}: a response has at least its EOS, so drop the pair, or check "
-            "how the mask was made (completion_mask counts the first EOS in)"
+            f"{name} is zero everywhere in row {empty[0]}: a completion has at least its EOS, so drop the pair, or "
+            "check how the mask was made (completion_mask includes the first EOS)"
         )
 
 
@@ -96,17 +97,27 @@ def check_integers(name: str, x: Any) -> None:
 
 
 def check_tensor(name: str, x: Any) -> None:
-    """A tensor, and not the list or array that it could be made from."""
+    """A tensor, not a list or an array."""
     if not isinstance(x, Tensor):
         raise ValueError(f"{name} is a {type(x).__name__}, expected a tensor: torch.tensor(...) makes one")
 
 
 def check_same_shape(**tensors: Tensor) -> None:
-    """Tensors that meet element by element: broadcasting would pair the wrong ones without a word."""
+    """Tensors that are combined element by element: broadcasting would silently pair the wrong ones."""
     (first, x), *others = tensors.items()
     for name, y in others:
         if x.shape != y.shape:
-            raise ValueError(f"{first} {tuple(x.shape)} and {name} {tuple(y.shape)} must have one shape")
+            raise ValueError(
+                f"{first} {tuple(x.shape)} and {name} {tuple(y.shape)} must have one shape: nothing is broadcast, so "
+                "expand or cut one of them first"
+            )
+
+
+def check_pair(**tensors: Any) -> None:
+    """Floating tensors that are combined element by element."""
+    for name, x in tensors.items():
+        check_floating(name, x)
+    check_same_shape(**tensors)
 
 
 def check_rows(name: str, x: Tensor, rows: int) -> None:
@@ -114,8 +125,20 @@ def check_rows(name: str, x: Tensor, rows: int) -> None:
     check_floating(name, x)
     if x.shape != (rows,):
         raise ValueError(f"{name} has shape {tuple(x.shape)}, expected ({rows},): one number for each sequence")
-    if not torch.isfinite(x).all():
-        raise ValueError(f"{name} holds a number that is not finite: score the completion or drop its group")
+    _check_scores(name, x)
+
+
+def check_flags(name: str, x: Any, rows: int) -> None:
+    """A yes or no for each sequence: [B], bool."""
+    check_tensor(name, x)
+    if x.shape != (rows,) or x.dtype != torch.bool:
+        raise ValueError(f"{name} is {x.dtype} {tuple(x.shape)}, expected bool ({rows},): one value for each sequence")
+
+
+def check_step_ends(step_ends: Any, mask: Tensor) -> None:
+    """1 on the last token of each step: as a mask, and of the mask's shape."""
+    check_mask(step_ends, "step_ends")
+    check_same_shape(step_ends=step_ends, mask=mask)
 
 
 def check_parts(parts: Any, rows: int) -> None:
@@ -125,12 +148,16 @@ def check_parts(parts: Any, rows: int) -> None:
         raise ValueError(
             f"reward_parts has shape {tuple(parts.shape)}, expected ({rows}, K): one column for each part of the reward"
         )
-    if not torch.isfinite(parts).all():
-        raise ValueError("reward_parts holds a number that is not finite: score the completion or drop its group")
+    _check_scores("reward_parts", parts)
+
+
+def _check_scores(name: str, x: Tensor) -> None:
+    if not torch.isfinite(x).all():
+        raise ValueError(f"{name} holds a number that is not finite: score the completion or drop its group")
 
 
 def check_rewards(rewards: Tensor) -> None:
-    """Rewards that say how many sequences there are: [B], floating, finite."""
+    """Rewards whose length is the number of sequences: [B], floating, finite."""
     check_tensor("rewards", rewards)
     if rewards.dim() != 1 or not len(rewards):
         raise ValueError(f"rewards have shape {tuple(rewards.shape)}, expected [B]: one number for each sequence")
@@ -138,12 +165,12 @@ def check_rewards(rewards: Tensor) -> None:
 
 
 def check_group(rows: int, group_size: int, *, at_least: int = 1) -> None:
-    """Rows divide into whole groups of ``group_size``, with enough completions for the statistic asked for."""
+    """Rows divide into whole groups of ``group_size``, each with at least ``at_least`` completions."""
     check_count(group_size=group_size)
     if rows % group_size:
         raise ValueError(
             f"{rows} sequences do not divide into groups of {group_size}: keep the completions of one prompt "
-            "together and pass how many there are"
+            "together, and pass their number as group_size"
         )
     if group_size < at_least:
         raise ValueError(
@@ -154,44 +181,36 @@ def check_group(rows: int, group_size: int, *, at_least: int = 1) -> None:
 
 def check_positive(**numbers: Any) -> None:
     """Options that only make sense above zero."""
-    for name, value in numbers.items():
-        if not _is_number(value) or not value > 0:
-            raise ValueError(f"{name} is {value!r}, expected a number above 0")
+    _check_numbers(numbers, lambda value: value > 0, "a number above 0")
 
 
 def check_not_negative(**numbers: Any) -> None:
     """Options that only make sense at or above zero."""
-    for name, value in numbers.items():
-        if not _is_number(value) or not value >= 0:
-            raise ValueError(f"{name} is {value!r}, expected a number of at least 0")
+    _check_numbers(numbers, lambda value: value >= 0, "a number of at least 0")
 
 
 def check_numbers(**numbers: Any) -> None:
     """Options that may be any number, as long as it is finite."""
-    for name, value in numbers.items():
-        if not _is_number(value) or not math.isfinite(value):
-            raise ValueError(f"{name} is {value!r}, expected a finite number")
+    _check_numbers(numbers, math.isfinite, "a finite number")
 
 
 def check_ddof(ddof: Any) -> None:
-    """Which standard deviation is meant."""
+    """Sample or population standard deviation."""
     if ddof not in (0, 1):
         raise ValueError(f"ddof is {ddof!r}, expected 1 (sample standard deviation) or 0 (population)")
 
 
 def check_share(**numbers: Any) -> None:
     """Options that only make sense between zero and one."""
-    for name, value in numbers.items():
-        if not _is_number(value) or not 0 <= value <= 1:
-            raise ValueError(f"{name} is {value!r}, expected a number between 0 and 1")
+    _check_numbers(numbers, lambda value: 0 <= value <= 1, "a number between 0 and 1")
 
 
 def check_count(**numbers: Any) -> None:
     """Options that count something: a whole number of at least 1."""
+    _check_numbers(numbers, lambda value: value >= 1, "a whole number of at least 1", Integral)
+
+
+def _check_numbers(numbers: dict[str, Any], fits: Callable[[Any], bool], expected: str, kind: type = Real) -> None:
     for name, value in numbers.items():
-        if not _is_number(value, Integral) or value < 1:
-            raise ValueError(f"{name} is {value!r}, expected a whole number of at least 1")
-
-
-def _is_number(value: Any, kind: type = Real) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+        if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
+            raise ValueError(f"{name} is {value!r}, expected {expected}")

@@ -1,8 +1,8 @@
 r"""The correct column: whose log-probs were sampled?
 
-The engine that sampled and the model that trains may disagree about the same weights (another kernel, another
-precision). ``old_logp`` is the trainer's opinion of the old policy, ``sampler_logp`` the sampler's. The weight between
-them is a constant: it multiplies the objective and has no gradient.
+The engine that sampled and the model that trains may compute different log-probs from the same weights (another kernel,
+another precision). ``old_logp`` is the old policy's log-prob computed by the trainer, ``sampler_logp`` that computed by
+the sampler. The weight between them multiplies the objective and has no gradient.
 """
 
 import torch
@@ -27,7 +27,7 @@ def truncated_importance(
     .. math:: c_t = \mathrm{clip}\big(\pi_{old}(o_t) / \mu(o_t),\; \text{floor},\; C\big)
 
     The cap trades a little bias for a bounded variance. At level "sequence" the weight is the product over tokens, one
-    for the whole row: exact without the cap, and soon out of range on long completions.
+    for the whole row. Without the cap that is exact, but on long completions it soon grows or shrinks without limit.
 
     Chapter: scaling-up. Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL
     training".
@@ -70,8 +70,8 @@ def masked_importance(
 
     .. math:: c_t = \rho_t\, [\text{low} \le \rho_t \le \text{high}], \qquad \rho_t = \pi_{old}(o_t) / \mu(o_t)
 
-    Where two engines disagree by a factor, one of them is wrong about this token. `truncated_importance` still trains
-    on it with the weight of the edge; this leaves it out. It is counted in the mean all the same.
+    Where the two log-probs differ by a large factor, one of them is wrong. `truncated_importance` still trains on such
+    a token with the largest weight allowed; this leaves it out. The token is still counted in the mean.
 
     Chapter: mismatch. Source: IcePop, arXiv 2510.18855; GLM-5, arXiv 2602.15763, eq. 1 (low = 1 / high). With level
     "sequence" and high = 3 TRL's default.

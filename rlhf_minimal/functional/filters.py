@@ -1,15 +1,14 @@
 r"""The keep column: which sequences are trained on?
 
-A filter sees raw rewards, and what it declares of the context (`contracts.KeepCell`), and says yes or no to each row.
-The loop alone calls it: a group without a kept row is dropped
-and replaced by a fresh prompt, a single dropped row is masked while its reward stays in its group's statistics.
+A filter reads raw rewards and the context that it declares (`contracts.KeepCell`), and says for each row whether it is
+kept. Only the training loop calls it. A group without a kept row is replaced by a new prompt; in any other group, a
+dropped row is masked and its reward stays in the group's statistics.
 """
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .checks import check_group, check_rewards, check_tensor
+from .checks import check_flags, check_group, check_rewards
 
 
 def mixed_outcomes(rewards: Float[Tensor, " B"], *, group_size: int) -> Bool[Tensor, " B"]:
@@ -17,10 +16,10 @@ def mixed_outcomes(rewards: Float[Tensor, " B"], *, group_size: int) -> Bool[Ten
 
     .. math:: \text{keep}_i = \big[\max_{j \in g(i)} R_j > \min_{j \in g(i)} R_j\big]
 
-    Where rewards are not shaped, a group of equal rewards has advantage zero for everybody: it costs samples and has no
-    policy gradient. A shaped reward (DAPO's penalty on length) may differ where the raw ones agree: such a group is
-    dropped although it has a gradient. Decided by spread and not by the mean, so that groups of equal fractional
-    rewards go too.
+    If rewards are not shaped, every completion of a group with equal rewards has advantage 0: it costs samples and has
+    no policy gradient. Shaped rewards (DAPO's penalty on length) may differ where the raw ones are equal: such a group
+    is dropped although it has a gradient. The test is on the spread, not on a mean of 0 or 1, so that a group of equal
+    fractional rewards is dropped too.
 
     Chapter: dapo. Source: arXiv 2503.14476, eq. 11.
 
@@ -49,7 +48,7 @@ def not_truncated(rewards: Float[Tensor, " B"], *, truncated: Bool[Tensor, " B"]
 
     .. math:: \text{keep}_i = \neg\, \text{truncated}_i
 
-    A completion that was cut at the budget is scored on where it was cut, and not on what it would have said.
+    The reward of a completion that was cut at the budget says nothing about how it would have ended.
 
     Chapter: dapo. Source: arXiv 2503.14476, section 3.4.
 
@@ -70,9 +69,5 @@ def not_truncated(rewards: Float[Tensor, " B"], *, truncated: Bool[Tensor, " B"]
     check_rewards(rewards)
     if truncated is None:
         raise ValueError("not_truncated needs to know which completions hit the budget: pass truncated, bool [B]")
-    check_tensor("truncated", truncated)
-    if truncated.shape != rewards.shape or truncated.dtype != torch.bool:
-        raise ValueError(
-            f"truncated is {truncated.dtype} {tuple(truncated.shape)}, expected bool {tuple(rewards.shape)}"
-        )
+    check_flags("truncated", truncated, len(rewards))
     return ~truncated

@@ -1,14 +1,14 @@
 r"""The gate column: how much of the step is allowed, as a function of (ratio, advantage)?
 
 A gate is an objective to maximise, [B, T] in and [B, T] out. At ratio 1 every gate has slope A in the ratio: on-policy
-they all take the same step. They differ in what they do once the policy has moved.
+they all take the same step. They differ once the policy has moved.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .checks import check_floating, check_not_negative, check_positive
+from .checks import check_not_negative, check_pair, check_positive
 
 
 def none(ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
@@ -16,7 +16,7 @@ def none(ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"]) -> Float[
 
     .. math:: w A
 
-    Nothing stops a step that has already gone far enough.
+    Nothing stops a token's probability from moving further.
 
     Chapter: policy-gradients. Source: TRPO's surrogate, arXiv 1502.05477, eq. 14.
 
@@ -34,7 +34,7 @@ def none(ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"]) -> Float[
         >>> none(torch.tensor([[1.5]]), torch.tensor([[2.0]]))
         tensor([[3.]])
     """
-    _check(ratio, advantage)
+    check_pair(ratio=ratio, advantage=advantage)
     return ratio * advantage
 
 
@@ -45,8 +45,8 @@ def clip(
 
     .. math:: \min\big(w A,\; \mathrm{clip}(w, 1-\epsilon_{low}, 1+\epsilon_{high})\, A\big)
 
-    Once a good token is likelier by ``high`` or a bad one rarer by ``low``, there is nothing more to gain from it. The
-    minimum keeps the gradient where the policy has moved the wrong way. Both signs of A take the same ``min``.
+    Once a good token is likelier by ``high``, or a bad one less likely by ``low``, its gradient is 0. The minimum keeps
+    the gradient where the policy has moved the wrong way; it is the same ``min`` for both signs of A.
 
     Chapter: ppo-clip (one bound), dapo (two). Source: arXiv 1707.06347, eq. 7; clip-higher arXiv 2503.14476, eq. 8.
 
@@ -66,7 +66,7 @@ def clip(
         >>> clip(torch.tensor([[1.5, 1.5]]), torch.tensor([[1.0, -1.0]]), low=0.2, high=0.2)
         tensor([[ 1.2000, -1.5000]])
     """
-    _check(ratio, advantage)
+    check_pair(ratio=ratio, advantage=advantage)
     check_not_negative(low=low, high=high)
     return torch.minimum(ratio * advantage, ratio.clamp(1 - low, 1 + high) * advantage)
 
@@ -74,11 +74,11 @@ def clip(
 def dual_clip(
     ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], *, low: float, high: float, c: float = 3.0
 ) -> Float[Tensor, "B T"]:
-    r"""Clip, and a floor for bad tokens whose ratio has exploded (:eq:`eq-gate-dual-clip`).
+    r"""Clip, and a second bound for bad tokens with a very large ratio (:eq:`eq-gate-dual-clip`).
 
     .. math:: A < 0:\quad \max\big(\text{clip}(w, A),\; c A\big)
 
-    Plain clipping leaves one side open: a bad token that has become c times likelier would pull without limit.
+    Plain clipping has no bound for a bad token that has become much likelier: its gradient grows with the ratio.
     Equal to TRL's ``delta`` where delta > 1 + high.
 
     Chapter: ppo-clip. Source: Ye et al., arXiv 1912.09729; verl's default with c = 3.
@@ -88,7 +88,7 @@ def dual_clip(
         advantage: [B, T].
         low: epsilon below 1, usually 0.2.
         high: epsilon above 1, usually 0.2.
-        c: ratio beyond which a bad token is dropped, above 1 + high, usually 3.
+        c: ratio above which a bad token has no gradient; above 1 + high, usually 3.
 
     Returns:
         [B, T] objective, larger is better.
@@ -103,7 +103,7 @@ def dual_clip(
     clipped = clip(ratio, advantage, low=low, high=high)
     check_positive(c=c)
     if not c > 1 + high:
-        raise ValueError(f"c is {c}, expected above 1 + high = {1 + high}: below it the two clips fight")
+        raise ValueError(f"c is {c}, expected above 1 + high = {1 + high}: else the two clips contradict each other")
     return torch.where(advantage < 0, torch.maximum(clipped, c * advantage), clipped)
 
 
@@ -114,9 +114,9 @@ def clip_weight(
 
     .. math:: \mathrm{sg}\big[\mathrm{clip}(w, \text{floor}, \text{cap}) / w\big]\, w A
 
-    Its gradient is sg[clip(w)] A grad log pi: a rare token that has moved far counts less, but it never drops out.
-    Written on the ratio, so that it is one plottable function like every other gate. The value is therefore clip(w) A
-    and not sg[clip(w)] A log pi, as other libraries print; the gradients agree.
+    Its gradient is sg[clip(w)] A grad log pi: a token that has moved far counts less, but it is never dropped.
+    It is written as a function of ratio and advantage, like every other gate. So its value is clip(w) A, and not
+    sg[clip(w)] A log pi as in other libraries; the gradients are equal.
 
     Chapter: soft-gates. Source: MiniMax-M1, arXiv 2506.13585, eq. 4-5.
     Differs from the paper: ``cap`` is absolute, the paper's 1 + epsilon_high.
@@ -137,7 +137,7 @@ def clip_weight(
         >>> clip_weight(torch.tensor([[9.0, 2.0]]), torch.tensor([[1.0, 1.0]]), cap=5.0)
         tensor([[5., 2.]])
     """
-    _check(ratio, advantage)
+    check_pair(ratio=ratio, advantage=advantage)
     check_not_negative(floor=floor, cap=cap)
     if not cap > floor:
         raise ValueError(f"cap is {cap} and floor {floor}: the cap is absolute (1 + epsilon) and above the floor")
@@ -157,8 +157,8 @@ def sigmoid(
     .. math::
         \frac{4}{\tau}\, \sigma\big(\tau (w - 1)\big)\, A, \qquad \tau = \tau_{pos}\ (A > 0),\ \tau_{neg}\ (A \le 0)
 
-    The slope fades as the ratio leaves 1, instead of falling off an edge; 4/tau makes it A at ratio 1. Bad tokens
-    fade a little sooner, since pushing one token down lifts all the others at once.
+    The slope falls smoothly as the ratio leaves 1, instead of dropping to 0 at a bound; the factor 4/tau makes it A at
+    ratio 1. It falls a little faster for bad tokens, since making one token less likely makes all others likelier.
 
     Chapter: soft-gates. Source: arXiv 2511.20347.
 
@@ -178,17 +178,7 @@ def sigmoid(
         >>> sigmoid(torch.tensor([[1.0, 1.0]]), torch.tensor([[1.0, -1.0]]))
         tensor([[ 2.0000, -1.9048]])
     """
-    _check(ratio, advantage)
+    check_pair(ratio=ratio, advantage=advantage)
     check_positive(tau_pos=tau_pos, tau_neg=tau_neg)
     tau = torch.where(advantage > 0, torch.full_like(ratio, tau_pos), torch.full_like(ratio, tau_neg))
     return 4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantage
-
-
-def _check(ratio: Tensor, advantage: Tensor) -> None:
-    check_floating("ratio", ratio)
-    check_floating("advantage", advantage)
-    if ratio.shape != advantage.shape:
-        raise ValueError(
-            f"ratio {tuple(ratio.shape)} and advantage {tuple(advantage.shape)} must have one shape: expand a "
-            "per-sequence advantage with [:, None] first"
-        )

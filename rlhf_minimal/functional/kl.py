@@ -3,21 +3,22 @@ r"""Three estimators of KL(pi || ref) from one sample of pi, per token or per se
 With :math:`d = \log\pi - \log\pi_{ref}` on a sample of :math:`\pi`. Mind the direction: k3 uses exp(-d), the ratio
 ref/pi. With exp(d) it estimates another divergence (chi-squared minus KL).
 
-What is unbiased as a *value* need not be as a *gradient*. Summed over tokens, or over a constant, and differentiated
-inside the loss on samples of pi: k1 gives zero in expectation, k2 the gradient of KL(pi || ref), k3 that of
-KL(ref || pi). Weighted by the ratio, k1 and k3 give the gradient of KL(pi || ref). Of whole responses where d is summed
-over a response; token by token these are the gradients of next-token divergences with the visited prefixes held fixed.
+What is unbiased as a *value* need not be as a *gradient*. Summed over tokens, or divided by a constant, and
+differentiated inside the loss on samples of pi: k1 gives zero in expectation, k2 the gradient of KL(pi || ref), k3 that
+of KL(ref || pi). Weighted by the ratio, k1 and k3 give the gradient of KL(pi || ref). If d is summed over a completion,
+these are divergences between distributions over completions; token by token, between those over the next token, with
+the visited prefixes held fixed.
 
-None of this survives a divisor that depends on later tokens: under ``sequence_mean`` the expected gradient of k1 is
-that of E[1/len], a pull on length, those of k2 and k3 point beside, and the means of k1 and k3 differ. ``token_mean``
-does the same to a lesser degree.
+None of this holds with a divisor that depends on later tokens. Under ``sequence_mean`` the expected gradient of k1 is
+that of E[1/len], which changes the length; those of k2 and k3 are no longer the gradients above; and the means of k1
+and k3 differ. ``token_mean`` has the same error to a lesser degree.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .checks import check_floating
+from .checks import check_pair
 
 
 def k1(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -25,7 +26,7 @@ def k1(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Floa
 
     .. math:: k_1 = \log\pi - \log\pi_{ref}
 
-    The right choice inside the reward. Inside the loss, summed or over a constant, its expected gradient is zero.
+    The right choice in the reward. In the loss, summed or divided by a constant, its expected gradient is zero.
 
     Chapter: kl-divergence. Source: Schulman, "Approximating KL divergence" (2020).
 
@@ -51,7 +52,7 @@ def k2(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Floa
 
     .. math:: k_2 = \tfrac12 (\log\pi - \log\pi_{ref})^2
 
-    A spring: it pulls every sampled log-prob back in proportion to how far it has moved.
+    Like a spring, it pulls every sampled log-prob back in proportion to how far it has moved.
 
     Chapter: kl-divergence. Source: Schulman (2020).
 
@@ -78,8 +79,8 @@ def k3(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Floa
     .. math:: k_3 = \frac{\pi_{ref}}{\pi} - 1 - \log\frac{\pi_{ref}}{\pi}
 
     The linear term has mean zero and cancels most of k1's noise while the policies are near. Unbiased only where pi
-    covers the reference: top-p sampling breaks it. In the loss, summed or over a constant, its gradient is that of the
-    forward KL(ref || pi).
+    covers the reference: top-p sampling breaks it. In the loss, summed or divided by a constant, its gradient is that
+    of the forward KL(ref || pi).
 
     Chapter: kl-divergence. Source: Schulman (2020); GRPO: DeepSeekMath, arXiv 2402.03300, eq. 4.
 
@@ -105,11 +106,5 @@ ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 
 def _difference(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    check_floating("logp", logp)
-    check_floating("ref_logp", ref_logp)
-    if logp.shape != ref_logp.shape:
-        raise ValueError(
-            f"logp {tuple(logp.shape)} and ref_logp {tuple(ref_logp.shape)} must agree: score the same tokens "
-            "with both models"
-        )
+    check_pair(logp=logp, ref_logp=ref_logp)
     return logp - ref_logp

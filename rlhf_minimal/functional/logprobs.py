@@ -1,7 +1,7 @@
 r"""From logits to the log-probabilities of the tokens that were sampled.
 
-The temperature belongs here: if tokens were sampled from softmax(logits / temperature), then these are the only
-log-probs whose score has mean zero under the sampler, which is what makes a baseline free.
+The temperature belongs here: if tokens were sampled from softmax(logits / temperature), then only
+these log-probs have a score with mean zero under the sampler, and only then does a baseline add no bias.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ def token_logprobs(
     Args:
         logits: [B, T, V] predicting ``ids`` (see `completion_logits`).
         ids: [B, T] sampled tokens.
-        temperature: of the sampler, usually 0.6 to 1.
+        temperature: temperature of the sampler, usually 0.6 to 1.
 
     Returns:
         [B, T] log-probs in nats, at most 0; float32 at least.
@@ -86,7 +86,7 @@ def token_entropy(logits: Float[Tensor, "B T V"], *, temperature: float = 1.0) -
 
     Args:
         logits: [B, T, V].
-        temperature: of the sampler.
+        temperature: temperature of the sampler.
 
     Returns:
         [B, T] between 0 and log V.
@@ -115,8 +115,8 @@ def chunked_logprobs(
     r"""`token_logprobs` and `token_entropy` from the last hidden states, ``chunk`` tokens at a time.
 
     A vocabulary of 50 000 makes [B, T, V] the largest tensor of a step, several times over: logits, log-softmax and
-    the gradient of each. Here only [chunk, V] exists at any time, in the backward too, which computes the logits anew
-    (one more matrix product) and writes their gradient down in closed form:
+    the gradient of each. Here only [chunk, V] exists at any time. The backward computes the logits again (one more
+    matrix product) and their gradient in closed form:
 
     .. math::
         \frac{\partial \log \pi(o)}{\partial z_v} = \frac{1[v = o] - \pi(v)}{\tau}, \qquad
@@ -129,7 +129,7 @@ def chunked_logprobs(
         weight: [V, H] of the vocabulary head.
         ids: [B, T] sampled tokens.
         bias: [V] of the head, where it has one.
-        temperature: of the sampler.
+        temperature: temperature of the sampler.
         chunk: tokens whose logits exist at once.
 
     Returns:
@@ -171,14 +171,14 @@ class _ChunkedHead(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, ids: Tensor, *options: Any) -> Any:
         temperature, chunk = options
-        found = []
+        parts = []
         for rows, picked in zip(hidden.split(chunk), ids.split(chunk), strict=True):
             logp = _log_softmax(linear(rows, weight, bias), temperature)
-            found.append((logp.gather(-1, picked[:, None]).squeeze(-1), _entropy(logp)))
-        logp, entropy = (torch.cat(parts) for parts in zip(*found, strict=True))
+            parts.append((logp.gather(-1, picked[:, None]).squeeze(-1), _entropy(logp)))
+        logp, entropy = (torch.cat(column) for column in zip(*parts, strict=True))
         ctx.save_for_backward(hidden, weight, bias, ids, entropy)
         ctx.options = options
-        kind = hidden.device.type  # the backward shall compute the very logits of the forward
+        kind = hidden.device.type  # the backward recomputes the forward's logits exactly
         ctx.autocast = kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)
         ctx.set_materialize_grads(False)
         return logp, entropy
@@ -214,7 +214,7 @@ class _ChunkedHead(torch.autograd.Function):
 def _check(logits: Tensor) -> None:
     check_floating("logits", logits)
     if logits.dim() != 3:
-        raise ValueError(f"logits have shape {tuple(logits.shape)}, expected [B, T, V], a distribution a position")
+        raise ValueError(f"logits have shape {tuple(logits.shape)}, expected [B, T, V], one distribution per position")
 
 
 def _check_ids(ids: Tensor, vocabulary: int) -> None:
@@ -230,6 +230,6 @@ def _entropy(logp: Tensor) -> Tensor:
 
 
 def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
-    # bfloat16 keeps 8 bits: differences of log-probs would drown in rounding.
+    # bfloat16 keeps 8 bits: rounding would be larger than differences of log-probs.
     logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
     return torch.log_softmax(logits / temperature, dim=-1)

@@ -1,6 +1,6 @@
 r"""Sums and means over trained tokens. Nothing under a zero mask is ever read.
 
-``x * mask`` would not do: zero times NaN is NaN, in the value and again in the gradient.
+``x * mask`` would not be enough: zero times NaN is NaN, in the value and in the gradient.
 """
 
 import torch
@@ -23,7 +23,7 @@ def zero_outside(x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]) -> Float[
     """``x`` on trained tokens, exactly 0 elsewhere; no gradient flows from elsewhere either.
 
     Args:
-        x: [B, T], anything at all under a zero mask, NaN included.
+        x: [B, T]; under a zero mask it may hold anything, NaN included.
         mask: [B, T], 1 on trained tokens.
 
     Returns:
@@ -145,12 +145,12 @@ def completion_mask(
     """1 up to and including the first end-of-sequence token, 0 after it.
 
     The mask comes from lengths and never from ``ids != pad``: where pad and EOS are one token, that form
-    forgets the EOS, and the model never learns to stop.
+    masks the EOS out, and the model never learns to stop.
 
     Args:
         ids: [B, T] completion tokens, padded on the right with anything.
         eos_id: the token that ends a completion.
-        limits: [B] tokens that were really generated, where a row may end without EOS before T.
+        limits: [B] tokens that were generated, if a row may end without EOS before T.
 
     Returns:
         [B, T] mask of ones and zeros.
@@ -165,12 +165,12 @@ def completion_mask(
     """
     check_integers("ids", ids)
     if ids.dim() != 2:
-        raise ValueError(f"ids have shape {tuple(ids.shape)}, expected [B, T], one row a completion")
+        raise ValueError(f"ids have shape {tuple(ids.shape)}, expected [B, T], one row for each completion")
     ended_before = (ids == eos_id).cumsum(-1) - (ids == eos_id).long()  # [B, T] EOS tokens strictly before here
     mask = ended_before == 0
     if limits is not None:
         check_integers("limits", limits)
         if limits.shape != ids.shape[:1]:
-            raise ValueError(f"limits have shape {tuple(limits.shape)}, expected ({len(ids)},): one number a row")
+            raise ValueError(f"limits have shape {tuple(limits.shape)}, expected ({len(ids)},): one number per row")
         mask &= torch.arange(ids.shape[1], device=ids.device) < limits[:, None]
     return mask.to(torch.get_default_dtype())

@@ -1,9 +1,9 @@
-r"""Cells of the second table: what a response is worth, and what it costs to rank the wrong one of two higher.
+r"""Cells of the second table: the score of a completion, and the loss of a gap between two scores.
 
-    a score for each of two responses  -->  gap = score of the chosen - score of the rejected  -->  loss of the gap
+    a score for each of two completions  -->  gap = score of the chosen - score of the rejected  -->  loss of the gap
 
-A score is a reward model's number, or the log-ratio of the policy and its reference: then the policy is its own reward
-model. Either way only the gap counts, so whatever a prompt adds to both of its responses drops out.
+A score is a reward model's number, or the log-ratio of the policy to its reference; the policy is then its own reward
+model. Only the gap counts, so a term that is the same for both completions of a prompt cancels.
 """
 
 import torch
@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from . import masked
-from .checks import check, check_floating, check_positive, check_responses, check_same_shape, check_share
+from .checks import check, check_completions, check_floating, check_pair, check_positive, check_share
 
-# ---- what is a response worth? ----------------------------------------------------------------------------------
+# ---- scores ---------------------------------------------------------------------------------------------------------
 
 
 def given_score(scores: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    r"""The number that a reward model has given the response (:eq:`eq-given-score`).
+    r"""A reward model's score of the completion (:eq:`eq-given-score`).
 
     .. math:: s = r_\phi(x, y)
 
@@ -44,57 +44,57 @@ def given_score(scores: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
 def log_ratio(
     logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
-    r"""How much likelier the policy finds the whole response than its reference does (:eq:`eq-log-ratio`).
+    r"""How much likelier the whole completion is under the policy than under the reference (:eq:`eq-log-ratio`).
 
     .. math:: s = \sum_t \big(\log \pi_t - \log \pi_{ref,t}\big) = \log \frac{\pi(y \mid x)}{\pi_{ref}(y \mid x)}
 
-    Times beta it is the reward for which the policy would be the optimum of KL-regularised RL, up to a constant of the
-    prompt that no gap contains. A sum, so a long response has more room to gain than a short one.
+    Times beta it is the reward for which the policy is the optimum of KL-regularised RL, up to a constant for each
+    prompt, which cancels in the gap. It is a sum, so the score of a long completion can change more than a short one's.
 
     Chapter: choosing (DPO), self-play (SPIN). Source: DPO, arXiv 2305.18290, eq. 5.
 
     Args:
         logp: [B, T] log-probs under the policy being trained, with gradient.
         ref_logp: [B, T] under the reference, a constant.
-        mask: [B, T], 1 on the response's tokens, its EOS included.
+        mask: [B, T], 1 on the completion's tokens, its EOS included.
 
     Returns:
         [B] in nats; 0 while the policy is its reference.
 
     Raises:
-        ValueError: bad shapes or dtypes, a non-finite trained token, a response without a token.
+        ValueError: bad shapes or dtypes, a non-finite trained token, a completion without a token.
 
     Example:
         >>> log_ratio(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-2.0, -3.0]]), torch.ones(1, 2))
         tensor([3.])
     """
     check(mask, logp=logp, ref_logp=ref_logp)
-    check_responses(mask)
+    check_completions(mask)
     return masked.zero_outside(logp - ref_logp.detach(), mask).sum(-1)
 
 
 def mean_log_ratio(
     logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
 ) -> Float[Tensor, " B"]:
-    r"""The same a token (:eq:`eq-mean-log-ratio`): long and short responses stand on one scale.
+    r"""The log-ratio per token (:eq:`eq-mean-log-ratio`): long and short completions have scores on one scale.
 
     .. math:: s = \frac{1}{|y|} \sum_t \big(\log \pi_t - \log \pi_{ref,t}\big)
 
-    What TRL takes for IPO, on its authors' word. The closed forms of DPO and IPO are those of the sum: with a mean the
-    leash is a divergence per token, and beta has another unit.
+    TRL uses it for IPO, because IPO's authors said that they did. The closed forms of DPO and IPO hold for the sum:
+    with a mean, the KL penalty is per token and beta has another unit.
 
     Chapter: choosing. Source: TRL's DPOTrainer, `loss_type="ipo"`.
 
     Args:
         logp: [B, T] log-probs under the policy being trained, with gradient.
         ref_logp: [B, T] under the reference, a constant.
-        mask: [B, T], 1 on the response's tokens, its EOS included.
+        mask: [B, T], 1 on the completion's tokens, its EOS included.
 
     Returns:
         [B] in nats per token.
 
     Raises:
-        ValueError: bad shapes or dtypes, a non-finite trained token, a response without a token.
+        ValueError: bad shapes or dtypes, a non-finite trained token, a completion without a token.
 
     Example:
         >>> mean_log_ratio(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-2.0, -3.0]]), torch.ones(1, 2))
@@ -103,20 +103,21 @@ def mean_log_ratio(
     return log_ratio(logp, ref_logp, mask) / masked.lengths(mask)
 
 
-# ---- what does a gap cost? --------------------------------------------------------------------------------------
+# ---- losses of a gap -------------------------------------------------------------------------------------------------
 
 
 def bradley_terry(chosen: Float[Tensor, "*shape"], rejected: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    r"""The probability that the first of two responses is the one preferred (:eq:`eq-bradley-terry`).
+    r"""The probability that the first of two completions is preferred (:eq:`eq-bradley-terry`).
 
     .. math:: P(y_w \succ y_l) = \sigma(s_w - s_l)
 
-    Two numbers decide, and only by their difference: a lead of 1 wins 73 % of the comparisons, one of 3 wins 95 %.
+    Only the difference of the scores counts: with a gap of 1 the first is preferred in 73 % of the comparisons, with 3
+    in 95 %.
 
     Chapter: reward-models. Source: Bradley and Terry 1952; InstructGPT, arXiv 2203.02155, eq. 1.
 
     Args:
-        chosen: scores of the first responses, any shape.
+        chosen: scores of the first completions, any shape.
         rejected: scores of the others.
 
     Returns:
@@ -129,30 +130,28 @@ def bradley_terry(chosen: Float[Tensor, "*shape"], rejected: Float[Tensor, "*sha
         >>> bradley_terry(torch.tensor([0.0, 1.0, 3.0]), torch.zeros(3))
         tensor([0.5000, 0.7311, 0.9526])
     """
-    check_floating("chosen", chosen)
-    check_floating("rejected", rejected)
-    check_same_shape(chosen=chosen, rejected=rejected)
+    check_pair(chosen=chosen, rejected=rejected)
     return torch.sigmoid(chosen - rejected)
 
 
 def logistic_loss(gap: Float[Tensor, " B"], *, beta: float = 1.0, smoothing: float = 0.0) -> Float[Tensor, " B"]:
-    r"""How surprising the label is under Bradley-Terry (:eq:`eq-logistic-loss`): a reward model's loss, DPO's, SPIN's.
+    r"""The label's negative log-likelihood under Bradley-Terry (:eq:`eq-logistic-loss`): reward models, DPO, SPIN.
 
     .. math:: \ell(g) = -(1 - \epsilon) \log \sigma(\beta g) - \epsilon \log \sigma(-\beta g)
 
-    Its slope is beta times the probability that the model gives to the wrong order, so pairs that are settled pull no
-    more. They never pull quite nothing either: where every comparison comes out alike, g grows without end. Smoothing
-    (eps, "conservative" DPO) is the share of labels that are taken to be flipped, and ends that at
+    Its slope is beta times the probability that the model gives to the wrong order, so a pair with a large gap has
+    almost no gradient. The gradient is never 0, though: if every comparison has the same result, g grows without limit.
+    Smoothing (eps, "conservative" DPO) is the share of labels assumed to be flipped; g then ends at
     log((1 - eps)/eps)/beta.
 
     Chapter: reward-models; choosing for DPO, self-play for SPIN. Source: InstructGPT, arXiv 2203.02155, eq. 1; DPO,
     arXiv 2305.18290, eq. 7; smoothing: Mitchell, a note on DPO with noisy preferences (2023).
 
     Args:
-        gap: [B] score of the chosen minus score of the rejected response.
-        beta: how many units of preference a unit of the gap is; 1 for a reward model, usually 0.01 to 0.5 where the
-            score is a log-ratio, and then it is the strength of the leash.
-        smoothing: eps, usually 0 to 0.3; below one half, where nothing would be preferred.
+        gap: [B] score of the chosen minus score of the rejected completion.
+        beta: factor on the gap; 1 for a reward model, usually 0.01 to 0.5 for a log-ratio, where it is the coefficient
+            of the KL penalty.
+        smoothing: eps, usually 0 to 0.3, below 0.5.
 
     Returns:
         [B] to minimise, in nats; log 2 at a gap of 0.
@@ -173,18 +172,18 @@ def logistic_loss(gap: Float[Tensor, " B"], *, beta: float = 1.0, smoothing: flo
 
 
 def squared_loss(gap: Float[Tensor, " B"], *, beta: float) -> Float[Tensor, " B"]:
-    r"""How far the gap is from a lead of 1/(2 beta) (:eq:`eq-squared-loss`): IPO.
+    r"""The squared distance of the gap from 1/(2 beta) (:eq:`eq-squared-loss`): IPO.
 
     .. math:: \ell(g) = \Big(g - \frac{1}{2\beta}\Big)^2
 
-    A pair that leads by enough is left alone, and one that leads by more is pulled back. So the leash holds even where
-    every comparison comes out alike, which is where the logistic loss lets go of it.
+    A gap of 1/(2 beta) has no gradient, and a larger one is made smaller. So the KL penalty stays effective even if
+    every comparison has the same result, where the logistic loss lets the gap grow without limit.
 
     Chapter: choosing. Source: Azar et al., arXiv 2310.12036, eq. 17 (their tau is this beta).
 
     Args:
-        gap: [B] score of the chosen minus score of the rejected response, in nats.
-        beta: strength of the leash, usually 0.01 to 1.
+        gap: [B] score of the chosen minus score of the rejected completion, in nats.
+        beta: coefficient of the KL penalty, usually 0.01 to 1.
 
     Returns:
         [B] to minimise, in squared nats.
@@ -202,17 +201,18 @@ def squared_loss(gap: Float[Tensor, " B"], *, beta: float) -> Float[Tensor, " B"
 
 
 def centering_loss(chosen: Float[Tensor, " B"], rejected: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    r"""How far a pair of scores is from having mean zero (:eq:`eq-centering-loss`).
+    r"""The square of a pair's sum of scores (:eq:`eq-centering-loss`).
 
     .. math:: (s_w + s_l)^2
 
-    Gaps leave the level of the scores open. This settles it, so that one reward model's numbers mean the same for every
-    prompt. Of a single pair it leaves the gap alone; a response that meets many others is pulled towards zero a little.
+    A gap does not change if a constant is added to both scores. This loss fixes that constant, so that scores of
+    different prompts can be compared. It has no gradient in the gap of a single pair; a completion that is compared
+    with many others is moved a little towards 0.
 
     Chapter: reward-models. Source: Eisenstein et al., arXiv 2312.09244, eq. 2.
 
     Args:
-        chosen: [B] scores of the preferred responses.
+        chosen: [B] scores of the preferred completions.
         rejected: [B] scores of the others.
 
     Returns:
@@ -227,7 +227,7 @@ def centering_loss(chosen: Float[Tensor, " B"], rejected: Float[Tensor, " B"]) -
     """
     _check_rows("chosen", chosen)
     _check_rows("rejected", rejected)
-    check_same_shape(chosen=chosen, rejected=rejected)
+    check_pair(chosen=chosen, rejected=rejected)
     return (chosen + rejected) ** 2
 
 

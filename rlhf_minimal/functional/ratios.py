@@ -1,6 +1,6 @@
 r"""The ratio column: how far has the policy moved since it sampled, and at which level is that measured?
 
-Every ratio is [B, T] and is where the gradient enters, and the only place. Its value under a zero mask is 1.
+Every ratio is [B, T], and the gradient enters the loss only through it. Its value under a zero mask is 1.
 """
 
 import torch
@@ -18,14 +18,14 @@ def on_policy(
 
     .. math:: w_t = \pi_t / \mathrm{sg}[\pi_t]
 
-    So REINFORCE is the same line of code as PPO. The value of its loss is the surrogate's, -mean(A), and not
-    -A log pi; the gradients agree.
+    So REINFORCE and PPO are the same code. The value of the loss is the surrogate's, -mean(A), and not -A log pi; the
+    gradients are equal.
 
     Chapter: policy-gradients. Source: Williams 1992; the magic-box form of Foerster et al., arXiv 1802.05098.
 
     Args:
         logp: [B, T] log-probs under the policy being trained (nats).
-        old_logp: [B, T] unused: a ratio that forgets who sampled.
+        old_logp: [B, T], checked but not used.
         mask: [B, T], 1 on trained tokens.
 
     Returns:
@@ -80,8 +80,8 @@ def sequence(
 
     .. math:: s_i = \Big(\prod_t w_{i,t}\Big)^{1/|o_i|} = \exp\Big(\frac1{|o_i|}\sum_t \log w_{i,t}\Big)
 
-    A reward for the whole response gets a weight for the whole response. It is no importance weight (that is
-    `sequence_product`): the root trades exactness for one scale at every length.
+    A reward for the whole completion gets one weight for the whole completion. It is not the importance
+    weight (that is `sequence_product`): the root gives up exactness, and keeps ratios of all lengths on one scale.
 
     Chapter: gspo. Source: arXiv 2507.18071, eq. 7.
 
@@ -111,7 +111,7 @@ def sequence_token(
 
     .. math:: s_{i,t} = \mathrm{sg}[s_i] \cdot \pi_t / \mathrm{sg}[\pi_t]
 
-    Equal to `sequence` when all tokens of a response share one advantage, and still right when they do not.
+    Equal to `sequence` when all tokens of a completion share one advantage, and still right when they do not.
 
     Chapter: gspo. Source: arXiv 2507.18071, eq. 14.
 
@@ -165,5 +165,5 @@ def sequence_product(
 
 def _log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
     check(mask, logp=logp, old_logp=old_logp)
-    # Both sides are zeroed before they meet: an old log-prob that carries a graph would cancel the gradient.
+    # The old log-prob is detached: if it carried a graph, its gradient would cancel that of logp.
     return zero_outside(logp, mask) - zero_outside(old_logp.detach(), mask)

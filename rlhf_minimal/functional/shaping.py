@@ -1,6 +1,6 @@
 r"""The shape column: what is added to the reward before anything else sees it?
 
-A shape reads [B] rewards, [B] lengths (trained tokens of each completion) and what it declares of the context
+A shape reads [B] rewards, [B] lengths (trained tokens of each completion) and the context that it declares
 (`contracts.ShapeCell`), and returns [B] rewards.
 """
 
@@ -23,8 +23,8 @@ def soft_overlong(
     .. math::
         R' = R + \begin{cases} 0 & |o| \le L - C \\ (L - C - |o|)/C & L - C < |o| \le L \\ -1 & |o| > L \end{cases}
 
-    L is the budget and C = cache_fraction L. A hard cut gives a long correct answer and a rambling one the same zero;
-    the ramp warns before the cliff.
+    L is the budget and C = cache_fraction L. The penalty begins before the budget is reached
+    and grows evenly, where a hard limit would jump from 0 to -1.
 
     Chapter: dapo. Source: arXiv 2503.14476, eq. 13 (L = 20480, C = 4096, hence the fraction).
 
@@ -32,7 +32,7 @@ def soft_overlong(
         rewards: [B].
         lengths: [B] trained tokens.
         budget: L in tokens.
-        cache_fraction: C / L, between 0 and 1; 0 leaves only the cliff.
+        cache_fraction: C / L, between 0 and 1; 0 = no ramp, only the penalty of 1.
 
     Returns:
         [B] rewards, lowered by at most 1.
@@ -62,7 +62,7 @@ def length_reward(
     group_size: int,
     coef: float = 1.0,
 ) -> Float[Tensor, " B"]:
-    r"""Shorter is better within a group, and never pays for a wrong answer (:eq:`eq-length-reward`), as in Kimi k1.5.
+    r"""Within a group shorter is better, but a wrong answer gets no bonus (:eq:`eq-length-reward`), as in Kimi k1.5.
 
     .. math:: \lambda_i = \tfrac12 - \frac{|o_i| - \min_j |o_j|}{\max_j |o_j| - \min_j |o_j|}, \qquad
         R'_i = R_i + c \cdot \begin{cases} \lambda_i & R_i > 0 \\ \min(0, \lambda_i) & \text{otherwise} \end{cases}
@@ -104,6 +104,4 @@ def _check(rewards: Tensor, lengths: Tensor) -> None:
             f"lengths ({lengths.dtype}) must count trained tokens: whole numbers of at least 0, such as mask.sum(-1)"
         )
     if lengths.shape != rewards.shape:
-        raise ValueError(
-            f"lengths {tuple(lengths.shape)} and rewards {tuple(rewards.shape)} must agree: one a sequence"
-        )
+        raise ValueError(f"lengths {tuple(lengths.shape)} and rewards {tuple(rewards.shape)} must have one shape, [B]")

@@ -1,8 +1,8 @@
 r"""The trust column: which tokens may be trained on?
 
-A weight [B, T] on the gated objective, 1 = train, 0 = leave out. It may see what a gate cannot: the probabilities
-themselves and not their ratio alone, a whole sequence, the sampler, the entropy (`contracts.TrustCell`). It has no
-gradient, and it changes no denominator: the mean over all trained tokens stays one over all trained tokens.
+A weight [B, T] on the gated objective, 1 = train, 0 = leave out. It may read what a gate cannot: the probabilities and
+not only their ratio, the whole sequence, the sampler's log-probs, the entropy (`contracts.TrustCell`). It has no
+gradient and changes no denominator: a token of weight 0 is still counted in the mean.
 """
 
 import torch
@@ -22,16 +22,16 @@ def off_policy_sequence(
     advantages: Float[Tensor, "B T"],
     delta: float = 0.5,
 ) -> Float[Tensor, "B T"]:
-    r"""Forget bad completions that the policy would hardly write any more (:eq:`eq-off-policy-sequence`).
+    r"""Leaves out bad completions that the policy has already made unlikely (:eq:`eq-off-policy-sequence`).
 
     .. math::
         m_i = \Big[A_i \ge 0 \;\text{ or }\; \frac1{|o_i|} \sum_t \big(\log \mu_t - \log \pi_t\big) \le \delta\Big]
 
-    A good completion is worth learning from whoever wrote it. A bad one that is already unlikely teaches nothing more,
-    and pushing it further down moves everything else.
+    A good completion may be learned from, however unlikely it has become. A bad one that is already unlikely needs no
+    further step, and making it still less likely would change the probabilities of all others.
 
-    Chapter: mismatch. Source: DeepSeek-V3.2, arXiv 2512.02556. Differs from the paper: the drift is to the engine that
-    sampled, as in TRL; the paper prints the old policy, and no number for delta.
+    Chapter: mismatch. Source: DeepSeek-V3.2, arXiv 2512.02556. Differs from the paper: the drift is measured from
+    the engine that sampled, as in TRL; the paper writes the old policy and gives no number for delta.
 
     Args:
         mask: [B, T], 1 on trained tokens.
@@ -66,14 +66,14 @@ def dppo_tv(
     low: float = 0.2,
     high: float = 0.2,
 ) -> Float[Tensor, "B T"]:
-    r"""Stop where a token's probability has moved far enough, and not its ratio (:eq:`eq-dppo-tv`).
+    r"""Stops where a token's probability, not its ratio, has moved far enough (:eq:`eq-dppo-tv`).
 
     .. math::
         m_t = \begin{cases} [\pi_t - \pi_{old,t} \le \delta_{high}] & A_t > 0 \\
         [\pi_t - \pi_{old,t} \ge -\delta_{low}] & A_t \le 0 \end{cases}
 
-    A ratio is the wrong measure for rare tokens: from 0.0001 to 0.0003 it is 3 and nothing has happened, from 0.6 to
-    0.9 it is 1.5. The difference is the total variation between the two policies as far as this token shows it.
+    A ratio is the wrong measure for rare tokens: from 0.0001 to 0.0003 it is 3 although almost nothing has changed,
+    from 0.6 to 0.9 it is 1.5. The difference is this token's part of the total variation between the two policies.
 
     Chapter: mismatch. Source: DPPO, arXiv 2602.04879; verl's `dppo_tv`, prime-rl's default loss.
 
@@ -111,7 +111,7 @@ def dppo_kl(
     low: float = 0.05,
     high: float = 0.05,
 ) -> Float[Tensor, "B T"]:
-    r"""The same with a KL for the distance (:eq:`eq-dppo-kl`): between "this token" and "any other".
+    r"""As `dppo_tv`, with the KL between the two outcomes "this token" and "any other" (:eq:`eq-dppo-kl`).
 
     .. math::
         m_t = 0 \iff p \log\frac{p}{q} + (1-p) \log\frac{1-p}{1-q} > \delta \;\text{ and }\; (q - p)\, A_t > 0,
@@ -153,18 +153,18 @@ def dppo_kl(
 def high_entropy(
     mask: Shaped[Tensor, "B T"], *, entropy: Float[Tensor, "B T"], totals: Totals | None = None, share: float = 0.2
 ) -> Float[Tensor, "B T"]:
-    r"""Train on the tokens at which the policy hesitates, the share of highest entropy (:eq:`eq-high-entropy`).
+    r"""Trains only on the share of tokens with the highest entropy (:eq:`eq-high-entropy`).
 
     .. math:: m_t = \big[H_t \ge Q_{1 - \text{share}}(H)\big]
 
-    Most tokens follow from those before them. The few at which the answer could take another turn carry the decision.
+    Most tokens follow from those before them. The few with a high entropy decide how the completion goes on.
 
     Chapter: dapo. Source: Wang et al., arXiv 2506.01939; TRL's `top_entropy_quantile`.
 
     Args:
-        mask: [B, T], 1 on trained tokens of a whole optimiser step: a quantile of a part is another number.
+        mask: [B, T], 1 on trained tokens of a whole optimiser step, since a part would have another quantile.
         entropy: [B, T] of the policy as it is now (nats).
-        totals: counts of the whole optimiser step, to see that this is it; default: it is.
+        totals: counts of the whole optimiser step, to check that the mask is all of it; default: not checked.
         share: tokens that are kept, between 0 and 1, usually 0.2.
 
     Returns:

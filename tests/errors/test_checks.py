@@ -42,10 +42,10 @@ def test_groups():
             checks.check_group(6, wrong)
 
 
-def test_responses():
-    checks.check_responses(torch.tensor([[1, 0], [0, 1]]))
-    with pytest.raises(ValueError, match="chosen_mask is zero everywhere in row 1: a response has at least its EOS"):
-        checks.check_responses(torch.tensor([[1, 0], [0, 0], [0, 0]]), "chosen_mask")
+def test_completions():
+    checks.check_completions(torch.tensor([[1, 0], [0, 1]]))
+    with pytest.raises(ValueError, match="chosen_mask is zero everywhere in row 1: a completion has at least its EOS"):
+        checks.check_completions(torch.tensor([[1, 0], [0, 0], [0, 0]]), "chosen_mask")
 
 
 def test_masks():

@@ -139,18 +139,18 @@ SPLIT = replace(GRPO, advantage=advantages.gdpo)
         (
             SPLIT,
             {"kl": KL(0.1, "k1", place="reward")},
-            "gdpo, reads the parts of the reward .* a KL in the reward would do",
+            "gdpo, reads reward_parts .* a KL in the reward would do",
         ),
-        (SPLIT, {"shape": shaping.soft_overlong}, "so that shape=soft_overlong would do nothing"),
-        (GRPO, {"targets": GAE}, "targets teach a critic, and the advantage, group_normalized, reads no values"),
+        (SPLIT, {"shape": shaping.soft_overlong}, "so shape=soft_overlong would do nothing"),
+        (GRPO, {"targets": GAE}, "targets train a critic, but the advantage, group_normalized, reads no values"),
         (
             ALGORITHMS["ppo"],
             {"targets": advantages.returns_to_go},
-            "targets subtracts the values, and returns_to_go reads",
+            "targets must subtract the values, but returns_to_go reads",
         ),
-        (GRPO, {"entropy_aggregate": aggregation.token_mean}, "there is none: set entropy too"),
+        (GRPO, {"entropy_aggregate": aggregation.token_mean}, "but entropy is 0: set entropy as well"),
         (GRPO, {"entropy": 0.1, "entropy_aggregate": aggregation.geometric_mean}, "choose another entropy_aggregate"),
-        (ALGORITHMS["gmpo"], {"trust": trust.dppo_tv}, "0 for a row that holds a 0, and trust puts zeros in"),
+        (ALGORITHMS["gmpo"], {"trust": trust.dppo_tv}, "0 for a sequence with a 0, and trust sets tokens to 0"),
         (ALGORITHMS["gmpo"], {"entropy": 0.1}, "give it its own, entropy_aggregate"),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_filter_that_reads_lengths():
 @pytest.mark.parametrize("name", ["logp", "old_logp", "ref_logp", "sampler_logp"])
 def test_negative_log_likelihoods(name):
     x = getattr(batch(), name).detach()
-    refused(f"{name} lies between .*: were negative log-likelihoods passed", batch, **{name: -x})
+    refused(f"{name} lies between .*: if these are negative log-likelihoods, pass log pi", batch, **{name: -x})
     batch(**{name: torch.where(batch().mask != 0, x, torch.full_like(x, 9.0))})  # nobody reads the padding
     batch(**{name: torch.zeros(B, T)})
 
@@ -218,7 +218,7 @@ def test_negative_log_likelihoods(name):
 def test_numbers_that_float32_cannot_square(name, size):
     x = getattr(batch(), name).clone()
     x.view(-1)[0] = size
-    refused(f"{name} holds -.*: scale it down, or look where it comes from", batch, **{name: x})
+    refused(f"{name} holds -.*: scale it down, or find out where it comes from", batch, **{name: x})
     x.view(-1)[0] = -1e17
     batch(**{name: x})
 

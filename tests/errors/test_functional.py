@@ -356,7 +356,7 @@ def test_a_pair_with_one_scored_step():
 
 
 @pytest.mark.parametrize("name", ["pairwise.log_ratio", "pairwise.mean_log_ratio"])
-def test_a_response_without_a_token(name):
+def test_a_completion_without_a_token(name):
     mask = torch.ones(B, T)
     mask[2] = 0
     with pytest.raises(ValueError, match=r"mask is zero everywhere in row 2: .* drop the pair"):
@@ -382,7 +382,7 @@ def test_a_prompt_mean_without_prompts():
 
 def test_rows_whose_tokens_differ_have_no_z_score():
     A = torch.randn(B, T, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ValueError, match="these differ by token: take whiten instead"):
+    with pytest.raises(ValueError, match="these differ by token: use whiten instead"):
         call("advantages.zscore_rows", advantages=A)
     mask = torch.zeros(B, T)
     mask[0] = 1
@@ -420,7 +420,7 @@ def test_a_geometric_mean_of_both_signs():
 def test_a_bound_that_crosses_another():
     with pytest.raises(ValueError, match="the cap is absolute"):
         call("gates.clip_weight", cap=0.5, floor=0.5)
-    with pytest.raises(ValueError, match="the two clips fight"):
+    with pytest.raises(ValueError, match="the two clips contradict each other"):
         call("gates.dual_clip", c=1.2)
 
 

@@ -318,12 +318,12 @@ def test_a_leash_that_overflows():
     assert "nan" not in message
 
 
-def test_a_leash_of_whole_responses_that_overflows():
+def test_a_kl_of_whole_completions_that_overflows():
     """It goes through no aggregation, which would have said so."""
-    leash = KL(0.1, "k3", level="sequence")
+    penalty = KL(0.1, "k3", level="sequence")
     ref, old = good()["old_logp"], good()["old_logp"] - 40.0
     far = batch(ref_logp=ref, old_logp=old, logp=old.masked_fill(good()["mask"] == 0, NAN))
-    message = refused("the loss is not finite .*: the policy has left", policy_loss, cells_of("dr_grpo", leash), far)
+    message = refused("the loss is not finite .*: the numbers exceed", policy_loss, cells_of("dr_grpo", penalty), far)
     assert "largest log-ratio of a token 0 nats" in message
     assert "nan" not in message
 
@@ -461,10 +461,10 @@ def test_a_geometric_mean_averages_nothing_but_ratios():
 
 
 def test_leashes_in_any_wrapping():
-    leash = KL(0.04, "k3")
-    for kl in (leash, [leash], (leash,)):
-        assert replace(ALGORITHMS["dapo"], kl=kl).kl == (leash,)
-    assert KL(0.04, rlhf_minimal.functional.kl.k3) == leash
+    penalty = KL(0.04, "k3")
+    for kl in (penalty, [penalty], (penalty,)):
+        assert replace(ALGORITHMS["dapo"], kl=kl).kl == (penalty,)
+    assert KL(0.04, rlhf_minimal.functional.kl.k3) == penalty
 
 
 def test_a_filter_in_a_row_does_not_filter_in_the_loss():

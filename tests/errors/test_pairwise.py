@@ -82,12 +82,12 @@ def test_masks(name):
     refused(rf"{name} has shape \(4,\), expected \[B, T\]", **{name: mask[:, 0]})
     refused(rf"{name} has 3 rows, expected 4: one for each pair", **{name: mask[:3]})
     mask[2] = 0
-    refused(rf"{name} is zero everywhere in row 2: a response has at least its EOS, so drop the pair", **{name: mask})
+    refused(rf"{name} is zero everywhere in row 2: a completion has at least its EOS, so drop the pair", **{name: mask})
 
 
 @pytest.mark.parametrize("name", [name for name in good() if name != "margin"])
 def test_half_of_a_pair(name):
-    refused(f"{name} is missing: a pair has two responses", **{name: None})
+    refused(f"{name} is missing: a pair has two completions", **{name: None})
 
 
 def test_a_batch_with_nothing_in_it():
@@ -203,12 +203,12 @@ def test_a_loss_that_is_not_finite():
     def endless(gap):
         return gap / 0.0
 
-    with pytest.raises(ValueError, match="the loss is .*: the scores have left what this precision can hold"):
+    with pytest.raises(ValueError, match="the loss is .*: the scores exceed what this precision can hold"):
         pairwise_loss(replace(PAIRWISE["dpo"], loss=endless), Pairs(**good()))
 
 
 def test_rows_of_two_tables():
-    with pytest.raises(ValueError, match="'dpo' and 'grpo' stand in different tables"):
+    with pytest.raises(ValueError, match="'dpo' and 'grpo' are in different tables"):
         diff("dpo", "grpo")
     with pytest.raises(ValueError, match="'grpo' is .*, expected a PairwiseAlgorithm"):
         table({"dpo": PAIRWISE["dpo"], "grpo": ALGORITHMS["grpo"]})
