@@ -116,7 +116,7 @@ def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     if gate is gates.sigmoid and loss == "grpo":
         taus = {"sapo_temperature_pos": bounds["tau_pos"], "sapo_temperature_neg": bounds["tau_neg"]}
         return "GRPOTrainer", {"loss_type": "sapo", **taus}
-    raise _lacks("TRL", "gate", gate, f"not beside {aggregate.__name__}")
+    raise _lacks("TRL", "gate", gate, f"not together with {aggregate.__name__}")
 
 
 def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
@@ -213,7 +213,7 @@ def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
         settings = {f"{ACTOR}.clip_ratio_c": bounds.get("c", NEVER)}  # verl always has this second bound, 3 by default
         differs.append("verl clamps log-ratios at 20.")
     else:
-        raise _lacks("verl", "ratio", ratio, "not beside this gate")
+        raise _lacks("verl", "ratio", ratio, "not together with this gate")
     return {**settings, f"{ACTOR}.clip_ratio_low": round(low, 12), f"{ACTOR}.clip_ratio_high": round(high, 12)}, differs
 
 

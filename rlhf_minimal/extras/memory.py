@@ -124,7 +124,7 @@ def memory_ledger(
         completion_length: T, tokens of a completion.
         padded: Prompts differ in length, so that attention gets a mask (see `activation_bytes`).
         gradient_checkpointing: Layers are recomputed in the backward (see `activation_bytes`).
-        lora_rank: The policy's weights are frozen, and corrections of this rank are trained beside them
+        lora_rank: The policy's weights are frozen, and LoRA adapters of this rank are trained
             (`models.add_lora`); a frozen reference then shares them. Activations are those of training the weights:
             what the corrections add, and what frozen layers save, is left out.
         dtypes: The precision of each kind of tensor.
