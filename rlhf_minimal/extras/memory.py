@@ -126,7 +126,7 @@ def memory_ledger(
         gradient_checkpointing: Layers are recomputed in the backward (see `activation_bytes`).
         lora_rank: The policy's weights are frozen, and LoRA adapters of this rank are trained
             (`models.add_lora`); a frozen reference then shares them. Activations are those of training the weights:
-            what the corrections add, and what frozen layers save, is left out.
+            what the adapters add, and what frozen layers save, is left out.
         dtypes: The precision of each kind of tensor.
 
     Returns:
@@ -170,7 +170,7 @@ def memory_ledger(
         rows = [_trained("policy", _count(lm), dtypes, kept, cache)]
     else:
         check_count(lora_rank=lora_rank)
-        own = _trained("policy", _corrections(lm, lora_rank), dtypes, kept, cache)
+        own = _trained("policy", _adapter_parameters(lm, lora_rank), dtypes, kept, cache)
         base = _frozen("policy", _count(lm), dtypes)
         rows = [replace(own, parameters=own.parameters + base.parameters, weights=own.weights + base.weights)]
     if "values" in needs and shared_critic:  # its head keeps the policy's last hidden states and nothing else
@@ -409,7 +409,7 @@ def _count(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def _corrections(model: PreTrainedModel, rank: int) -> int:
+def _adapter_parameters(model: PreTrainedModel, rank: int) -> int:
     """Parameters of a LoRA on every linear layer but the head: A of [rank, in] and B of [out, rank] for each."""
     head = model.get_output_embeddings()
     linear = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
