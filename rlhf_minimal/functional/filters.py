@@ -34,6 +34,7 @@ def mixed_outcomes(rewards: Float[Tensor, " B"], *, group_size: int) -> Bool[Ten
         ValueError: groups that do not divide or hold one row, bad shapes.
 
     Example:
+        >>> import torch
         >>> mixed_outcomes(torch.tensor([1.0, 0.0, 1.0, 1.0]), group_size=2)
         tensor([ True,  True, False, False])
     """
@@ -63,6 +64,7 @@ def not_truncated(rewards: Float[Tensor, " B"], *, truncated: Bool[Tensor, " B"]
         ValueError: no ``truncated``, bad shapes.
 
     Example:
+        >>> import torch
         >>> not_truncated(torch.ones(2), truncated=torch.tensor([True, False]))
         tensor([False,  True])
     """
