@@ -35,16 +35,25 @@ COMMAND = ["train", "grpo", "--steps", "1", "--fast", "off", "--held-out", "1"]
 
 # Why a function that was called is not on the path: a file, a folder, or a function's name, `*` for any end of it.
 ASIDE = {
-    "the grammar of the command line": ("parser*", "add_arguments", "add_model_flag"),
-    "refuses what does not fit": ("functional/checks.py", "check*", "_check*", "*.__post_init__", "*.check_fits"),
+    "the grammar of the command line": ("parse*", "add_arguments", "add_model_flag"),
+    "refuses what does not fit": (
+        "functional/checks.py",
+        "check*",
+        "_check*",
+        "*.__post_init__",
+        "*.check_fits",
+        "at_least_1",
+    ),
     "writes down, reports and stops": (
         *("training/checkpoints.py", "training/run_folder.py", "training/progress.py", "training/evaluation.py"),
-        *("training/metrics.py", "training/watch.py", "*.save", "OneVerifierWarning.*", "StopOnCtrlC.*"),
+        *("training/metrics.py", "training/watch.py", "*.save", "OneVerifierWarning.*", "StopOnCtrlC.*", "Journal.*"),
+        *("_journal", "_evaluate", "_start_policy"),  # the policy before training, for the report
         *("pointing_to_the_checkpoint", "own_versions", "adapter", "optimizer_tensors"),
     ),
-    "loads the policy, poses problems and verifies answers": (
+    "loads the models, poses problems and scores completions": (
         *("tasks/", "time_limit.py", "models/folder.py", "models/vocabulary.py", "load_start", "find_device"),
-        *("Learner.begin", "_frozen_copies", "new_optimizer"),
+        *("_begin", "Learner.begin", "_frozen_copies", "new_optimizer"),  # models, optimisers, the first checkpoint
+        *("with_reward_model", "_scores"),  # what says how good a completion is, a verifier or a model
     ),
     "several processes": ("training/processes.py",),
 }

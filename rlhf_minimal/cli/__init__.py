@@ -4,8 +4,10 @@ Whatever a user can get wrong ends in one line on standard error and a status th
 before the first file is written.
 """
 
+import argparse
 import os
 import sys
+from types import ModuleType
 
 import torch
 import transformers
@@ -26,11 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     Returns:
         0 if all went well, 1 after an error, 130 after Ctrl-C. Words that cannot be parsed exit with 2.
     """
-    grammar = parser()
-    args = grammar.parse_args(argv)
-    for name, value in vars(args).items():
-        if value == []:  # what argparse makes of `--flag=--`
-            grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
+    args = parsed(argv)
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     threads = torch.get_num_threads()
@@ -39,26 +37,38 @@ def main(argv: list[str] | None = None) -> int:
         torch.set_num_threads(args.threads)
         with OneVerifierWarning():
             return int(args.command.run(args))
-    except BrokenPipeError:  # `| head` has read enough; what is still to be flushed goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (ValueError, OSError) as error:
-        return _fail(one_line(error))
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise  # a fault of this library: its traceback is what a report of it needs
-        advice = getattr(args.command, "IF_MEMORY_RUNS_OUT", "take a smaller model")
-        return _fail("; ".join([f"out of memory: {advice}", *getattr(error, "__notes__", [])]))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    except (Exception, KeyboardInterrupt) as error:
+        return _failed(error, args.command)
     finally:
         torch.set_num_threads(threads)
 
 
-def _fail(line: str) -> int:
-    print(f"error: {line}", file=sys.stderr)
+def _failed(error: BaseException, command: ModuleType) -> int:
+    """One line about an error of the user or of the machine, and the status; an error of this library is raised on."""
+    if isinstance(error, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return 130
+    if isinstance(error, BrokenPipeError):  # `| head` has read enough; what is still to be flushed goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    elif isinstance(error, ValueError | OSError):
+        print(f"error: {one_line(error)}", file=sys.stderr)
+    elif is_out_of_memory(error):
+        advice = getattr(command, "IF_MEMORY_RUNS_OUT", "take a smaller model")
+        notes = getattr(error, "__notes__", [])
+        print(f"error: {'; '.join([f'out of memory: {advice}', *notes])}", file=sys.stderr)
+    else:
+        raise error  # a report of it needs the traceback
     return 1
+
+
+def parsed(argv: list[str] | None) -> argparse.Namespace:
+    """The words of a command line as the flags of a command."""
+    grammar = parser()
+    args = grammar.parse_args(argv)
+    for name, value in vars(args).items():
+        if value == []:  # what argparse makes of `--flag=--`
+            grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
+    return args
 
 
 def parser() -> Parser:

@@ -122,25 +122,36 @@ def settings_of_run(
     given = {s.name: getattr(args, s.name) for s in declared if getattr(args, s.name, None) is not None}
     # `programs`: the checksums of rows and tasks of one's own (see `programs`).
     defaults = {"command": command, "programs": {}, **{s.name: s.default for s in declared}}
-    kept: dict[str, Any] = {}
+    settings = {**defaults, **given, "versions": own_versions()}
+    # The name of a task may hold a path or parameters, which have no place in a folder's name.
+    plain = re.sub(r"[^\w.]+", "-", f"{name}-{settings['task']}")
+    folder = RunFolder(args.out or f"runs/{plain}-{time.strftime('%Y%m%d-%H%M%S')}")
     if args.resume:
-        if args.overwrite or not args.out:
-            raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
-        folder = RunFolder(args.out)
-        kept = folder.settings(command, kinds_of(declared))
-        folder.check_resumable()
-        _warn_of_other_versions(folder, kept["versions"])
-        _check_unchanged(folder, kept, given, may_change)
-    else:
-        # A task may be named by a file, or with settings of its own.
-        plain = re.sub(r"[^\w.]+", "-", f"{name}-{given.get('task', defaults['task'])}")
-        folder = RunFolder(args.out or f"runs/{plain}-{time.strftime('%Y%m%d-%H%M%S')}")
-    return folder, {**defaults, **kept, **given, "versions": own_versions()}, given
+        settings |= _kept_settings(args, folder, declared, command, given, may_change)
+    return folder, settings, given
 
 
 def kinds_of(declared: Sequence[Setting]) -> dict[str, Any]:
     """The type of every setting of a run, to check its `config.json`."""
     return {"programs": dict, **{setting.name: setting.kind for setting in declared}}
+
+
+def _kept_settings(
+    args: argparse.Namespace,
+    folder: RunFolder,
+    declared: Sequence[Setting],
+    command: str,
+    given: Mapping[str, Any],
+    may_change: tuple[str, ...],
+) -> dict[str, Any]:
+    """The settings with which a resumed run was begun, but for those that are given anew."""
+    if args.overwrite or not args.out:
+        raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
+    kept = folder.settings(command, kinds_of(declared))
+    folder.check_resumable()
+    _warn_of_other_versions(folder, kept.pop("versions"))
+    _check_unchanged(folder, kept, given, may_change)
+    return {**kept, **given}
 
 
 def _check_unchanged(

@@ -26,6 +26,7 @@ from rlhf_minimal.training.run_folder import RunFolder
 
 ABOUT = "Train a policy with any row of the table."
 IF_MEMORY_RUNS_OUT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
+MAY_CHANGE = ("steps", "device", "save_every", "held_out")  # settings that a resumed run may be given anew
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
 
@@ -80,9 +81,8 @@ def _plan(args: argparse.Namespace) -> Run:
     if args.start is not None and args.start.startswith("hf:"):
         lr = recipes.REAL_MODEL_LR if args.lora_rank is None else recipes.REAL_MODEL_LORA_LR
         declared = [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
-    may_change = ("steps", "device", "save_every", "held_out")
     folder, settings, given = settings_of_run(
-        args, declared, command="train", name=args.algorithm, may_change=may_change
+        args, declared, command="train", name=args.algorithm, may_change=MAY_CHANGE
     )
     at_least_1(settings, "save_every", "held_out")
     recipe, device = recipes.recipe_of(settings, args.row, args.task), starts.find_device(settings["device"])
@@ -99,39 +99,50 @@ def _plan(args: argparse.Namespace) -> Run:
 
 def _train(plan: Run, trackers: Trackers | None) -> int:
     """The run itself, as one of the processes that share it; only the main one writes."""
-    folder, settings, processes = plan.folder, plan.settings, plan.processes
     learner = _resume(plan) if plan.args.resume else _begin(plan)
-    learner.processes = processes
-    recipe = plan.recipe
-    score = partial(training.evaluate, recipe=recipe, n=settings["held_out"], processes=processes)
-    before = score(_start_policy(learner, plan), learner.vocabulary)
-    updater = None
-    if settings["optimizer"] == "trpo":
-        updater = partial(training.trust_region_update, region=training.TrustRegion(max_kl=settings["max_kl"]))
-    graded = recipe.task.score_range is not None  # then nothing is simply right, and an accuracy says nothing
-    shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
-    early = None
-    with Journal(
-        folder, settings, learner.save, shown, done=learner.step, processes=processes, trackers=trackers
-    ) as journal:
+    learner.processes = plan.processes
+    before, early, updater = _evaluate(plan, learner, _start_policy(learner, plan)), None, None
+    if plan.settings["optimizer"] == "trpo":
+        region = training.TrustRegion(max_kl=plan.settings["max_kl"])
+        updater = partial(training.trust_region_update, region=region)
+    with _journal(plan, learner, trackers) as journal:
         try:
-            training.train(learner, recipe, journal, updater=updater)
+            training.train(learner, plan.recipe, journal, updater=updater)
         except training.NothingToLearn as reason:
             early = str(reason)
         journal.save()
     if early:
         print(f"stopped early at {early}")
-    if processes.is_main:
-        warn_of_verifier_errors(folder)
-    row = "" if plan.args.row else f" {settings['algorithm']}"
+    return _finish(plan, learner, journal, before)
+
+
+def _evaluate(plan: Run, learner: training.Learner, policy: PreTrainedModel) -> training.Evaluation:
+    """A policy on the run's held-out problems."""
+    n = plan.settings["held_out"]
+    return training.evaluate(policy, learner.vocabulary, plan.recipe, n=n, processes=plan.processes)
+
+
+def _journal(plan: Run, learner: training.Learner, trackers: Trackers | None) -> Journal:
+    """What writes the run down, step by step."""
+    graded = plan.recipe.task.score_range is not None  # then a share of exactly right completions says nothing
+    shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
+    with_whom: dict[str, Any] = {"processes": plan.processes, "trackers": trackers}
+    return Journal(plan.folder, plan.settings, learner.save, shown, done=learner.step, **with_whom)
+
+
+def _finish(plan: Run, learner: training.Learner, journal: Journal, before: training.Evaluation) -> int:
+    """What follows the last step: the evaluation and the report, unless Ctrl-C has ended the run."""
+    if plan.processes.is_main:
+        warn_of_verifier_errors(plan.folder)
+    row = "" if plan.args.row else f" {plan.settings['algorithm']}"
     if journal.stopped(f"train{row}{programs.flags(plan.args)}"):
         return 130
-    after = score(learner.policy, learner.vocabulary)
-    if processes.is_main:
+    after = _evaluate(plan, learner, learner.policy)
+    if plan.processes.is_main:
         _report(plan, before, after)
         weights = list(learner.policy.parameters())
         size, trained = sum(w.numel() for w in weights), sum(w.numel() for w in weights if w.requires_grad)
-        print(f"speed:      {throughput(folder.history(), size, trained)}")
+        print(f"speed:      {throughput(plan.folder.history(), size, trained)}")
     return 0
 
 

@@ -30,6 +30,8 @@ class Decoder:
         logits: [B, V] from which the first tokens are drawn.
     """
 
+    cache: Any = None  # the model makes one of its own kind when it reads the prompts
+
     def __init__(
         self,
         model: PreTrainedModel,
@@ -38,20 +40,14 @@ class Decoder:
         group_size: int,
         max_new_tokens: int,
     ) -> None:
-        output = model(
-            input_ids=prompts,
-            attention_mask=prompt_mask.long(),
-            position_ids=positions(prompt_mask),
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self.model = model
-        self.length = prompts.shape[1]  # tokens of each row that the cache holds
-        whole = pad(prompt_mask.long(), (0, max_new_tokens), value=1)
-        self.attention_mask = whole.repeat_interleave(group_size, dim=0)  # [B, S + max_new_tokens]
+        self.model, self.length = model, 0  # tokens of each row that the cache holds
+        self.attention_mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)  # [P, S + max_new_tokens]
         self.position_ids = positions(self.attention_mask)
-        self.logits = output.logits[:, -1].repeat_interleave(group_size, dim=0)
-        self.cache = self.for_groups(output.past_key_values, group_size)
+        logits = self._read(prompts, torch.arange(len(prompts), device=prompts.device))  # [P, V]
+        self.attention_mask, self.position_ids, self.logits = (
+            x.repeat_interleave(group_size, dim=0) for x in (self.attention_mask, self.position_ids, logits)
+        )  # [B, ...]
+        self.cache = self.for_groups(self.cache, group_size)
 
     def for_groups(self, cache: Cache, group_size: int) -> Cache:
         """The cache of P prompts as that of their P x G completions."""
@@ -70,15 +66,18 @@ class Decoder:
         """
         return self._read(tokens[:, None], torch.arange(len(tokens), device=tokens.device))[rows]
 
-    def _read(self, tokens: Int[Tensor, "m 1"], rows: Int[Tensor, " m"]) -> Float[Tensor, "m V"]:
-        self.length += 1
+    def _read(self, tokens: Int[Tensor, "m n"], rows: Int[Tensor, " m"]) -> Float[Tensor, "m V"]:
+        """Reads n tokens more of some rows: a whole prompt, or the token that was written last."""
+        before, self.length = self.length, self.length + tokens.shape[1]
         output = self.model(
             input_ids=tokens,
             attention_mask=self.attention_mask[rows, : self.length],
-            position_ids=self.position_ids[rows, self.length - 1 : self.length],
+            position_ids=self.position_ids[rows, before : self.length],
             past_key_values=self.cache,
             use_cache=True,
+            logits_to_keep=1,
         )
+        self.cache = output.past_key_values
         return output.logits[:, -1]
 
 

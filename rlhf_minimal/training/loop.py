@@ -17,6 +17,8 @@ import math
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -127,37 +129,29 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     Returns:
         The batch with its advantages, and how far the policy is from the start: `kl` and `kl_sequence` of `METRICS`.
     """
-    needs, config, reader, processes = recipe.algorithm.needs, recipe.config, recipe.reader, learner.processes
-    distance: Metrics = {}
-    old_logp, start_logp, sampler_logp, ref_logp, values = groups.logp, None, None, None, None
-    rewards, frozen = groups.rewards, learner.reference is learner.start
+    needs, config, processes = recipe.algorithm.needs, recipe.config, learner.processes
+    logp_of = partial(recipe.reader.logp, groups=groups, config=config, processes=processes)
+    old_logp, rewards, distance = groups.logp, groups.rewards, Metrics()
+    known: dict[str, Any] = {"truncated": groups.truncated, "budget": recipe.budget}
+    frozen = learner.reference is learner.start
     if config.changes_scores:
         rewards = trained_scores(rewards, groups.truncated, learner.scores, config)
     if learner.start is not None and (config.watch_kl == "on" or ("ref_logp" in needs and frozen)):
-        start_logp = reader.logp(learner.start, groups, config, processes)  # [B, T]
+        start_logp = logp_of(learner.start)  # [B, T]
         distance = describe_distance(groups.logp, start_logp, groups.mask)
-    if "sampler_logp" in needs:  # the trainer's own opinion of the sampler's tokens, to weigh one against the other
-        old_logp, sampler_logp = reader.logp(learner.policy, groups, config, processes), groups.logp
     if "ref_logp" in needs:
         assert learner.reference is not None
-        ref_logp = start_logp if frozen else reader.logp(learner.reference, groups, config, processes)
+        known["ref_logp"] = start_logp if frozen else logp_of(learner.reference)
+    if "sampler_logp" in needs:  # the same tokens' log-probs in the trainer's own computation, and in the sampler's
+        old_logp, known["sampler_logp"] = logp_of(learner.policy), groups.logp
     if learner.critic is not None:
-        own = reader.values(learner.critic, groups, processes.own_rows(groups.mask), config)
-        values = processes.gather(own, len(groups.mask))
-    batch = Batch(
-        old_logp,  # stands in for logp, which `update` puts in its place
-        old_logp,
-        groups.mask,
-        rewards,
-        config.group_size,
-        ref_logp=ref_logp,
-        values=values,
-        budget=recipe.budget,
-        baseline=_baseline(learner, recipe, groups, step) if "baseline" in needs else None,
-        sampler_logp=sampler_logp,
-        entropy=torch.zeros_like(old_logp) if "entropy" in needs else None,  # likewise
-        truncated=groups.truncated,
-    )
+        own = recipe.reader.values(learner.critic, groups, processes.own_rows(groups.mask), config)
+        known["values"] = processes.gather(own, len(groups.mask))
+    if "baseline" in needs:
+        known["baseline"] = _baseline(learner, recipe, groups, step)
+    if "entropy" in needs:
+        known["entropy"] = torch.zeros_like(old_logp)  # a placeholder, like the first argument: `update` replaces both
+    batch = Batch(old_logp, old_logp, groups.mask, rewards, config.group_size, **known)
     return prepare(recipe.algorithm, batch), distance
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.masked import lengths
@@ -60,23 +61,25 @@ def roll_out(
         samples = (recipe.sampler or recipe.reader.sample)(policy, prompts, prompt_mask, **options)
     rows = [problem for problem in problems for _ in range(group_size)]
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
+    read = {"prompts": prompts, "prompt_mask": prompt_mask}
+    read = {name: x.repeat_interleave(group_size, dim=0) for name, x in read.items()}  # [B, S]
+    scores = {name: x.to(policy.device) for name, x in _scores(recipe, rows, texts, step).items()}  # [B]
+    return Rollout(rows, texts, **read, **vars(samples), **scores)
+
+
+def _scores(recipe: Recipe, problems: list[Problem], texts: list[str], step: int) -> dict[str, Tensor]:
+    """[B] what the verifier and the reward function say: `rewards`, `correct` and `failed` of a `Rollout`."""
     seconds = recipe.config.verifier_timeout
-    correct = verify_all(recipe.task, rows, texts, seconds=seconds, step=step or None)  # an evaluation is no step
-    rewards = correct if recipe.reward is None else score_all(recipe.reward, rows, texts, step, seconds=seconds)
-    faults = correct.faults | rewards.faults
-    return Rollout(
-        rows,
-        texts,
-        prompts.repeat_interleave(group_size, dim=0),
-        prompt_mask.repeat_interleave(group_size, dim=0),
-        samples.completions,
-        samples.logp,
-        samples.mask,
-        samples.truncated,
-        torch.tensor(rewards.values, device=policy.device),
-        torch.tensor(correct.values, device=policy.device),
-        torch.tensor([row in faults for row in range(len(rows))], device=policy.device),
-    )
+    # An evaluation is no step.
+    correct = rewards = verify_all(recipe.task, problems, texts, seconds=seconds, step=step or None)
+    if recipe.reward is not None:
+        rewards = score_all(recipe.reward, problems, texts, step, seconds=seconds)
+    failed = [row in correct.faults | rewards.faults for row in range(len(problems))]
+    return {
+        "rewards": torch.tensor(rewards.values),
+        "correct": torch.tensor(correct.values),
+        "failed": torch.tensor(failed),
+    }
 
 
 def collect(
