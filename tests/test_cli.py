@@ -240,7 +240,7 @@ def test_a_finished_run_can_be_made_longer_but_not_otherwise_changed(tmp_path, c
         (["train", "grpo", "--task", "sums"], "unknown task 'sums'; choose one of addition"),
         (
             ["train", "grpo", "--task", "reasoning-gym:lcm"],
-            "reasoning-gym:lcm is asked in plain language, and this start",
+            "reasoning-gym:lcm is written in plain language, and this start",
         ),
         (["train", "grpo", "--task", "reasoning-gym:lcm", "--start", "START"], "give a real model with --model NAME"),
         (["train", "grpo", "--task", "reasoning-gym:lmc"], "reasoning-gym has no dataset 'lmc'; did you mean lcm?"),

@@ -297,11 +297,11 @@ def test_a_resumed_run_keeps_its_settings(tmp_path, capsys, words, name, change,
 def test_only_a_run_of_the_same_command_is_resumed(tmp_path, capsys, words):
     assert main([*words("dpo"), *OWN, *FAST, "--out", "dpo"]) == 0
     for command in ("pretrain", "sft", "reward"):
-        assert f"is one of the command prefer, not {command}" in fails(capsys, command, "--out", "dpo", "--resume")
+        assert f"was made by the command prefer, not {command}" in fails(capsys, command, "--out", "dpo", "--resume")
     assert "has algorithm dpo, not ipo" in fails(capsys, "prefer", "ipo", "--out", "dpo", "--resume")
     online = ["train", "grpo", "--steps", "1", "--prompts", "2", "--group-size", "2", "--held-out", "2", "--out", "rl"]
     assert main(online) == 0
-    assert "the run in rl is one of the command train, not sft" in fails(capsys, "sft", "--out", "rl", "--resume")
+    assert "the run in rl was made by the command train, not sft" in fails(capsys, "sft", "--out", "rl", "--resume")
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_a_run_that_has_lost_a_file_cannot_go_on(tmp_path, capsys, words, file, 
         (["--device", "abacus"], "cannot use the device 'abacus'"),
         (["--task", "sums"], "unknown task 'sums'"),
         (["--data", "nowhere.jsonl"], "cannot read nowhere.jsonl"),
-        (["--data", "file", "--rows", "3"], "--rows is how many the task shall make"),
+        (["--data", "file", "--rows", "3"], "--rows says how many rows the task makes"),
     ],
 )
 def test_one_line_and_nothing_written(tmp_path, capsys, words, name, change, message):
@@ -361,12 +361,12 @@ def test_one_line_and_nothing_written(tmp_path, capsys, words, name, change, mes
         (["prefer", "spin", "--task", "even"], "the task 'even' has no teacher to imitate"),
         (["pretrain", "--task", "addition", "--rows", "5"], "--rows is for texts, and addition has none"),
         (["pretrain", "--task", "even"], "the task 'even' has no teacher"),
-        (["reward", "--start", "untrained"], "an untrained policy writes nothing worth comparing"),
+        (["reward", "--start", "untrained"], "the samples of an untrained policy are noise"),
         (
             ["reward", "--task", "reverse"],
             "no start is shipped for the task reverse, so training would",
         ),
-        (["prefer", "dpo", "--start", "untrained"], "an untrained policy writes nothing worth comparing"),
+        (["prefer", "dpo", "--start", "untrained"], "the samples of an untrained policy are noise"),
         (["prefer", "spin", "--task", "reverse"], "no start is shipped for the task reverse"),
         (["reward", "--normalize", "always"], "invalid choice: 'always'"),
         (["prefer"], "required: algorithm"),

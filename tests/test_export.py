@@ -297,7 +297,7 @@ def test_bad_exports_are_one_line(tmp_path, capsys):
     assert not (tmp_path / "run-trl").exists()
     (tmp_path / "mine").mkdir()
     assert "exists already" in export(str(tmp_path / "run"), "--to", "verl", "--out", str(tmp_path / "mine"))
-    assert "no export of ours" in export(
+    assert "was not written by export" in export(
         str(tmp_path / "run"), "--to", "verl", "--out", str(tmp_path / "mine"), "--overwrite"
     )
     settings = json.loads((tmp_path / "run" / "config.json").read_text())

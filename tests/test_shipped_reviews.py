@@ -11,7 +11,7 @@ from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.models import load_reward_model
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.tasks.reviews import BEST, DISHES
-from rlhf_minimal.training import MeanScore, Recipe, evaluate, judge_reward_model, load_policy, sample_pairs
+from rlhf_minimal.training import MeanScore, Recipe, evaluate, evaluate_reward_model, load_policy, sample_pairs
 
 TASK = get_task("reviews")
 
@@ -42,7 +42,7 @@ def test_the_policy_scores_as_noted_and_is_far_from_the_best(policy):
 
 def test_the_reward_model_is_within_two_points_of_the_best_possible_judge(policy, reward_model):
     """On pairs that nobody has seen, averaged over the labels' noise."""
-    found = judge_reward_model(reward_model, sample_pairs(*policy, TASK, 4000, split="held_out", seed=12345))
+    found = evaluate_reward_model(reward_model, sample_pairs(*policy, TASK, 4000, split="held_out", seed=12345))
     assert found.bayes - 0.02 < found.expected_accuracy < found.bayes
     assert found.gold_correlation > 0.9
     # calibration: no further from a perfectly calibrated judge's finite-sample error than three standard deviations

@@ -1,7 +1,7 @@
-"""The command line: `python -m rlhf_minimal train grpo`, and what goes with it. One module a command.
+"""The command line, `python -m rlhf_minimal train grpo` and its other commands: one module each.
 
-Whatever a user can get wrong ends in one line on standard error and a status that is not zero; everything is checked
-before the first file is written.
+A mistake of the user ends in one line on standard error and a status that is not zero; settings are checked before the
+first file is written.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What `sample` and `evaluate` share: which model answers which task, and how an answer is shown."""
+"""What `sample` and `evaluate` share: loading the model and the task, and showing a verdict."""
 
 import argparse
 import dataclasses
@@ -22,14 +22,14 @@ from rlhf_minimal.training.run_folder import RunFolder, check_settings
 
 @dataclass(frozen=True)
 class Asking:
-    """What both commands are told of the model and of the problems.
+    """Options of both commands: the model and the problems.
 
     Args:
         chat: Whether prompts are written with the model's chat template; auto, if it has one.
         system: System message before every prompt.
         task: What to ask: the name of a task, or FILE.py:NAME for a task of your own.
         device: Where to compute: cpu, cuda or mps.
-        seed: Decides problems and samples.
+        seed: Seed of the problems and of the samples.
     """
 
     chat: Literal["auto", "on", "off"] = "auto"
@@ -40,7 +40,7 @@ class Asking:
 
 
 SAID = {"system": "the run's own, else the task's", "task": f"the run's own, else {DEFAULT_TASK}"}
-# What the answers of a run depend on.
+# The settings of a run that its completions depend on.
 KEPT = {"task": str, "system": str | None, "max_new_tokens": int | None, "precision": Literal["float32", "bfloat16"]}
 
 
@@ -57,7 +57,7 @@ def load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | Tokeni
     """Model, task and budget: those of a run, unless others are named."""
     device, path = starts.find_device(args.device), args.checkpoint
     if path is not None and args.model is not None:
-        raise ValueError("--model is evaluated in place of a checkpoint: give one of them")
+        raise ValueError("--model takes the place of a checkpoint: give one of them")
     if path is None:
         path = _newest_run() if args.model is None else f"hf:{args.model}"
     kept = _kept(path)
@@ -85,7 +85,7 @@ def _newest_run() -> str:
 
 
 def _kept(path: str) -> dict[str, Any]:
-    """The settings of a run that its answers depend on; none, if the path is no run's."""
+    """The settings of a run that its completions depend on; empty if the path is not a run folder."""
     if not (Path(path) / "metrics.jsonl").exists():
         return {}
     own = RunFolder(path).settings()
@@ -95,14 +95,14 @@ def _kept(path: str) -> dict[str, Any]:
 
 
 def mark(task: Task, score: float) -> str:
-    """What the task's verifier said of one answer."""
+    """The verdict of the task's verifier on one completion, in words."""
     if task.score_range is not None:
         return f"({score:g})"
     return "right" if score == 1 else "wrong"
 
 
 def measure_of(task: Task) -> str:
-    """What an evaluation of the task is the mean of."""
+    """The name of the measure that an evaluation of the task reports."""
     if task.score_range is None:
         return "accuracy"
     return "score ({:g} to {:g})".format(*task.score_range)

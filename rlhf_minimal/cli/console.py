@@ -1,4 +1,4 @@
-"""What a person sees and presses: errors on one line, texts cut to a cell, one warning, Ctrl-C."""
+"""The terminal: errors on one line, long texts shortened, one warning for a failing verifier, Ctrl-C."""
 
 import argparse
 import signal
@@ -11,7 +11,7 @@ from rlhf_minimal.tasks import VerifierWarning
 
 
 class Parser(argparse.ArgumentParser):
-    """A grammar whose errors are one line, and whose help says what `--help` does in a sentence."""
+    """An argument parser whose errors are one line, and whose help describes `--help` in a sentence."""
 
     def __init__(self, **options: Any):
         super().__init__(add_help=False, **options)
@@ -23,13 +23,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def one_line(error: BaseException) -> str:
-    """What an error says, and what was noted with it, as one line that a terminal can show."""
+    """The message of an error and its notes as one line that a terminal can show."""
     text = "; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])])
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
 
 
 def in_brief(text: str, most: int = 48) -> str:
-    """A prompt or an answer as one cell of a table: on one line, and no longer than that."""
+    """A prompt or a completion on one line, cut to at most `most` characters, for a printed table."""
     text = " ".join(text.split()) if "\n" in text else text
     return text if len(text) <= most else text[: most - 1] + "…"
 

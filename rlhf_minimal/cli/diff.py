@@ -10,10 +10,10 @@ ABOUT = "Print the cells in which two algorithms differ."
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
-    """The command's words."""
+    """The command's arguments."""
     for name, help in (
         ("first", "A row of either table, or FILE.py:NAME for one of your own."),
-        ("second", "Another."),
+        ("second", "Another row."),
     ):
         sub.add_argument(name, metavar="A" if name == "first" else "B", help=help)
 

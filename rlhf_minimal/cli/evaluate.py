@@ -1,4 +1,4 @@
-"""`evaluate`: how often a checkpoint is right on held-out problems."""
+"""`evaluate`: the accuracy of a checkpoint on held-out problems."""
 
 import argparse
 
@@ -18,7 +18,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the accuracy of sampled and of greedy answers, or their mean scores."""
+    """Prints the accuracy of sampled and of greedy completions, or their mean scores."""
     at_least_1(vars(args), "n")
     policy, vocabulary, recipe = answers.load(args)
     result = training.evaluate(policy, vocabulary, recipe, n=args.n, seed=str(args.seed))

@@ -1,4 +1,4 @@
-"""`export`: a run, written down for a production library."""
+"""`export`: the files with which a production library repeats a run."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.extras.export import ONLY_VERIFIER, export_trl, export_verl
 from rlhf_minimal.training.run_folder import RunFolder
 
-ABOUT = "Write a run down for a production library."
+ABOUT = "Write the files with which a production library repeats a run."
 # What each library is called, what writes its files, and what starts it from them.
 LIBRARIES = {"trl": ("TRL 1.16", export_trl, "python train.py"), "verl": ("verl 0.9", export_verl, "bash train.sh")}
 
@@ -29,13 +29,13 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the folder, and says what trains it."""
+    """Writes the folder, and prints the command that trains it."""
     folder, out = RunFolder(args.run), Path(args.out or f"{args.run}-{args.to}")
     settings = folder.settings("train", kinds_of([ROW, *SETTINGS]))
     if out.exists() and not args.overwrite:
         raise ValueError(f"{out} exists already: --overwrite replaces it")
     if out.exists() and not (out / "model").is_dir():
-        raise ValueError(f"{out} is no export of ours, so it is not replaced; name another folder with --out")
+        raise ValueError(f"{out} was not written by export, so it is not replaced; name another folder with --out")
     check_writable(out)
     if settings["optimizer"] != "adamw":
         raise ValueError(f"only runs with AdamW are exported, and {folder.path} has {settings['optimizer']}")

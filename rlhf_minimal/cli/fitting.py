@@ -1,9 +1,9 @@
-"""`pretrain`, `sft`, `reward` and `prefer`: four commands, one course.
+"""What the commands `pretrain`, `sft`, `reward` and `prefer` have in common.
 
     rows (a file's, or the task's own) -> checked -> run folder -> fit -> measured on rows held out
 
-They differ in the rows they read, the loss they take and what they measure, which is all that a `Job` says. The rows
-are kept in the run folder: a resumed run reads them there, whatever has become of the file they came from.
+They differ in the rows they read, in the loss, and in what they measure; a `Job` defines these three. The rows are
+copied into the run folder, and a resumed run reads the copy, so it does not matter if the original file has changed.
 """
 
 import argparse
@@ -32,26 +32,26 @@ from rlhf_minimal.training import save_policy
 from rlhf_minimal.training.checkpoints import flush
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.preferences import write_answers
+from rlhf_minimal.training.preferences import write_completions
 from rlhf_minimal.training.run_folder import RunFolder
 
-Rows = Sequence[Any]  # all of one kind: TextRow, CompletionRow or PairRow; or what a job has made of them
+Rows = Sequence[Any]  # all of one type: TextRow, CompletionRow or PairRow, or what `Job.prepared` has made of them
 
 IF_MEMORY_RUNS_OUT = "lower --batch-size, or --rows"
-STARTED_FROM = Setting("started_from", str | None, None)  # kept, and no flag
+STARTED_FROM = Setting("started_from", str | None, None)  # kept in config.json; it has no flag
 
 
 @dataclass(frozen=True)
 class CourseConfig:
-    """What the four commands are told besides the numbers of `FitConfig`. The defaults belong to the tiny model.
+    """Options of the four commands besides the numbers of `FitConfig`. The defaults suit the tiny model.
 
     Args:
         task: Where rows come from: the name of a task, or FILE.py:NAME for a task of your own.
         device: Where to compute: cpu, cuda or mps.
         start: The model to begin with: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
         data: A file of rows, as JSON lines.
-        rows: Rows to make of the task's own.
-        held_out: Rows to measure on.
+        rows: How many rows the task makes, where no file is given.
+        held_out: How many rows are kept apart for measuring.
         save_every: Steps between checkpoints and measurements.
     """
 
@@ -82,13 +82,13 @@ def add_arguments(sub: Any, settings: Sequence[Setting], *, out: str = "a new on
 
 
 class Job:
-    """What one command fits, from which rows, and what it measures. This one is what they have in common.
+    """What one command trains, on which rows, and what it measures. This base class holds what the commands share.
 
     Args:
         settings: The run's.
         task: Where rows come from if no file is given.
         folder: The run's.
-        resumed: Whether to go on from the folder's checkpoint, and not to begin with the settings' start.
+        resumed: Whether training continues from the folder's checkpoint instead of beginning with the start.
     """
 
     row: type
@@ -97,17 +97,17 @@ class Job:
 
     def __init__(self, settings: dict[str, Any], task: Task, folder: RunFolder, *, resumed: bool):
         self.settings, self.task, self.folder = settings, task, folder
-        self.seen: Metrics = {}  # of the batch whose loss was computed last
+        self.seen: Metrics = {}  # metrics of the batch whose loss was computed last
         self.begin(str(folder.checkpoint) if resumed else settings["start"], resumed)
 
     @classmethod
     def for_task(cls, task: Task, settings: dict[str, Any]) -> "type[Job]":
-        """The job itself, or another one that the task asks for."""
+        """This class, or another one that suits the task."""
         return cls
 
     @classmethod
     def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
-        """What the task lacks to make rows of its own, said to a person."""
+        """What the task lacks to make rows of its own, in words for an error message; None if nothing."""
         return None
 
     def begin(self, start: str, resumed: bool) -> None:
@@ -115,9 +115,12 @@ class Job:
         self.model, self.vocabulary, self.described = starts.load_start(start, self.task, self.settings["seed"])
 
     def check_trained(self) -> None:
-        """Refuses to compare the samples of a policy that has learnt nothing."""
+        """Refuses an untrained policy where its samples are to be compared."""
         if self.described == "untrained" and self.settings["data"] is None:
-            raise ValueError("an untrained policy writes nothing worth comparing: name a fine-tuned one with --start")
+            raise ValueError(
+                "the samples of an untrained policy are noise, and comparing them teaches nothing: give a fine-tuned one "
+                "with --start"
+            )
 
     def write(self, folder: Path) -> None:
         """Writes the model's files."""
@@ -128,7 +131,7 @@ class Job:
         raise NotImplementedError
 
     def prepared(self, rows: Rows, split: Split) -> Rows:
-        """What the loss takes, made of checked rows before the first step: mostly the rows as they are."""
+        """What the loss needs, computed once from the checked rows; by default the rows themselves."""
         return rows
 
     def batch(self, rows: Rows, step: int) -> Rows:
@@ -139,38 +142,38 @@ class Job:
         """Writes into the new run folder what a resumed run needs besides checkpoint and rows."""
 
     def loss(self, rows: Rows) -> Tensor:
-        """Of a batch, to minimise."""
+        """The loss of a batch, to minimise."""
         raise NotImplementedError
 
     def watch(self, rows: Rows) -> Metrics:
-        """Numbers on rows held out, cheap enough to be taken now and then."""
+        """Metrics on held-out rows, measured at every checkpoint."""
         return {"held_out_loss": self.mean_loss(rows)}
 
     @torch.no_grad()
     def mean_loss(self, rows: Rows) -> float:
-        """The loss, a mean over batches of equal size but for the last."""
+        """The mean loss over rows, computed in batches of 500."""
         batches = [rows[i : i + 500] for i in range(0, len(rows), 500)]
         return sum(self.loss(batch).item() * len(batch) for batch in batches) / len(rows)
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """After the last step: all measurements as plain values, and the report as text."""
+        """The measurements after the last step as plain values, and the report as text."""
         loss = self.mean_loss(held_out)
         text = f"loss on {len(held_out)} rows held out: {loss:.4f} nats a token (perplexity {math.exp(loss):.3f})"
         return {"held_out": len(held_out), "loss": loss}, text
 
     def samples(self, policy: PreTrainedModel, n: int = 1000) -> tuple[dict[str, Any], str, list[str]]:
-        """What the task's verifier says of a policy's samples, the same as a sentence, and some of them."""
+        """The verifier's scores of a policy's samples: as numbers, as a sentence, and with five of the samples."""
         problems = self.task.problems("held_out", n, seed=f"{self.settings['command']}/score")
         prompts = [problem.prompt for problem in problems]
         policy.to(self.model.device)  # type: ignore[arg-type]
-        answers = write_answers(
+        completions = write_completions(
             policy, self.vocabulary, prompts, group_size=1, max_new_tokens=self.task.max_new_tokens, seed="score"
         )
-        scores = verify_all(self.task, problems, answers).values
+        scores = verify_all(self.task, problems, completions).values
         mean, std, best = statistics.mean(scores), statistics.stdev(scores), max(scores)
-        text = f"score of {n} samples by the task: {mean:.3f}, standard deviation {std:.3f}, best {best:g}"
-        some = [f"  {prompt} {answer}" for prompt, answer in zip(prompts[:5], answers, strict=False)]
-        return {"n": n, "mean": mean, "std": std, "max": best}, text, ["samples:", *some]
+        summary = f"score of {n} samples by the task: {mean:.3f}, standard deviation {std:.3f}, best {best:g}"
+        some = [f"  {prompt} {text}" for prompt, text in zip(prompts[:5], completions, strict=False)]
+        return {"n": n, "mean": mean, "std": std, "max": best}, summary, ["samples:", *some]
 
     # --- rows, made or read, and kept ---
 
@@ -207,12 +210,12 @@ class Job:
 
     @property
     def row_files(self) -> tuple[Path, Path]:
-        """Where the rows lie in the run folder."""
+        """The files of the rows in the run folder."""
         return self.folder.path / "rows.jsonl", self.folder.path / "held-out.jsonl"
 
 
 def demonstrations(task: Task, split: Split, n: int, seed: int) -> list[CompletionRow]:
-    """Problems of a task with the answers of its teacher."""
+    """Prompts of a task with completions of its teacher."""
     assert task.teacher is not None
     rng = random.Random(f"sft/{split}/{seed}")
     problems = task.problems(split, n, seed=f"sft/{seed}")
@@ -241,7 +244,7 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
         folder.create(settings, overwrite=args.overwrite)
         job.keep_rows(*raw)
         job.keep()
-        student.save(folder.checkpoint, settings)  # so that there is something to load from the first second on
+        student.save(folder.checkpoint, settings)  # from now on there is a checkpoint to load
         measured_on = f"{len(held_out)} held out ({len(set(raw[1]))} distinct)"
         print(f"{command}: {len(rows) or 'fresh'} rows, {measured_on}, start: {job.described}")
 
@@ -266,14 +269,16 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
 def _plan(
     args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setting], command: str
 ) -> tuple[RunFolder, dict[str, Any], FitConfig, Task]:
-    """Everything that can be decided, and refused, before anything is loaded or written."""
+    """Reads and checks all settings before anything is loaded or written."""
     starts.model_as_start(args)
     folder, settings, given = settings_of_run(
         args, [*declared, STARTED_FROM], command=command, name=command, may_change=job_class.may_change
     )
     at_least_1(settings, "rows", "held_out", "save_every")
     if settings["data"] is not None and "rows" in given:
-        raise ValueError("--rows is how many the task shall make; of the file in --data every row is read")
+        raise ValueError(
+            "--rows says how many rows the task makes, and a file in --data is read whole: leave --rows out"
+        )
     task = programs.find_task(settings, args.task)
     missing = job_class.for_task(task, settings).missing(task, settings)
     if settings["data"] is None and missing:

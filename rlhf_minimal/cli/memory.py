@@ -22,7 +22,7 @@ ABOUT = "Count the bytes that every model of a run holds."
 
 @dataclass(frozen=True)
 class Counted:
-    """What is counted.
+    """Options of the command.
 
     Args:
         model: A model as train takes it, or a run; no weight is read.
@@ -30,10 +30,10 @@ class Counted:
         sampled: Completions sampled at once.
         prompt_length: Tokens of a prompt.
         completion_length: Tokens of a completion.
-        lora_rank: Rank of the corrections that are trained beside frozen weights.
+        lora_rank: Rank of the low-rank matrices that are trained instead of the weights (LoRA).
         gradient_checkpointing: Whether layers are computed again in the backward, as with train.
-        precision: Precision of the forward, as with train, where weights are float32; or mixed, as other libraries
-            have it, with bfloat16 weights, and moments and a master copy in float32.
+        precision: Precision of the forward. With float32 and bfloat16, weights are float32, as in train; with mixed, as
+            in other libraries, weights are bfloat16, and moments and a second copy of the weights are float32.
     """
 
     model: str | None = None
@@ -56,12 +56,12 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
     add_row_flags(sub)
     add_flags(sub, fields_of(Counted, SAID), filled=True)
-    learned = "The reward is learned: by this model, or without a name by one like the policy."
+    learned = "Count a reward model: this one, or without a name one of the same size as the policy."
     sub.add_argument("--reward-model", nargs="?", const="", metavar="FOLDER", help=learned)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the ledger, and the bytes of the fullest moment."""
+    """Prints the bytes of every model, and the peak."""
     algorithm = load(args.row, Algorithm) if args.row else get_algorithm(args.algorithm)
     policy = _model_config(args.model or str(ASSETS / DEFAULT_TASK))
     reward_model = policy if args.reward_model == "" else args.reward_model and _model_config(args.reward_model)

@@ -20,11 +20,12 @@ from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import sample_pairs
 
 ABOUT = (
-    "Learn from preferences without a reward model: a policy against its start, which is kept in reference/. The row "
-    "spin takes answers to imitate and rejects samples of the start, one iteration a run: start the next from this one."
+    "Train a policy on preferences without a reward model. The policy before training is the reference, kept in "
+    "reference/. The row spin prefers given completions to samples of the reference; a run is one iteration, and the "
+    "next run starts from this one."
 )
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-BETA = Setting("beta", float | None, None, "Strength of the KL against the start.", "the row's")
+BETA = Setting("beta", float | None, None, "Strength of the KL penalty against the start.", "the row's")
 COLUMNS = "prompt, chosen and rejected, or for spin prompt and completion"
 SETTINGS = [BETA, *fitting.settings_for(COLUMNS, steps=300, lr=2e-4)]
 ROW = Setting("algorithm", str, None)
@@ -38,29 +39,29 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 def _rejects_own(settings: dict[str, Any]) -> bool:
-    """Whether the rejected answers are samples of the reference."""
+    """Whether the rejected completions are samples of the reference."""
     return PAIRWISE[settings["algorithm"]].rejected == "own"
 
 
 class Prefer(Job):
-    """Pairs for a policy, which is measured against its start: DPO, IPO and one iteration of SPIN.
+    """Trains a policy on pairs, with its start as the reference: DPO, IPO and one iteration of SPIN.
 
-    The reference is read once, before the first step. A run keeps it under `reference/` and reads it again from there
-    when it is resumed.
+    The reference's log-probs are computed once, before the first step. The run folder keeps the reference under
+    `reference/`, from where a resumed run loads it.
     """
 
     shown = (*Job.shown, "held_out_gap")
 
     @classmethod
     def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
-        """A teacher, where demonstrations are preferred to the policy's own samples."""
+        """The row spin needs a teacher; the others need nothing."""
         beta = settings["beta"]
         if beta is not None and not 0 < beta < math.inf:
             raise ValueError(f"--beta must be above 0; got {beta}")
         return "teacher to imitate" if _rejects_own(settings) and not task.teacher else None
 
     def begin(self, start: str, resumed: bool) -> None:
-        """Loads the policy and, where it has moved already, its reference."""
+        """Loads the policy and the reference, which are the same model unless the run is resumed."""
         super().begin(start, resumed)
         self.check_trained()
         self.algorithm = PAIRWISE[self.settings["algorithm"]]
@@ -72,7 +73,7 @@ class Prefer(Job):
 
     @property
     def start(self) -> Path:
-        """Where the policy lies as it was before the first step."""
+        """The folder of the policy before the first step."""
         return self.folder.reference
 
     def keep(self) -> None:
@@ -80,36 +81,36 @@ class Prefer(Job):
         write_folder(self.start, self.write)
 
     def own_rows(self, split: Split, n: int, seed: int) -> Rows:
-        """Pairs of the start's samples with noisy labels; demonstrations, where it rejects its own samples."""
+        """Pairs of the policy's samples with noisy labels; for the row spin, completions of the teacher."""
         if _rejects_own(self.settings):
             return demonstrations(self.task, split, n, seed)
         return sample_pairs(self.model, self.vocabulary, self.task, n, split=split, seed=seed)
 
     def prepared(self, rows: Rows, split: Split) -> list[pairwise.Example]:
-        """Token ids of both answers, with the reference's log-probs."""
+        """Token ids of both completions, with the reference's log-probs."""
         self.reference.to(self.model.device)  # type: ignore[arg-type]
         own = _rejects_own(self.settings)
         examples = pairwise.encode(rows, self.vocabulary, own=own)
         if own:
             budget = self.task.max_new_tokens if self.settings["data"] is None else None
             seed = f"{self.settings['seed']}/{split}"
-            examples = pairwise.reject_own(examples, self.reference, self.vocabulary, budget, seed=seed)
+            examples = pairwise.sample_rejected(examples, self.reference, self.vocabulary, budget, seed=seed)
         return pairwise.read_reference(examples, self.reference, self.vocabulary)
 
     def loss(self, rows: Rows) -> Tensor:
-        """What the algorithm's row says."""
+        """The loss of the algorithm."""
         pairs = pairwise.make_pairs(self.algorithm, self.model, self.vocabulary, rows)
         self.seen = pairwise.describe(self.algorithm, pairs)
         return pairwise_loss(self.algorithm, pairs)
 
     def watch(self, rows: Rows) -> Metrics:
-        """How the policy, as its own reward model, ranks pairs held out."""
-        quality = pairwise.judge_examples(self.algorithm, self.model, self.vocabulary, rows)
+        """How the policy ranks held-out pairs, by the score of the algorithm."""
+        quality = pairwise.evaluate_examples(self.algorithm, self.model, self.vocabulary, rows)
         return {f"held_out_{name}": quality[name] for name in ("loss", "accuracy", "gap")}
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """The same on all of them, and what the task's verifier says of samples before and after."""
-        quality = pairwise.judge_examples(self.algorithm, self.model, self.vocabulary, held_out)
+        """The same on all held-out pairs, and the verifier's scores of samples before and after training."""
+        quality = pairwise.evaluate_examples(self.algorithm, self.model, self.vocabulary, held_out)
         lines = [
             f"{len(held_out)} pairs held out: accuracy {quality['accuracy']:.3f}, loss {quality['loss']:.3f}",
             f"log-ratio to the start in nats: chosen {quality['chosen']:.3f}, rejected {quality['rejected']:.3f}, "

@@ -1,4 +1,4 @@
-"""`pretrain`: learn to write, from texts or from a task's teacher."""
+"""`pretrain`: next-token prediction on texts, or imitation of a task's teacher."""
 
 import argparse
 import dataclasses
@@ -21,11 +21,11 @@ from rlhf_minimal.training import Recipe, evaluate
 from rlhf_minimal.training.supervised import IMITATION, language_loss, teacher_rows
 
 ABOUT = (
-    "Learn to write: next-token prediction on the task's texts, or on a file's. A task without texts has its teacher "
-    "imitated, mistakes included, as a start for train."
+    "Train next-token prediction on the task's texts or on those of a file. If the task has no texts, imitate its "
+    "teacher, mistakes included, which makes a start for train."
 )
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-ABOUT_ACCEPT = "Largest training loss of an acceptable start, where a teacher is imitated."
+ABOUT_ACCEPT = "Largest training loss with which a start is accepted, where a teacher is imitated."
 TEXTS = [
     *fitting.settings_for("text", start="untrained", task=DEFAULT_TASK, steps=300),
     Setting("accept", float, 0.14, ABOUT_ACCEPT),
@@ -43,14 +43,14 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 class Pretrain(Job):
-    """Texts, each token of which is predicted from those before."""
+    """Trains next-token prediction on texts."""
 
     row = TextRow
     may_change = ("device", "accept")
 
     @classmethod
     def for_task(cls, task: Task, settings: dict[str, Any]) -> type[Job]:
-        """A task without texts has its teacher imitated."""
+        """`Imitate`, if there are neither texts nor a file."""
         return cls if task.corpus or settings["data"] is not None else Imitate
 
     def own_rows(self, split: Split, n: int, seed: int) -> Rows:
@@ -65,16 +65,16 @@ class Pretrain(Job):
 
 
 class Imitate(Sft):
-    """Fresh problems at every step, with the answers of the task's teacher; see `training.imitate`."""
+    """Imitates the task's teacher on new problems at every step; see `training.imitate`."""
 
     def new_rows(self) -> tuple[Rows, Rows]:
-        """No rows to train on, since each step makes its own; answers to held-out problems."""
+        """No rows to train on, since each step makes its own; the teacher's completions of held-out problems."""
         settings = self.settings
         held_out = demonstrations(self.task, "held_out", settings["held_out"], settings["seed"])
         return [], self.checked(map(vars, held_out))
 
     def kept_rows(self) -> tuple[Rows, Rows]:
-        """Those that a resumed run measures on."""
+        """The held-out rows of a resumed run; it has no others."""
         return [], self.checked(self.row_files[1])
 
     def batch(self, rows: Rows, step: int) -> Rows:
@@ -93,8 +93,8 @@ class Imitate(Sft):
         if not loss <= most:
             raise ValueError(
                 f"the start is not accepted: its training loss is {loss:.3f}, and should be at most {most:g} (RL from "
-                "a start that has not learnt all of the teacher stalls); try another --seed or more --steps, or take "
-                f"what is in {self.folder.path} with --resume --accept {loss + 0.01:.2f}"
+                "a start that imitates its teacher badly makes no progress); try another --seed or more --steps, or "
+                f"take what is in {self.folder.path} with --resume --accept {loss + 0.01:.2f}"
             )
         any_row = Recipe(ALGORITHMS["reinforce"], self.task)  # only its task is used to evaluate
         result = evaluate(self.model, self.vocabulary, any_row, n=self.settings["held_out"])

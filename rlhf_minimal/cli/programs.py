@@ -1,8 +1,8 @@
-"""Rows and tasks of one's own: `FILE.py:NAME`, a Python program that the command line names.
+"""Rows and tasks of the user's own: `FILE.py:NAME`, a Python program that the command line names.
 
 The file is run, as `python FILE.py` would run it. So it is taken from the command line and from nowhere else: a run
-folder keeps the text and a checksum of the file, and whoever goes on with the run names the file again. A folder that
-comes from a stranger runs nothing by itself.
+folder keeps the name and a checksum of the file, and to resume the run, the user names the file again. So a run folder
+from a stranger never runs code.
 """
 
 import argparse
@@ -98,7 +98,7 @@ def load(text: str, kind: type[Kind]) -> Kind:
     if not isinstance(values.get(name), kind):
         there = [other for other, value in values.items() if isinstance(value, kind)]
         what = f"{name} is {values[name]!r}" if name in values else f"there is no {name}"
-        has = f"of this kind it has {', '.join(there)}" if there else "and nothing else there is one"
+        has = f"the file defines {', '.join(there)}" if there else "the file defines none"
         raise ValueError(f"{file}: {what}, and an rlhf_minimal {kind.__name__} is needed; {has}")
     return values[name]
 

@@ -1,4 +1,4 @@
-"""The settings of `train`, and what they mean: an algorithm, a task, numbers, a reward."""
+"""The settings of `train`, and the `Recipe` that they make: an algorithm, a task, numbers, a reward."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -17,29 +17,29 @@ from rlhf_minimal.training import Config, Recipe, TrustRegion
 from rlhf_minimal.training.evaluation import HELD_OUT
 from rlhf_minimal.training.trpo import check_trust_region
 
-# Steps of a size that leaves a real model standing; the defaults of `Config` are for tiny ones.
+# Learning rates that a real model survives; the defaults of `Config` are for tiny ones.
 REAL_MODEL_LR = 1e-5
 REAL_MODEL_LORA_LR = 1e-4
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What `train` is told besides the numbers of `Config`.
+    """Options of `train` besides the numbers of `Config`.
 
     Args:
         task: What to learn: the name of a task, or FILE.py:NAME for a task of your own.
         start: Where to begin: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
         chat: Whether prompts are written with the model's chat template; auto, if it has one.
-        system: System message before every prompt; none for the task's own.
-        reward: What is trained for; a random reward is the control arm.
+        system: System message before every prompt, in place of the task's own.
+        reward: The reward that is trained for; a random reward is the control arm.
         reward_model: Train for a reward model's score: a folder as the command reward writes one, or 'shipped' (task
             reviews).
-        kl_coef: Another coefficient in the row's KL cell.
+        kl_coef: Coefficient of the KL penalty, in place of the row's.
         optimizer: Minibatches with AdamW, or one step in a trust region.
         max_kl: Bound on a trust region's step, in nats a token.
         device: Where to compute: cpu, cuda or mps.
         save_every: Steps between checkpoints.
-        held_out: Problems of the evaluation.
+        held_out: Number of problems in the evaluations before and after training.
     """
 
     task: str = DEFAULT_TASK
@@ -65,7 +65,7 @@ ROW = Setting("algorithm", str, None)  # ALGORITHM or --row
 
 
 def add_row_flags(sub: Any) -> None:
-    """A row: by its name, or as a program of one's own."""
+    """The flags that choose a row: by its name, or as a program of the user's own."""
     row = sub.add_mutually_exclusive_group(required=True)
     row.add_argument("algorithm", metavar="ALGORITHM", nargs="?", help=f"A row of the table: {', '.join(ALGORITHMS)}.")
     row.add_argument(
@@ -106,7 +106,7 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None) -> Re
 def with_reward_model(
     recipe: Recipe, folder: str | None, vocabulary: Vocabulary | TokenizerVocabulary, device: torch.device
 ) -> Recipe:
-    """The recipe with the reward model's score as its reward, where one is given: it must read what the policy says."""
+    """The recipe with a reward model's score as its reward, if one is given; its vocabulary must be the policy's."""
     if folder is None:
         return recipe
     shipped = ASSETS / f"{recipe.task.name}-reward"
@@ -117,5 +117,5 @@ def with_reward_model(
     reward_model = load_reward_model(shipped if folder == "shipped" else folder).to(device)
     check_same_vocabulary(vocabulary, reward_model.vocabulary)
     problems = recipe.task.problems("held_out", 8, seed="reward model")
-    reward_model.score([p.prompt for p in problems], [""] * len(problems))  # one that says NaN is refused here and now
+    reward_model.score([p.prompt for p in problems], [""] * len(problems))  # raises for a model whose scores are NaN
     return dataclasses.replace(recipe, reward=model_reward(reward_model))

@@ -1,4 +1,4 @@
-"""`reward`: learn what is preferred."""
+"""`reward`: train a reward model on preferences."""
 
 import argparse
 from functools import partial
@@ -15,11 +15,11 @@ from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.tasks import PairRow
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.preferences import judge_reward_model, preference_loss, sample_pairs
+from rlhf_minimal.training.preferences import evaluate_reward_model, preference_loss, sample_pairs
 
-ABOUT = "Learn what is preferred: a reward model, by Bradley-Terry, on pairs of a policy's samples or of a file."
+ABOUT = "Train a reward model by Bradley-Terry, on pairs of a policy's samples or on those of a file."
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-ABOUT_NORMALIZE = "Shift and scale scores to mean 0 and deviation 1 on the rows, or leave them."
+ABOUT_NORMALIZE = "Whether scores are shifted and scaled to mean 0 and standard deviation 1 on the rows."
 SETTINGS = [
     *fitting.settings_for("prompt, chosen and rejected", rows=32_000, held_out=2000, steps=1200, lr=2e-3),
     Setting("normalize", Literal["samples", "none"], "samples", ABOUT_NORMALIZE),
@@ -29,12 +29,12 @@ add_arguments = partial(fitting.add_arguments, settings=SETTINGS)
 
 
 class Reward(Job):
-    """Pairs of answers, of which one was preferred."""
+    """Trains a reward model on pairs of completions, of which one was preferred."""
 
     row = PairRow
 
     def begin(self, start: str, resumed: bool) -> None:
-        """Loads the reward model, or makes one of the policy."""
+        """Loads the reward model of a resumed run, or makes one from a policy."""
         if resumed:
             self.reward_model, self.described = load_reward_model(start), start
         else:
@@ -49,17 +49,17 @@ class Reward(Job):
         return sample_pairs(self.policy, self.vocabulary, self.task, n, split=split, seed=seed)
 
     def loss(self, rows: Rows) -> Tensor:
-        """Bradley-Terry's."""
+        """The Bradley-Terry loss."""
         return preference_loss(PAIRWISE["bradley_terry"], self.reward_model, rows)
 
     def watch(self, rows: Rows) -> Metrics:
         """Loss and accuracy on pairs held out."""
-        quality = judge_reward_model(self.reward_model, rows)
+        quality = evaluate_reward_model(self.reward_model, rows)
         return {"held_out_loss": quality.loss, "held_out_accuracy": quality.accuracy}
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """Accuracy, its limit, calibration; and the normalisation, from now on part of the model."""
-        quality = judge_reward_model(self.reward_model, held_out)
+        """Accuracy, the best possible accuracy, calibration; and the normalisation, which the model stores."""
+        quality = evaluate_reward_model(self.reward_model, held_out)
         if self.settings["normalize"] == "samples":
             some = rows[:2000]
             answers = [row.chosen for row in some] + [row.rejected for row in some]

@@ -1,4 +1,4 @@
-"""A run on its way: what is done after each step, what is left when it stops, what is written at its end."""
+"""Writing a run down: after each step, when it is stopped, and at its end."""
 
 import json
 import os
@@ -24,18 +24,18 @@ from rlhf_minimal.training.run_folder import RunFolder
 
 
 class Journal:
-    """What is done after each step: a line of metrics, the progress, now and then a checkpoint. Ctrl-C ends the run.
+    """After each step, writes metrics, shows progress and saves checkpoints when they are due. Ctrl-C ends the run.
 
-    A context around the loop; the journal itself is the loop's `on_step`.
+    A context manager around the training loop, and at the same time the loop's `on_step`.
 
     Args:
         folder: The run's.
         settings: The run's; `steps` and `save_every` are read, all are kept beside a checkpoint.
-        save: (folder, settings) -> writes a checkpoint.
+        save: Writes a checkpoint, given its folder and the settings.
         shown: The metrics of the progress line, with their formats.
         done: Steps already taken, by a run that is resumed.
-        processes: Those that share the run; the main one writes.
-        trackers: Where metrics go as well.
+        processes: The processes that share the run; only the main one writes.
+        trackers: Experiment trackers that receive the metrics as well.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Journal:
         return bool(step % self.settings["save_every"] == 0 or step == self.settings["steps"])
 
     def __call__(self, metrics: Metrics) -> bool:
-        """What follows a step; False if it was the last one, by Ctrl-C."""
+        """Called after each step; False ends the run, after Ctrl-C."""
         self.done = int(metrics["step"])
         self.stop.asked = self.processes.agree(self.stop.asked)
         if self.processes.is_main:
@@ -93,7 +93,7 @@ class Journal:
             self.write_checkpoint(self.folder.checkpoint, self.settings)
 
     def stopped(self, words: str) -> bool:
-        """Whether Ctrl-C ended the run before its last step; then says how it goes on, with the command's words."""
+        """Whether Ctrl-C ended the run before its last step; then prints the command that resumes it."""
         if not self.stop.asked or self.done >= self.settings["steps"]:
             return False
         again = f"python -m rlhf_minimal {words} --out {self.folder.path} --resume"

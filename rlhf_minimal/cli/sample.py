@@ -1,4 +1,4 @@
-"""`sample`: let a checkpoint answer problems."""
+"""`sample`: print completions of a checkpoint."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from rlhf_minimal.cli.console import in_brief
 from rlhf_minimal.tasks import Problem
 from rlhf_minimal.training import roll_out
 
-ABOUT = "Let a checkpoint answer problems."
+ABOUT = "Print completions of a checkpoint for held-out problems or for prompts of your own."
 IF_MEMORY_RUNS_OUT = "lower -n"
 
 
@@ -24,13 +24,13 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints a line a problem: prompt, answer, and what the verifier says."""
+    """Prints one line for each problem: prompt, completion, and what the verifier says."""
     if args.n < 1 or args.temperature < 0:
         raise ValueError(f"need -n at least 1 and --temperature at least 0; got {args.n} and {args.temperature}")
     if "" in (args.prompt or []):
         raise ValueError("the prompt is empty: give --prompt at least one character")
     policy, vocabulary, recipe = answers.load(args)
-    # A prompt of one's own comes without an answer, so nobody can mark it.
+    # A prompt of the user's own comes without an answer, so no verifier can check its completion.
     own = [Problem(prompt, answer="") for prompt in args.prompt or []]
     problems = own or recipe.task.problems("held_out", args.n, seed=f"sample/{args.seed}")
     written = roll_out(policy, vocabulary, problems, recipe, temperature=args.temperature, seed=str(args.seed))
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     first, width = max(12, 2 + max(map(len, asked))), max(12, 2 + max(map(len, written.texts)))
     for prompt, text, correct in zip(asked, written.texts, written.correct.tolist(), strict=True):
         mark = "" if own else answers.mark(recipe.task, correct)
-        if "\n" in text:  # an answer of several lines is shown as it was written
+        if "\n" in text:  # a completion of several lines is shown as it was written
             print(f"{prompt}  {mark}\n{text}\n")
         else:
             print(f"{prompt:<{first}}{text:<{width}}{mark}".rstrip())

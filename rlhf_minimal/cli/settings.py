@@ -24,10 +24,10 @@ class Setting:
     """One setting.
 
     Args:
-        name: In `config.json`; the flag is the same with dashes.
-        kind: What may stand there: a type, a type or None, or a `Literal` of words.
+        name: Its name in `config.json`; the flag is the same with dashes.
+        kind: The type of its value: a type, a type or None, or a `Literal` of words.
         default: What a new run takes unless told otherwise.
-        about: What it is, in sentences.
+        about: What it means, in sentences; the help of the flag.
         said: How help names the default, where its value does not say enough.
     """
 
@@ -72,8 +72,8 @@ def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) ->
     Args:
         sub: A command's grammar, or a group of its flags.
         settings: What to add.
-        filled: Whether a flag that is not given has its default. If not it is None, so that a resumed run can keep its
-            own.
+        filled: Whether a flag that is not given takes its default. If False it takes None, so that a resumed run can
+            keep its own value.
     """
     for setting in settings:
         options = typing.get_args(setting.kind)  # of `float | None` or of `Literal["a", "b"]`
@@ -111,7 +111,7 @@ def settings_of_run(
         declared: Every setting of the command.
         command: Its name, which the run keeps.
         name: What a new run is called, before its task and the time.
-        may_change: What a resumed run may be given anew.
+        may_change: Settings that a resumed run may be given anew.
 
     Returns:
         The folder, all settings, and those that stand in the command line.
@@ -168,7 +168,7 @@ def _check_unchanged(
 
 
 def own_versions() -> dict[str, str]:
-    """What the numbers of a run may depend on."""
+    """The versions that the numbers of a run may depend on."""
     libraries = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
     return {**libraries, "python": platform.python_version()}
 

@@ -1,4 +1,4 @@
-"""`sft`: learn to answer."""
+"""`sft`: supervised fine-tuning."""
 
 import argparse
 from functools import partial
@@ -12,7 +12,7 @@ from rlhf_minimal.tasks import CompletionRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import supervised_loss
 
-ABOUT = "Learn to answer: imitate demonstrations, with the loss on the answer only."
+ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
 SETTINGS = fitting.settings_for("prompt and completion, or messages", start="untrained", steps=700)
 
@@ -20,29 +20,29 @@ add_arguments = partial(fitting.add_arguments, settings=SETTINGS)
 
 
 class Sft(Job):
-    """Prompts with answers to imitate."""
+    """Trains on prompts with completions to imitate."""
 
     row = CompletionRow
 
     @classmethod
     def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
-        """A teacher."""
+        """A teacher, if the task has none."""
         return None if task.teacher else "teacher to imitate"
 
     def own_rows(self, split: Split, n: int, seed: int) -> Rows:
-        """The answers of the task's teacher."""
+        """Completions of the task's teacher."""
         return demonstrations(self.task, split, n, seed)
 
     def loss(self, rows: Rows) -> Tensor:
-        """Cross-entropy of the answers; the prompt is read, not learnt."""
-        prompts, answers = [row.prompt for row in rows], [row.completion for row in rows]
-        return supervised_loss(self.model, self.vocabulary, prompts, answers)
+        """Cross-entropy of the completions; prompt tokens carry no loss."""
+        prompts, completions = [row.prompt for row in rows], [row.completion for row in rows]
+        return supervised_loss(self.model, self.vocabulary, prompts, completions)
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """The loss, and what the task's verifier says of samples."""
+        """The loss, and the verifier's scores of samples."""
         measured, text = super().finish(rows, held_out)
         if self.settings["data"] is not None:
-            return measured, text  # rows from elsewhere need not be the task's
+            return measured, text  # rows of a file need not belong to the task
         score, said, some = self.samples(self.model)
         return {**measured, "score": score}, "\n".join([text, said, *some])
 

@@ -1,4 +1,4 @@
-"""What a command begins with: a model by its name, and the device it is put on."""
+"""The model that a command begins with, by its name, and the device."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,7 @@ from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import load_policy
 
 ASSETS = Path(__file__).parent.parent / "assets"
-DEFAULT_TASK = "addition"  # of `train`, and of whatever asks a policy that belongs to no run
+DEFAULT_TASK = "addition"  # of `train`, and of `sample` and `evaluate` without a run
 
 
 def add_model_flag(sub: Any, instead_of: str) -> None:
@@ -43,7 +43,7 @@ def check_start(name: str, task: Task, words: str) -> None:
         words: What the command line calls the task.
 
     Raises:
-        ValueError: With what to do: make a start, or train random weights knowingly.
+        ValueError: With what to do: make a start, or train random weights on purpose.
     """
     if name != "shipped" or (ASSETS / task.name).is_dir():
         return
@@ -55,7 +55,7 @@ def check_start(name: str, task: Task, words: str) -> None:
         make = f"make one with `pretrain --task {words} --out {out}` and give --start {out}"
     raise ValueError(
         f"no start is shipped for the task {task.name}, so training would begin with random weights: {make}, or give "
-        "--start untrained to really do so"
+        "--start untrained if random weights are what you want"
     )
 
 
@@ -84,7 +84,7 @@ def load_start(
 
 
 def untrained(task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary]:
-    """A new model that speaks the task's alphabet."""
+    """A new model whose vocabulary is the task's alphabet."""
     if not task.alphabet:
         raise _needs_real_model(task)
     vocabulary = Vocabulary(task.alphabet)
@@ -103,8 +103,8 @@ def check_alphabet(vocabulary: Vocabulary | TokenizerVocabulary, task: Task) -> 
 
 def _needs_real_model(task: Task) -> ValueError:
     return ValueError(
-        f"{task.name} is asked in plain language, and this start knows single characters only: give a real model with "
-        "--model NAME"
+        f"{task.name} is written in plain language, and this start knows single characters only: give a real model "
+        "with --model NAME"
     )
 
 

@@ -1,4 +1,4 @@
-"""`train`: a policy, a row of the table, a task. From here it is one call to `training.train`."""
+"""`train`: trains a policy with a row of the table on a task, by one call of `training.train`."""
 
 import argparse
 import dataclasses
@@ -35,7 +35,10 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     recipes.add_row_flags(sub)
     starts.add_model_flag(sub, "--start")
     sub.add_argument(
-        "--tracker", action="append", choices=TRACKERS, help="Hand the metrics on as well. May be repeated."
+        "--tracker",
+        action="append",
+        choices=TRACKERS,
+        help="Send the metrics to this experiment tracker as well. May be repeated.",
     )
     add_run_flags(sub)
     add_flags(sub, recipes.SETTINGS)
@@ -47,11 +50,11 @@ class Run:
 
     Attributes:
         args: The command's flags.
-        folder: Where it is.
-        settings: All of them, as they are kept.
+        folder: The run's folder.
+        settings: All settings, as `config.json` keeps them.
         recipe: What is trained.
-        device: Where.
-        processes: Those that share it.
+        device: The device it runs on.
+        processes: The processes that share it.
     """
 
     args: argparse.Namespace
@@ -74,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> Run:
-    """Everything that can be decided, and refused, before anything is loaded or written."""
+    """Reads and checks all settings before anything is loaded or written."""
     starts.model_as_start(args)
     args.algorithm = args.algorithm or args.row
     declared = [recipes.ROW, *recipes.SETTINGS]
@@ -158,10 +161,10 @@ def _begin(plan: Run) -> training.Learner:
     settings["start"] = described
     policy.to(plan.device)  # type: ignore[arg-type]
     learner = training.Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
-    plan.processes.wait()  # until all have found the folder free
+    plan.processes.wait()  # until all have checked that the folder is free
     if main:
         plan.folder.create(settings, overwrite=plan.args.overwrite)
-        learner.save(plan.folder.checkpoint, settings)  # so that there is something to load from the first second on
+        learner.save(plan.folder.checkpoint, settings)  # from now on there is a checkpoint to load
     print(f"{settings['algorithm']} on {recipe.task.name} ({recipe.task.about}), start: {described}")
     return learner
 
@@ -170,7 +173,7 @@ def _resume(plan: Run) -> training.Learner:
     """The learner of the folder's checkpoint."""
     learner = training.Learner.resume(plan.folder.checkpoint, plan.recipe.algorithm, plan.recipe.config, plan.device)
     plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
-    plan.processes.wait()  # until all have read what is written anew below
+    plan.processes.wait()  # until all have read the files that are rewritten below
     if plan.processes.is_main:
         plan.folder.rewind(learner.step)
         plan.folder.write_settings(plan.settings)
@@ -179,7 +182,7 @@ def _resume(plan: Run) -> training.Learner:
 
 
 def _start_policy(learner: training.Learner, plan: Run) -> PreTrainedModel:
-    """What the run began with: the learner's own, or, where it keeps none (`watch_kl`), from where it came."""
+    """The policy before training: the learner's copy, or loaded again if it keeps none (`watch_kl="off"`)."""
     if learner.start is not None:
         return learner.start
     if learner.step == 0:

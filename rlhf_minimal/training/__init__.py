@@ -1,4 +1,4 @@
-"""The part that runs: sampling, the online loop, supervised learning, checkpoints. Blind to algorithms' names."""
+"""The part that runs: sampling, the online loop, supervised learning, checkpoints. It reads no algorithm's name."""
 
 from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_folder
 from rlhf_minimal.training.config import Config
@@ -9,8 +9,8 @@ from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, train, train_step
 from rlhf_minimal.training.metrics import METRICS, wilson
-from rlhf_minimal.training.pairwise import judge_pairs, train_pairwise
-from rlhf_minimal.training.preferences import bayes_accuracy, judge_reward_model, preference_loss, sample_pairs
+from rlhf_minimal.training.pairwise import evaluate_pairs, train_pairwise
+from rlhf_minimal.training.preferences import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
 from rlhf_minimal.training.reading import Plain
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.rollout import collect, roll_out
@@ -38,8 +38,8 @@ __all__ = [
     "collect",
     "evaluate",
     "imitate",
-    "judge_pairs",
-    "judge_reward_model",
+    "evaluate_pairs",
+    "evaluate_reward_model",
     "language_loss",
     "load_policy",
     "preference_loss",

@@ -37,18 +37,18 @@ FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever 
 
 
 def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
-    """Fills a folder next door and swaps it in, so that a reader meets the old one or the new one, never half of one.
+    """Fills a temporary folder and renames it, so that a reader finds the old folder or the new one, never half of one.
 
     That holds wherever the process is killed: at every moment there is a whole folder under its own name or, between
-    the two renames, under the spare one, where `find_checkpoint` looks, too. And it holds when the power fails: what a
-    rename makes visible has reached the disk before.
+    the two renames, under the spare one, where `find_checkpoint` looks, too. It also holds after a power failure: the
+    files have reached the disk before the rename.
 
     Args:
-        folder: Where the result shall be; replaced if it exists.
+        folder: Where the result is written; replaced if it exists.
         write: Writes the files into the folder it is given.
 
     Raises:
-        ValueError: If the place cannot be written, or is full. What was there before is there still.
+        ValueError: If the place cannot be written, or is full. What was there before stays.
     """
     new, old = folder.with_name(folder.name + ".new"), spare(folder)
     try:
@@ -70,7 +70,7 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """The same promise for one text file."""
+    """Writes one text file, whole or not at all, as `write_folder`."""
     new = path.with_name(path.name + ".new")
     try:
         new.write_text(text, encoding="utf-8")
@@ -84,7 +84,7 @@ def write_file(path: Path, text: str) -> None:
 def flush(path: Path) -> None:
     """Waits until a file, or the list of files in a folder, has reached the disk."""
     if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
-        return  # Windows cannot open a folder, and needs not
+        return  # Windows cannot open a folder, and does not need to
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(descriptor)
@@ -130,7 +130,7 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | Token
         load_weights(model, folder / "model.safetensors")
         vocabulary = load_vocabulary(folder)
         know_tokens(model, vocabulary)
-    except Exception as error:  # four libraries read these files, and a hostile one may make them raise anything
+    except Exception as error:  # four libraries read these files, and a malicious file may make them raise anything
         if is_out_of_memory(error):
             raise
         raise ValueError(damaged(folder, error)) from error

@@ -11,7 +11,7 @@ from rlhf_minimal.objective import Algorithm
 
 
 def check_numbers(config: object, above_0: str = "", at_least_0: str = "", at_least_1: str = "") -> None:
-    """What every config asks of its numbers: they are finite, in range, and the seed is one that a generator takes.
+    """Checks the numbers of a config: they are finite and in range, and a generator takes the seed.
 
     Args:
         config: A dataclass of numbers; None is in every range.
@@ -39,7 +39,9 @@ def check_numbers(config: object, above_0: str = "", at_least_0: str = "", at_le
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of the online loop. The defaults take the shipped start to nine tenths in under a minute.
+    """Settings of the online loop.
+
+    With the defaults, GRPO takes the shipped start of addition to 90 % right completions in under a minute.
 
     Args:
         steps: Training steps: each samples once and updates `epochs` x `minibatches` times.
@@ -47,13 +49,14 @@ class Config:
         group_size: Completions per problem, G.
         epochs: Passes over a step's samples.
         minibatches: Optimiser steps per pass.
-        micro_batches: Forward-backward pieces per optimiser step; saves memory, cannot change the result.
+        micro_batches: Forward-backward pieces per optimiser step; more of them save memory and do not change the
+            result.
         lr: AdamW's learning rate for the policy; 2.5e-3 destroys the tiny model, 1e-6 is usual at a billion.
         value_lr: AdamW's learning rate for the critic, where the algorithm needs one.
         value_clip: Clip range of the value loss; None for none.
-        critic: Where values come from: a network of their own (`"separate"`), or one number more on the policy's
+        critic: Where values come from: a network of their own (`"separate"`), or a value head on the policy's
             body (`"shared"`), which then has one optimiser, with the policy's learning rate.
-        value_coef: Weight of the value loss beside the policy's, with a shared trunk; .1 in OpenAI's first RLHF.
+        value_coef: Weight of the value loss beside the policy's, with a shared trunk; 0.1 in OpenAI's first RLHF.
         value_head_init: How the critic's head begins: `"zero"`, `"normal"` or `"orthogonal"` (see `models.Critic`).
         adam_eps: Epsilon of every optimiser; 1e-8 is torch's, 1e-5 OpenAI's for PPO in games.
         grad_clip: The gradient's norm is clipped here.
@@ -67,37 +70,37 @@ class Config:
             multiple of `refresh_every` steps (`"refresh"`, iterative GRPO); or its moving average (`"ema"`).
         refresh_every: Steps between refreshes.
         ema_decay: Weight of the past in the moving average, per step.
-        kl_control: The coefficient of a KL against the reference stays what the row says (`"fixed"`), or follows a
-            controller (`"adaptive"`, see `training.kl_control`), which begins at the row's.
+        kl_control: Whether the coefficient of the KL penalty against the reference stays that of the row (`"fixed"`),
+            or is adapted by a controller that begins there (`"adaptive"`, see `training.kl_control`).
         kl_control_target: The KL that the controller aims at, in nats per completion; 6 is Ziegler et al.'s.
-        kl_control_horizon: Completions in which it may change the coefficient by a fifth, about; above a fifth of
-            the completions of a step.
+        kl_control_horizon: Number of completions in which the controller can change the coefficient by about a fifth;
+            must be above a fifth of the completions of a step.
         target_kl: The step's remaining updates are left out once the policy is further than this from the sampler,
-            in nats per token; .01 to .05 is usual, None never stops.
-        baseline: For algorithms that take a given baseline: the mean of past rewards (`"ema"`), or the reward of
+            in nats per token; 0.01 to 0.05 is usual, None never stops.
+        baseline: For algorithms that need a baseline from outside: the mean of past rewards (`"ema"`), or the reward of
             the greedy completion of the same prompt (`"greedy"`).
         baseline_decay: Weight of the past in that mean, per step.
-        verifier_timeout: Seconds that the verifier or the reward function may take for one completion, which gets 0
-            if they are not enough.
+        verifier_timeout: Seconds that the verifier or the reward function may take for one completion; after that the
+            completion gets 0.
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
-        watch_kl: Whether the distance from the start is measured (the metrics `kl` and `kl_sequence`); `"off"` saves
-            the start and its forward where no KL term needs them, and nothing else depends on it.
-        fast: Whether what would be computed twice, or for nothing, is left out (`training.fast`); `"off"` reads every
-            row from its first token to its last, padded to the longest. Changes time and memory, and results by no
-            more than rounding.
+        watch_kl: Whether the distance from the start is measured (the metrics `kl` and `kl_sequence`); where no KL
+            penalty needs the start, `"off"` saves its memory and its forward. Training itself is the same.
+        fast: Whether computation that is repeated or has no effect is left out (`training.fast`); `"off"` runs the
+            model on every row from its first token to its last, padded to the longest. Changes time and memory, and
+            results by no more than rounding.
         precision: Precision of the forward and backward passes. `"bfloat16"` computes matrix products in it (autocast),
             while weights, gradients and moments stay float32: an update of 1e-6 is lost in a bfloat16 weight of 1.
-        gradient_checkpointing: Whether the forward keeps no more than what enters each layer, and the rest is computed
-            again in the backward: about a third more time, memory of one layer in place of all. Whole rows are read
-            then, and no prompt is shared.
+        gradient_checkpointing: Whether the forward keeps only the input of each layer, and the rest is computed again
+            in the backward: about a third more time, activations of one layer in place of all. No prompt is then shared
+            between completions.
         lora_rank: Train low-rank corrections of this rank to every linear layer (LoRA, through peft), not the weights
             themselves: moments of a hundredth of the size, and no copy of the start. None trains the weights.
         lora_alpha: A correction is multiplied by this over the rank.
-        decoding: How completions are written: `"dynamic"`, with a cache that grows and rows that leave when they have
+        decoding: How completions are sampled: `"dynamic"`, with a cache that grows and without the rows that have
             ended, or `"compiled"`: fixed shapes and a compiled step, on CUDA a graph that is replayed. The first
-            rollout of a shape then takes up to a minute; worth it for large models and long answers. It is done by
+            rollout of a shape then takes up to a minute; it pays for large models and long completions. The function is
             `Recipe.sampler`.
-        seed: Decides everything random: problems, samples, the order of minibatches.
+        seed: Seed of everything random: problems, samples, the order of minibatches.
 
     Raises:
         ValueError: If a number is out of its range; the message names it.
@@ -167,8 +170,8 @@ class Config:
             )
         if self.kl_control == "adaptive" and not self.kl_control_horizon > rows / 5:
             raise ValueError(
-                f"kl_control_horizon must be above a fifth of a step's {rows} completions, or one step could turn the "
-                f"coefficient's sign; got {self.kl_control_horizon}"
+                f"kl_control_horizon must be above a fifth of a step's {rows} completions, or one step could make the "
+                f"coefficient negative; got {self.kl_control_horizon}"
             )
 
     def autocast(self, device: torch.device, *, keep_copies: bool = True) -> torch.autocast:
@@ -176,23 +179,24 @@ class Config:
 
         Args:
             device: The model's.
-            keep_copies: Round a weight once in this context and keep the copy until it ends: for many forwards.
+            keep_copies: Whether rounded weights are kept until the context ends, which saves time over many forwards.
         """
         half = self.precision == "bfloat16"
         return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half, cache_enabled=keep_copies)
 
     @property
     def changes_scores(self) -> bool:
-        """Whether what is trained for differs from the rewards as they are given."""
+        """Whether rewards are scaled, clipped or penalised before they are trained for."""
         return self.score_scaling != "none" or self.score_clip is not None or self.missing_eos_penalty > 0
 
     def check_fits(self, algorithm: Algorithm) -> None:
         """Refuses settings that ask of an algorithm what it does not have.
 
         Raises:
-            ValueError: Parts of a reward, which the loop has not; a shared critic for an algorithm without one; a
-                controller for a KL that is not there; scores
-                in another unit than the given baseline that is subtracted from them.
+            ValueError: If the algorithm needs parts of a reward, which the loop does not have; if a critic is shared
+            that the
+                algorithm does not have; if a controller is given for an algorithm without KL penalty; if scores are
+                scaled from which the algorithm subtracts an unscaled baseline.
         """
         if "reward_parts" in algorithm.needs:
             raise ValueError(

@@ -1,7 +1,7 @@
-"""What a model has read while it writes: the cache, kept whole, or with the rows that have ended taken out.
+"""The key-value cache during sampling: with all rows, or without those that have ended.
 
-`Decoder` is the plain one: every row stays to the end. `ShrinkingDecoder` writes the same tokens in less time: a row
-that has ended leaves the cache, and its place goes to one of the last rows, so that the others need not move.
+`Decoder` is the plain one: every row stays to the end. `ShrinkingDecoder` samples the same tokens in less time: a row
+that has ended is removed from the cache, and one of the last rows takes its place, so that the others need not move.
 """
 
 from typing import Any
@@ -17,14 +17,14 @@ from rlhf_minimal.models.forward import positions
 
 
 class Decoder:
-    """A model in the middle of writing B = P x G completions, the G completions of one prompt next to each other.
+    """A model that is sampling B = P x G completions, the G completions of one prompt next to each other.
 
     Args:
         model: Any causal language model of transformers. It reads every prompt once, for its whole group.
         prompts: [P, S] ids, padded on the left.
         prompt_mask: [P, S], 1 for real prompt tokens.
         group_size: Completions per prompt, G.
-        max_new_tokens: Most tokens that will be written.
+        max_new_tokens: Largest number of tokens that will be sampled for a row.
 
     Attributes:
         logits: [B, V] from which the first tokens are drawn.
@@ -55,11 +55,11 @@ class Decoder:
         return cache
 
     def step(self, tokens: Int[Tensor, " B"], rows: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:
-        """Reads one token more.
+        """Reads one more token of every row.
 
         Args:
-            tokens: [B] what was written last.
-            rows: [n] the rows that go on. A row that was missing once never comes back.
+            tokens: [B] the tokens that were sampled last.
+            rows: [n] the rows that have not ended. A row that was missing once never comes back.
 
         Returns:
             [n, V] from which their next tokens are drawn.
@@ -67,7 +67,7 @@ class Decoder:
         return self._read(tokens[:, None], torch.arange(len(tokens), device=tokens.device))[rows]
 
     def _read(self, tokens: Int[Tensor, "m n"], rows: Int[Tensor, " m"]) -> Float[Tensor, "m V"]:
-        """Reads n tokens more of some rows: a whole prompt, or the token that was written last."""
+        """Reads n more tokens of some rows: a whole prompt, or the token that was sampled last."""
         before, self.length = self.length, self.length + tokens.shape[1]
         output = self.model(
             input_ids=tokens,
@@ -82,7 +82,7 @@ class Decoder:
 
 
 class ShrinkingDecoder(Decoder):
-    """Rows that have ended are read no more: same draws, less time.
+    """Stops reading rows that have ended: the same samples in less time.
 
     Chapter: making-it-fast.
     """
@@ -108,13 +108,14 @@ class InOnePrecision:
     """Keys and values are kept in the precision of the first ones, whatever comes later (mixed into a cache's layer).
 
     Under autocast a model hands over keys in float32, since they were rotated, and values in bfloat16. Attention
-    rounds both before it multiplies them. To keep them rounded changes no product, and halves the cache.
+    rounds both before it multiplies them. Keeping them rounded changes no product and halves the cache.
     """
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """What `transformers.cache_utils.CacheLayerMixin.update` does."""
         if self.is_initialized:  # type: ignore[attr-defined]
-            key_states, value_states = (x.to(self.dtype) for x in (key_states, value_states))  # type: ignore[attr-defined]
+            key_states, value_states = (x.to(self.dtype) for x in (key_states, value_states))  # type:
+            ignore[attr - defined]
         return super().update(key_states, value_states, *args, **kwargs)  # type: ignore[misc]
 
 

@@ -1,4 +1,4 @@
-"""How good is a policy? Held-out problems, both ways of answering, and an interval around each share."""
+"""Evaluation on held-out problems, with sampled and greedy completions and an interval around each share."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ HELD_OUT = 1000  # problems of an evaluation: a share's 95 % interval is then at
 
 @dataclass(frozen=True)
 class Accuracy:
-    """A share of right answers, with its 95 % interval (Wilson).
+    """A share of right completions, with its 95 % interval (Wilson).
 
     Example:
         >>> print(Accuracy(90, 100))
@@ -29,7 +29,7 @@ class Accuracy:
 
     @property
     def share(self) -> float:
-        """Right answers per problem."""
+        """Right completions per problem."""
         return self.right / self.n
 
     @property
@@ -49,7 +49,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class MeanScore:
-    """The mean of graded answers, with its 95 % interval (normal).
+    """The mean score of completions, with its 95 % interval (normal).
 
     Example:
         >>> print(MeanScore(8.25, 1.0, 1000))
@@ -78,14 +78,14 @@ class MeanScore:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One answer drawn at temperature 1 and one greedy answer to each of `n` held-out problems.
+    """One completion sampled at temperature 1 and one greedy completion for each of `n` held-out problems.
 
     Attributes:
-        sampled: Share of the drawn answers that are right.
+        sampled: Share of the sampled completions that are right.
         greedy: Share of the greedy ones.
-        samples: The drawn answers.
+        samples: The sampled completions.
         greedy_samples: The greedy ones.
-        scores: Mean score of drawn and greedy answers, of a task that grades; else None.
+        scores: Mean scores of sampled and greedy completions, if the task gives scores instead of right or wrong.
     """
 
     sampled: Accuracy
@@ -96,7 +96,7 @@ class Evaluation:
 
     @property
     def in_words(self) -> tuple[str, str]:
-        """Drawn and greedy, in the task's own terms: mean scores if it grades, else shares; with intervals."""
+        """Sampled and greedy: mean scores if the task gives scores, else shares; with intervals."""
         sampled, greedy = self.scores or (self.sampled, self.greedy)
         return str(sampled), str(greedy)
 
@@ -116,7 +116,7 @@ def evaluate(
     batch_size: int = 1000,
     processes: Processes = ALONE,
 ) -> Evaluation:
-    """Accuracy or mean score on held-out problems, by the task's own verifier whatever the reward was.
+    """Accuracy or mean score on held-out problems, by the task's own verifier, whatever reward was trained for.
 
     Args:
         policy: The model.
@@ -124,11 +124,11 @@ def evaluate(
         recipe: Its task and budget are used.
         n: Number of problems.
         seed: Names the draw of problems and samples; equal seeds compare two policies on equal problems.
-        batch_size: Problems written at once.
-        processes: Each writes its share of them.
+        batch_size: How many problems are sampled at once.
+        processes: Each samples its share of them.
 
     Returns:
-        Both accuracies, both mean scores if the task grades, and the answers themselves.
+        Both accuracies, both mean scores if the task gives scores, and the completions themselves.
     """
     problems = recipe.task.problems("held_out", n, seed=f"evaluate/{seed}")
     answers = []

@@ -1,11 +1,11 @@
-"""The fast room: completions are read without what would be computed twice, or for nothing.
+"""The fast room: log-probs of completions without computation that is repeated or has no effect.
 
-`Fast` stands in for `reading.Plain`, and no gradient changes. `Config.fast` switches all of it on or off; each of its
-means can be switched off alone, for measurements. With all of them off it reads as `Plain` does.
+`Fast` replaces `reading.Plain`, and no gradient changes. `Config.fast` switches all of it on or off; each of its four
+options can be switched off alone, for measurements. With all of them off it does what `Plain` does.
 
     shared_prefix   the G completions of one prompt go on from one reading of it (`read_prompts`, `continue_prompts`)
     sort_lengths    rows of like length are read together, each piece as wide as its own longest (`pieces_by_length`)
-    skip_idle       rows that no part of the loss acts on go without a backward (`_Pieces.backward`)
+    skip_idle       rows without effect on the loss have no backward (`_Pieces.backward`)
     logit_chunk     no more logits than this exist at once (`functional.logprobs.chunked_logprobs`)
 
 G completions of a prompt of S tokens cost G (S + T) tokens when they are read one by one, and S + G T when they share
@@ -53,7 +53,7 @@ class Fast(Plain):
         shared_prefix: Read each prompt once for all its completions. Not where layers are computed again in the
             backward (`gradient_checkpointing`): they keep no cache to go on from.
         sort_lengths: Read rows of like length together, so that hardly any padding is computed.
-        skip_idle: Leave out the backward of rows that no part of the loss acts on.
+        skip_idle: Leave out the backward of rows that have no effect on the loss.
         logit_chunk: Most logits that exist at once. Where there would be more, they are computed a few tokens at a
             time, and anew in the backward. None never does.
 
@@ -201,7 +201,7 @@ class _Pieces:
         for piece in self.pieces:
             own = [slope[piece.places, : piece.width] for slope in slopes]
             idle = self.means.skip_idle and not any(slope.any() for slope in own)
-            # One piece has its backward in any case: an optimiser wants a gradient, if only of 0.
+            # One piece always has a backward: the optimiser needs a gradient, even one of 0.
             if not idle or (piece is self.pieces[-1] and not tensors):
                 tensors += piece.differentiable()
                 gradients += own
@@ -232,7 +232,7 @@ class _Pieces:
 class _HandedToPieces(torch.autograd.Function):
     """Leaves a reading as it is, and hands the gradient that arrives at it to its pieces.
 
-    So `loss.backward()` is all that a loop has to say, here as on the plain path. The weights' gradients are added up
+    So the loop calls `loss.backward()` and nothing else, as on the plain path. The weights' gradients are added up
     by the backward of the pieces, so a `torch.autograd.grad` in the weights sees none.
     """
 
@@ -251,9 +251,9 @@ class _HandedToPieces(torch.autograd.Function):
 def without_effect(algorithm: Algorithm, batch: Batch) -> Bool[Tensor, " B"]:
     """True for rows that may turn out to get no gradient: no advantage on any trained token, no KL, no bonus.
 
-    Perhaps: a gate of one's own may still act on them. Whether they are idle is decided by the gradient that reaches
-    them (`_Pieces.backward`); here they are only sorted out beforehand, so that they share no piece with others. Idle
-    rows still count in the denominators: they are part of the batch.
+    This is only a guess, since a gate of the user's own may still act on them: the gradient that reaches a row decides
+    whether it is left out (`_Pieces.backward`). Here such rows are set apart, so that they share no piece with others.
+    They still count in the denominators, because they are part of the batch.
 
     Chapter: making-it-fast.
 
@@ -328,7 +328,7 @@ def pieces_by_length(widths: Int[Tensor, " B"], *, overhead: int = 128, steps: i
 
 @dataclass(frozen=True)
 class Prefix:
-    """Prompts that a model has read: what a completion needs in order to go on from there.
+    """Prompts that a model has read: what is needed to continue them with completions.
 
     Attributes:
         mask: [P, S] 1 for real prompt tokens, S the longest prompt.
@@ -346,7 +346,7 @@ class Prefix:
 def read_prompts(
     model: nn.Module, prompts: Int[Tensor, "P S"], prompt_mask: Int[Tensor, "P S"], *, hidden: bool = False
 ) -> Prefix | None:
-    """Every prompt once, whatever number of completions will go on from it.
+    """Reads every prompt once, however many completions continue it.
 
     Chapter: making-it-fast.
 
@@ -401,7 +401,7 @@ def continue_prompts(
         "logits": prefix.logits.index_select(0, rows) if logits and prefix.logits is not None else None,
         "hidden": prefix.hidden.index_select(0, rows) if prefix.hidden is not None else None,
     }
-    if completions.shape[1] > 1:  # nobody asks what follows the last token
+    if completions.shape[1] > 1:  # what follows the last token is not needed
         pairs = zip(prefix.cache[::2], prefix.cache[1::2], strict=True)
         cache = DynamicCache([(_rows_of(key, rows), _rows_of(value, rows)) for key, value in pairs])
         ids = completions[:, :-1]

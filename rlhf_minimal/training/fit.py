@@ -1,8 +1,8 @@
 """One loop for everything that learns from a fixed set of rows: pretraining, fine-tuning, a reward model.
 
-What differs is the loss. The loop knows neither models nor rows: it is given a loss for every step, takes the step and
-falls with its learning rate to zero. Every step's rows come from (seed, step), so a resumed run repeats the numbers of
-one that was never interrupted.
+Only the loss differs, so the loop is given a function from the number of a step to its loss. The learning rate rises to
+its peak and then falls linearly to zero. Every step's rows come from (seed, step), so a resumed run repeats the numbers
+of one that was never interrupted.
 """
 
 import math
@@ -36,7 +36,7 @@ class FitConfig:
         warm_up: Steps over which the learning rate rises to its peak; then it falls linearly to zero.
         weight_decay: Weight decay of AdamW.
         grad_clip: Largest norm of the gradient; a larger one is scaled down to it.
-        seed: Decides the rows that a task makes, their order, and new weights.
+        seed: Seed of the rows that a task makes, of their order, and of new weights.
 
     Raises:
         ValueError: If a number is out of its range; the message names it.
@@ -118,13 +118,13 @@ def fit(
 ) -> list[Metrics]:
     """Steps until `config.steps` are done.
 
-    The learning rate rises for `warm_up` steps and then falls to zero, which settles the model: without it the last
-    steps' noise would decide what the model can do.
+    The learning rate rises for `warm_up` steps and then falls to zero. With a constant one the result would depend on
+    the noise of the last few steps.
 
     Args:
         student: Changed in place; a restored one goes on where it stopped.
         config: The numbers.
-        loss: The number of a step, from 1 -> the scalar to minimise.
+        loss: Takes the number of a step, from 1, and returns the scalar to minimise.
         on_step: Called with each step's metrics; training stops early if it returns False.
 
     Returns:
@@ -164,21 +164,21 @@ def rows_of_step(rows: Sequence[Row], step: int, batch_size: int, seed: int) -> 
     Args:
         rows: All of them.
         step: The step's number, from 1.
-        batch_size: How many a step takes; may be more than there are.
-        seed: Decides the orders.
+        batch_size: Rows per step; may be more than there are.
+        seed: Seed of the orders.
 
     Example:
         >>> first, second = (rows_of_step("abcdef", step, 3, seed=0) for step in (1, 2))
         >>> sorted(first + second)
         ['a', 'b', 'c', 'd', 'e', 'f']
     """
-    found: list[Row] = []
+    chosen: list[Row] = []
     at = (step - 1) * batch_size
-    while len(found) < batch_size:
+    while len(chosen) < batch_size:
         epoch, offset = divmod(at, len(rows))
         shuffle = torch.Generator().manual_seed(zlib.crc32(f"rows/{seed}/{epoch}".encode()))
         order = torch.randperm(len(rows), generator=shuffle)
-        taken = order[offset : offset + batch_size - len(found)].tolist()
-        found += [rows[i] for i in taken]
+        taken = order[offset : offset + batch_size - len(chosen)].tolist()
+        chosen += [rows[i] for i in taken]
         at += len(taken)
-    return found
+    return chosen

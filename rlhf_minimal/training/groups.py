@@ -14,16 +14,16 @@ class Rollout:
     """Completions with their rewards: B = P x G rows, the G completions of one problem next to each other.
 
     Attributes:
-        problems: The problem of every row, B of them.
+        problems: The problem of every row, B in all.
         texts: The completion of every row, as text.
         prompts: [B, S] ids, padded on the left.
         prompt_mask: [B, S] 1 for real prompt tokens.
         completions: [B, T] ids, padded on the right; T is the longest of them, at most the token budget.
         logp: [B, T] log-probs under the distribution that was sampled.
-        mask: [B, T] 1.0 for written tokens.
-        truncated: [B] True where the budget ran out.
-        rewards: [B] what the run trains for.
-        correct: [B] what the task's verifier says, 1 for a right answer; differs from `rewards` only if another
+        mask: [B, T] 1.0 for sampled tokens.
+        truncated: [B] True where the token budget ran out.
+        rewards: [B] the rewards that the run trains for.
+        correct: [B] the score by the task's verifier, 1 for a right answer; differs from `rewards` only if another
             reward is trained for.
         failed: [B] True where the verifier or the reward function raised or hung: it counts as 0.
     """

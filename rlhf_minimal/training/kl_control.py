@@ -1,11 +1,12 @@
-"""An adaptive KL coefficient: it rises while the policy is too far from the reference, and falls while it is near.
+"""An adaptive KL coefficient: it rises while the KL is above its target, and falls while it is below.
 
 Ziegler et al., arXiv 1909.08593, section 2.2. With KL the measured distance and K the gain,
 
     error = clip((KL - target) / target, -0.2, 0.2)        coefficient <- coefficient * (1 + K * error)
 
-Their paper writes K = 0.1; their code, and everybody since, K = completions of the step / horizon, so that the same
-number of completions moves the coefficient as far however they are cut into steps. That form is here.
+Their paper writes K = 0.1; their code, and everybody since, K = completions of the step / horizon, so that the change
+of the coefficient depends on the number of completions and not on how they are cut into steps. This module has that
+form.
 
 What is remembered is one factor on the row's own coefficients. A row with several KL terms keeps their proportions.
 """
@@ -15,7 +16,7 @@ from dataclasses import replace
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.training.config import Config
 
-ERROR = 0.2  # the largest relative error that is acted on
+ERROR = 0.2  # the relative error is clipped to plus or minus this
 
 
 def next_factor(factor: float, kl: float, completions: int, config: Config) -> float:
@@ -24,7 +25,7 @@ def next_factor(factor: float, kl: float, completions: int, config: Config) -> f
     Args:
         factor: What the row's coefficients were multiplied by in this step.
         kl: KL(policy || reference) that this step's samples showed, in nats per completion.
-        completions: How many there were.
+        completions: Number of completions of the step.
         config: Target and horizon; with `kl_control="fixed"` the factor stays.
 
     Returns:

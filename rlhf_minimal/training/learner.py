@@ -1,4 +1,4 @@
-"""What a run carries from step to step, and how it is saved and resumed."""
+"""The state of a run that changes from step to step, and how it is saved and resumed."""
 
 import copy
 from dataclasses import asdict, dataclass, field
@@ -94,7 +94,7 @@ class Learner:
 
         Args:
             folder: The checkpoint's folder; replaced if it exists.
-            notes: Plain values to keep beside it, such as the names of algorithm and task.
+            notes: Plain values to store with it, such as the names of algorithm and task.
         """
         own: dict[str, Any] = {"step": self.step, "mean_reward": self.mean_reward}
         own |= {"kl_factor": self.kl_factor, "scores": asdict(self.scores)}

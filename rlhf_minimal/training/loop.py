@@ -2,7 +2,7 @@
 
     task -> collect: completions and rewards -> prepare_batch: log-probs of reference and critic's values are added, and
     `prepare` turns rewards into advantages -> update: epochs x minibatches x micro-batches of `policy_loss`, until the
-    policy is too far from the sampler -> end_step: the reference and the KL coefficient follow, or stay
+    policy is too far from the sampler -> end_step: the reference and the KL coefficient are updated
 
 What stays fixed is a `Recipe`, what changes is a `Learner`.
 
@@ -43,12 +43,12 @@ from rlhf_minimal.training.rollout import collect, roll_out
 from rlhf_minimal.training.scores import trained_scores
 from rlhf_minimal.training.watch import Watch
 
-# What moves the learner once a batch is prepared: `update`, or another with its arguments (`trpo.trust_region_update`).
+# A function that trains on a prepared batch: `update`, or another with its arguments (`trpo.trust_region_update`).
 Updater = Callable[[Learner, Recipe, Rollout, Batch, int], Metrics]
 
 
 class NothingToLearn(Exception):
-    """No group was left to train on: every one had all its answers right, or all wrong."""
+    """The algorithm kept no group to train on, for example because each was all right or all wrong."""
 
 
 def train(
@@ -84,16 +84,16 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
     """One step of online reinforcement learning, with any row of the table.
 
     Args:
-        learner: What changes.
-        recipe: What does not.
-        updater: What moves the learner once the batch is prepared; default: `update`, minibatches with AdamW.
+        learner: Changed in place.
+        recipe: Algorithm, task, reward and numbers.
+        updater: The function that trains on the prepared batch; default: `update`, minibatches with AdamW.
 
     Returns:
         The step's metrics; `training.metrics.METRICS` says what each means.
 
     Raises:
         NothingToLearn: If the algorithm's filter left no group. The learner is as it was before the step.
-        ValueError: If a loss or a gradient is not finite: nothing is skipped in silence.
+        ValueError: If a loss or a gradient is not finite: no step is skipped silently.
     """
     device, step = learner.policy.device, learner.step + 1
     began = clock(device)
@@ -255,7 +255,7 @@ def step_optimizer(optimizer: torch.optim.Optimizer, config: Config, step: int) 
 
 
 def _baseline(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:
-    """[B] what to expect of each row before it was written; it must not depend on the row's own reward."""
+    """[B] the reward to expect of each row before it was sampled; it must not depend on the row's own reward."""
     if recipe.config.baseline == "ema":
         return torch.full_like(groups.rewards, learner.mean_reward)
     group_size = recipe.config.group_size
@@ -273,7 +273,7 @@ def _baseline(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> T
 
 
 def end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> None:
-    """What a learner keeps of a step beside its weights: a mean reward, the KL controller's factor, the reference."""
+    """Updates what a learner keeps besides weights: the mean reward, the KL controller's factor, the reference."""
     learner.step += 1
     learner.mean_reward += (1 - recipe.config.baseline_decay) * (reward - learner.mean_reward)
     if batch.ref_logp is not None:
@@ -283,7 +283,7 @@ def end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> N
 
 
 def move_reference(learner: Learner, config: Config) -> None:
-    """The reference stays (frozen), jumps to the policy now and then (refresh), or drifts after it (ema)."""
+    """The reference stays (frozen), is set to the policy every N steps (refresh), or averages it (ema)."""
     if learner.reference is None:
         return
     if config.reference == "refresh" and learner.step % config.refresh_every == 0:

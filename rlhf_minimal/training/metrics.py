@@ -1,4 +1,4 @@
-"""What a run writes down at every step, and what each number means: one line per key of `metrics.jsonl`."""
+"""The metrics of every step, and what each of them means: one entry for each key of `metrics.jsonl`."""
 
 import math
 import sys
@@ -22,7 +22,7 @@ Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
 METRICS: dict[str, str] = {
     "step": "number of the training step, from 1",
     "reward": "mean reward of all completions that were sampled, those of refilled groups included, before scaling. "
-    "It is the proxy where a stand-in for the task's verifier is trained for",
+    "Where a reward model is trained for, this is its score",
     "gold": "mean of the task's own verifier over the same completions, where another reward is trained for",
     "accuracy": "share of the sampled completions that the task's verifier calls right, whatever the reward was",
     "kl": "KL(policy || start) in nats per token: k3 estimate on this step's samples, before the update",
@@ -30,7 +30,7 @@ METRICS: dict[str, str] = {
     "kl_coef": "coefficient of the KL against the reference in this step, where the algorithm has one",
     "trained_reward": "mean reward after scaling, clip and penalty, where one of them is switched on",
     "entropy": "mean entropy in nats of the policy's next-token distribution, over the trained tokens",
-    "length": "mean tokens per sampled completion, the end-of-answer token included",
+    "length": "mean tokens per sampled completion, the end-of-sequence token included",
     "truncated": "share of the sampled completions that ran into the token budget",
     "verifier_errors": "sampled completions over which the verifier or the reward function raised or hung, and which "
     "therefore got 0 (only in steps that had any)",
@@ -49,7 +49,7 @@ METRICS: dict[str, str] = {
     "included if the trunk is shared",
     "value_loss": "loss of the critic, mean over the optimiser steps (critics only)",
     "explained_variance": "1 - var(returns - values) / var(returns) at sampling time: 1 is a perfect critic, "
-    "0 one that knows no more than the mean, below 0 a misleading one (critics only)",
+    "0 one that knows no more than the mean, below 0 one that is worse than the mean (critics only)",
     "accepted": "1 if the line search found a step, 0 if the policy stayed as it was (trust region only)",
     "step_kl": "exact mean KL(old || new) of that step in nats per token, at most the bound (trust region only)",
     "step_kl_predicted": "what the second-order model said it would be (trust region only)",
@@ -70,7 +70,7 @@ OF_THE_MACHINE = ("seconds", "sampling_seconds", "update_seconds", "peak_memory"
 
 
 def wilson(successes: int, n: int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's confidence interval for a share: honest at 0 and 1, where the textbook interval has no width.
+    """Wilson's confidence interval for a share: it has a width at 0 and 1, too, where the normal interval has none.
 
     Args:
         successes: How many succeeded.
@@ -137,8 +137,8 @@ def throughput(history: Sequence[dict[str, int | float]], parameters: int, train
     """One line on how fast a run was: tokens a second, and the arithmetic that they stand for.
 
     A forward costs two operations for each parameter and token; a backward two for handing the gradient on, and two
-    for a parameter's own, if it is trained. Divide by what the machine can do at most, and you have the model FLOPs
-    utilisation; attention's own products, and what checkpointing computes again, are not counted in it.
+    for a parameter's own, if it is trained. Divided by the machine's peak, this is the model FLOPs utilisation; the
+    products inside attention, and what checkpointing computes again, are not counted.
 
     Args:
         history: The metrics of some steps.
@@ -185,7 +185,7 @@ def peak_memory(device: torch.device) -> Metrics:
 
 
 def clock(device: torch.device) -> float:
-    """Seconds, once the device has done what it was asked for."""
+    """The time in seconds, after the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
@@ -194,8 +194,9 @@ def clock(device: torch.device) -> float:
 def sequence_kl(logp: Tensor, other: Tensor, mask: Tensor) -> float:
     """KL(policy || other) of whole completions in nats, from samples of the policy: their mean log-ratio (k1).
 
-    k3 is no help here. Far from the other policy its correction is nearly -1 for most tokens and huge for a few that
-    are hardly ever drawn, so a sample shows about a nat per token too little; and far is where this number is read.
+    k3 would be too low here. Far from the other policy its correction is nearly -1 for most tokens and huge for a few
+    that are hardly ever drawn, so a sample shows about a nat per token too little; and this metric matters when the
+    policies are far apart.
 
     Args:
         logp: [B, T] log-probs of the sampled tokens under the policy that drew them.

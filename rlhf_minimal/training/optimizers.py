@@ -14,17 +14,16 @@ def new_optimizer(
     """The optimiser of every model that is trained here.
 
     Args:
-        parameters: What it moves.
+        parameters: The parameters that it updates.
         lr: Learning rate.
         eps: Added to the denominator.
-        weight_decay: None by default: it would pull towards zero what the start has learnt, with no reward asking for
-            it.
+        weight_decay: 0 by default: in RL it would pull the weights of the start towards zero for no reward.
     """
     return torch.optim.AdamW(parameters, lr=lr, eps=eps, weight_decay=weight_decay)
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
-    """What an optimiser moves."""
+    """The parameters that an optimiser updates."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
@@ -35,7 +34,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str) -> None:
-    """Puts them back; learning rates and the like come from the config, not from the file."""
+    """Restores the moments; learning rates and other settings come from the config, not from the file."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         if key.startswith(prefix + "."):

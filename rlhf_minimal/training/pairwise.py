@@ -1,12 +1,12 @@
 """Learning from pairs: one short loop for every row of the second table, with a reward model or a policy in it.
 
-    rows -> prompt, chosen, rejected -> forward of all 2 B answers -> `Pairs` -> `pairwise_loss` -> step
+    rows -> prompt, chosen, rejected -> forward of all 2 B completions -> `Pairs` -> `pairwise_loss` -> step
 
 The loop never asks a row for its name. It asks what its score `needs` (a reward model's scores, or a policy's log-probs
 and its reference's), where its `rejected` answers come from, and how long its `reference` lasts:
 
     for each iteration:  a new reference, if the row measures against the previous policy
-                         its samples for rejected answers, if the row rejects its own
+                         its samples as rejected completions, if the row rejects its own
                          `config.steps` optimiser steps
 
 Everything random comes from (seed, iteration, step), so equal seeds give equal runs.
@@ -36,7 +36,7 @@ Model = PreTrainedModel | RewardModel
 
 @dataclass(frozen=True)
 class Example:
-    """One row as token ids: what is compared are the tokens that were written, never their text written anew."""
+    """One row as token ids: a sample keeps the tokens that were drawn, which encoding its text again might not give."""
 
     row: PairRow | CompletionRow
     prompt: list[int]
@@ -65,8 +65,9 @@ def train_pairwise(
         vocabulary: The model's.
         rows: Each a `PairRow`; where the algorithm rejects its own samples, a `CompletionRow` is enough.
         config: Steps (of each iteration), batch size, learning rate, seed.
-        iterations: How often to begin anew with optimiser, reference ("previous") and samples ("own").
-        max_new_tokens: Budget of a sample; None takes the longest answer of the rows.
+        iterations: How many times training begins with a new optimiser, a new reference ("previous") and new samples
+            ("own").
+        max_new_tokens: Budget of a sample; None takes the longest completion of the rows.
         on_step: Called with each step's metrics; training stops early if it returns False.
 
     Returns:
@@ -92,12 +93,14 @@ def train_pairwise(
             reference = _frozen(network)
         if algorithm.rejected == "own":
             assert reference is not None  # a row that rejects its own samples has one
-            examples = reject_own(examples, reference, vocabulary, max_new_tokens, seed=f"{config.seed}/{iteration}")
+            examples = sample_rejected(
+                examples, reference, vocabulary, max_new_tokens, seed=f"{config.seed}/{iteration}"
+            )
         about = {"iteration": iteration, "before": len(history)}
         steps = _iterate(algorithm, model, vocabulary, examples, reference, config, on_step, **about)
         history += steps
         if len(steps) < config.steps:
-            break  # on_step has had enough
+            break  # on_step has ended the training
     return history
 
 
@@ -133,7 +136,7 @@ def _iterate(
 
 
 @torch.no_grad()
-def judge_pairs(
+def evaluate_pairs(
     algorithm: PairwiseAlgorithm,
     model: Model,
     vocabulary: Vocabulary | TokenizerVocabulary,
@@ -148,7 +151,7 @@ def judge_pairs(
         algorithm: The row that it was trained with.
         model: As in `train_pairwise`.
         vocabulary: The model's.
-        rows: Pairs with both answers.
+        rows: Pairs with both completions.
         reference: What log-ratios are measured against: a copy of the policy before training.
         batch_size: Pairs in one forward.
 
@@ -162,11 +165,11 @@ def judge_pairs(
     if algorithm.reference and reference is None:
         raise ValueError("this algorithm measures against a reference: pass a copy of the policy before training")
     examples = encode(rows, vocabulary, own=False)
-    return judge_examples(algorithm, model, vocabulary, examples, reference, batch_size=batch_size)
+    return evaluate_examples(algorithm, model, vocabulary, examples, reference, batch_size=batch_size)
 
 
 @torch.no_grad()
-def judge_examples(
+def evaluate_examples(
     algorithm: PairwiseAlgorithm,
     model: Model,
     vocabulary: Vocabulary | TokenizerVocabulary,
@@ -175,28 +178,28 @@ def judge_examples(
     *,
     batch_size: int = 512,
 ) -> Metrics:
-    """`judge_pairs` for rows that are token ids already, such as a policy's own samples."""
+    """`evaluate_pairs` for rows that are token ids already, such as a policy's own samples."""
     total: Metrics = {}
     for start in range(0, len(examples), batch_size):
         part = examples[start : start + batch_size]
         pairs = make_pairs(algorithm, model, vocabulary, part, reference)
-        found = {"loss": pairwise_loss(algorithm, pairs).item(), **describe(algorithm, pairs)}
-        total = {name: total.get(name, 0.0) + value * len(part) / len(examples) for name, value in found.items()}
+        measured = {"loss": pairwise_loss(algorithm, pairs).item(), **describe(algorithm, pairs)}
+        total = {name: total.get(name, 0.0) + value * len(part) / len(examples) for name, value in measured.items()}
     return total
 
 
 def encode(
     rows: Sequence[PairRow | CompletionRow], vocabulary: Vocabulary | TokenizerVocabulary, *, own: bool
 ) -> list[Example]:
-    """Rows as token ids, answers with their end token.
+    """Rows as token ids, completions with their end token.
 
     Args:
         rows: Checked rows (`tasks.read_rows`).
         vocabulary: The model's.
-        own: Whether rejected answers are still to be sampled: those of the rows, if they have any, are left out.
+        own: Whether rejected completions are still to be sampled: those of the rows, if they have any, are left out.
 
     Raises:
-        ValueError: If a prompt is empty, an answer to reject is missing, or two answers are equal; names the row.
+        ValueError: If a prompt is empty, a rejected completion is missing, or two completions are equal; names the row.
     """
     examples = []
     for number, row in enumerate(rows, start=1):
@@ -204,7 +207,9 @@ def encode(
             raise ValueError(f"row {number}: the prompt is empty; remove the row, or write what the model is asked")
         rejected = "" if own else getattr(row, "rejected", None)
         if rejected is None:
-            raise ValueError(f"row {number} has no answer to reject; give pairs, or an algorithm that rejects its own")
+            raise ValueError(
+                f"row {number} has no rejected completion; give pairs, or take an algorithm that rejects its own samples"
+            )
         chosen = row.chosen if isinstance(row, PairRow) else row.completion
         if chosen == rejected and not own:
             raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
@@ -213,7 +218,7 @@ def encode(
     return examples
 
 
-def reject_own(
+def sample_rejected(
     examples: Sequence[Example],
     policy: PreTrainedModel,
     vocabulary: Vocabulary | TokenizerVocabulary,
@@ -221,16 +226,16 @@ def reject_own(
     *,
     seed: str,
 ) -> list[Example]:
-    """The same prompts and chosen answers, and for each a sample of the policy to reject.
+    """The same prompts and chosen completions, and for each a sample of the policy to reject.
 
-    Samples stay token ids, and one that the budget cut off has no end token. A sample may equal the chosen answer: its
-    gap is then 0 and pulls nowhere, which is how an opponent that writes like the data ends the game.
+    Samples stay token ids, and one that the budget cut off has no end token. A sample may equal the chosen completion:
+    its gap is then 0 and has no gradient, so training stops once the policy's samples equal the data.
 
     Args:
-        examples: What to answer.
-        policy: The opponent.
+        examples: The prompts, with their chosen completions.
+        policy: The policy that samples; in SPIN the reference.
         vocabulary: Its vocabulary.
-        max_new_tokens: Budget of a sample; None takes the longest chosen answer.
+        max_new_tokens: Budget of a sample; None takes the longest chosen completion.
         seed: Any text; it names the draw and makes it repeatable.
 
     Raises:
@@ -246,7 +251,7 @@ def reject_own(
                 "shorten the row"
             )
     generator = torch.Generator(policy.device).manual_seed(zlib.crc32(f"own/{seed}".encode()))
-    found = []
+    sampled = []
     for start in range(0, len(examples), 512):
         part = examples[start : start + 512]
         prompts, prompt_mask = pad_left([example.prompt for example in part], vocabulary.pad_id)
@@ -261,8 +266,8 @@ def reject_own(
         )
         lengths = samples.mask.sum(1).long().tolist()
         for example, ids, length in zip(part, samples.completions.tolist(), lengths, strict=True):
-            found.append(replace(example, rejected=ids[:length]))
-    return found
+            sampled.append(replace(example, rejected=ids[:length]))
+    return sampled
 
 
 @torch.no_grad()
@@ -276,20 +281,20 @@ def read_reference(
     """The same examples with the reference's log-probs, so that it is run once and not in every pass.
 
     Args:
-        examples: Token ids of both answers.
+        examples: Token ids of both completions.
         reference: The frozen policy.
         vocabulary: Its vocabulary.
         batch_size: Pairs in one forward; always the same pairs together, so that a second reading repeats every bit.
     """
-    found = []
+    read = []
     for start in range(0, len(examples), batch_size):
         part = examples[start : start + batch_size]
-        given, _ = _answers(part, vocabulary, reference.device)
+        given, _ = _ids_and_mask(part, vocabulary, reference.device)
         logp = token_logprobs(policy_logits(reference, *given), given[2])
         for example, chosen, rejected in zip(part, *(side.tolist() for side in logp.chunk(2)), strict=True):
             known = {"ref_chosen": chosen[: len(example.chosen)], "ref_rejected": rejected[: len(example.rejected)]}
-            found.append(replace(example, **known))
-    return found
+            read.append(replace(example, **known))
+    return read
 
 
 def make_pairs(
@@ -299,7 +304,7 @@ def make_pairs(
     examples: Sequence[Example],
     reference: PreTrainedModel | None = None,
 ) -> Pairs:
-    """What a row's score reads of a batch: all 2 B answers in one forward, and in another of the reference.
+    """What the score of a batch needs: all 2 B completions in one forward, and in another of the reference.
 
     Args:
         algorithm: Says what it needs.
@@ -311,7 +316,7 @@ def make_pairs(
     if isinstance(model, RewardModel):
         chosen, rejected = pair_scores(model, [x.row for x in examples if isinstance(x.row, PairRow)])
         return Pairs(chosen_scores=chosen, rejected_scores=rejected)
-    given, mask = _answers(examples, vocabulary, model.device)
+    given, mask = _ids_and_mask(examples, vocabulary, model.device)
     tensors: dict[str, Any] = {}
 
     def take(name: str, x: Tensor) -> None:
@@ -329,14 +334,14 @@ def make_pairs(
     return Pairs(**tensors)
 
 
-def _answers(
+def _ids_and_mask(
     examples: Sequence[Example], vocabulary: Vocabulary | TokenizerVocabulary, device: torch.device
 ) -> tuple[list[Tensor], Tensor]:
-    """Prompts [2 B, S], their mask, answers [2 B, T]; and the answers' mask. The chosen ones come first."""
-    answers = [example.chosen for example in examples] + [example.rejected for example in examples]
+    """Prompts [2 B, S], their mask, completions [2 B, T]; and the completions' mask. The chosen ones come first."""
+    completions = [example.chosen for example in examples] + [example.rejected for example in examples]
     prompt_ids, prompt_mask = pad_left([example.prompt for example in examples], vocabulary.pad_id)
-    ids = pad_right(answers, vocabulary.pad_id)  # [2 B, T]
-    lengths = torch.tensor([len(answer) for answer in answers])
+    ids = pad_right(completions, vocabulary.pad_id)  # [2 B, T]
+    lengths = torch.tensor([len(ids) for ids in completions])
     mask = (torch.arange(ids.shape[1]) < lengths[:, None]).float()  # from lengths: the end token counts
     return [x.to(device) for x in (prompt_ids.repeat(2, 1), prompt_mask.repeat(2, 1), ids)], mask.to(device)
 

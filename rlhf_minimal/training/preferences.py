@@ -1,8 +1,8 @@
-"""From samples to a reward model: pairs with noisy labels, a loss, and how good the model can be.
+"""Preference data and reward models: pairs with noisy labels, the loss, and how good a model is and can be.
 
-The true preference is known here, so that what usually can only be guessed is computed: how often the best possible
-judge agrees with the labels (`bayes_accuracy`), how often this model does, free of the labels' noise
-(`expected_accuracy`), and whether it is as sure as it should be (`calibration`).
+Here the true preference is known, so three numbers can be computed that elsewhere can only be estimated: how often the
+best possible model agrees with the labels (`bayes_accuracy`), how often this model does on average over the labels'
+noise (`expected_accuracy`), and whether its confidence matches its accuracy (`calibration`).
 """
 
 import math
@@ -28,7 +28,7 @@ from rlhf_minimal.training.sampler import pad_left, sample
 def preference_loss(
     algorithm: PairwiseAlgorithm, reward_model: RewardModel, rows: Sequence[PairRow]
 ) -> Float[Tensor, ""]:
-    """What a row of the second table says of a reward model's scores, all 2 B answers in one forward.
+    """The loss of a row of the second table for a reward model, with all 2 B completions in one forward.
 
     Args:
         algorithm: `PAIRWISE["bradley_terry"]` or a variant of it.
@@ -54,10 +54,9 @@ def sample_pairs(
 ) -> list[PairRow]:
     """Pairs of a policy's own samples, labelled by the task's verifier with Bradley-Terry noise.
 
-    Two answers to one prompt, drawn at temperature 1; the first is chosen with probability
-    sigmoid(gold of the first - gold of the second). Equal answers and empty ones are drawn again, and those that the
-    verifier fails on, too. The gold scores stay
-    with the row, for measuring; the reward model never sees them.
+    Two completions of one prompt are sampled at temperature 1; the first is chosen with probability
+    sigmoid(gold of the first - gold of the second). Pairs of equal completions, empty completions and those on which
+    the verifier fails are replaced. The row keeps the gold scores for measuring; the reward model never sees them.
 
     Args:
         policy: Whose samples are compared.
@@ -65,18 +64,18 @@ def sample_pairs(
         task: Its `verify` is the gold score.
         n: How many pairs.
         split: Which problems to ask, `"train"` or `"held_out"`.
-        seed: Decides problems, samples and labels.
-        batch_size: Problems asked at once.
+        seed: Seed of problems, samples and labels.
+        batch_size: Prompts sampled at once.
 
     Raises:
-        ValueError: If the policy's answers are nearly all equal or empty, so that no pairs can be made.
+        ValueError: If the policy's completions are nearly all equal or empty, so that no pairs can be made.
     """
     pairs: list[PairRow] = []
     for attempt in range(10 + 10 * n // batch_size):
         name = f"pairs/{split}/{seed}/{attempt}"
         problems = task.problems(split, batch_size, seed=name)
         prompts, budget = [problem.prompt for problem in problems], task.max_new_tokens
-        texts = write_answers(policy, vocabulary, prompts, group_size=2, max_new_tokens=budget, seed=name)
+        texts = write_completions(policy, vocabulary, prompts, group_size=2, max_new_tokens=budget, seed=name)
         rng = random.Random(name)
         scored = verify_all(task, [problem for problem in problems for _ in range(2)], texts)
         for i, (prompt, one, other) in enumerate(zip(prompts, texts[::2], texts[1::2], strict=True)):
@@ -85,23 +84,23 @@ def sample_pairs(
         if len(pairs) >= n:
             return pairs[:n]
     raise ValueError(
-        f"{attempt + 1} rounds of {batch_size} prompts gave only {len(pairs)} pairs of two different answers: the "
-        "policy answers nearly always the same; take an earlier checkpoint"
+        f"{attempt + 1} rounds of {batch_size} prompts gave only {len(pairs)} pairs of two different completions: the "
+        "policy writes nearly always the same; take an earlier checkpoint"
     )
 
 
-def label_pair(prompt: str, answers: tuple[str, str], gold: tuple[float, float], rng: random.Random) -> PairRow:
-    """One comparison: the first answer wins with probability sigmoid(its gold score - the other's)."""
+def label_pair(prompt: str, completions: tuple[str, str], gold: tuple[float, float], rng: random.Random) -> PairRow:
+    """One comparison: the first completion is chosen with probability sigmoid(its gold score - the other's)."""
     chance = bradley_terry(*torch.tensor(gold, dtype=torch.float64).unbind()).item()
     if rng.random() < chance:
-        return PairRow(prompt, *answers, *gold)
-    return PairRow(prompt, *answers[::-1], *gold[::-1])
+        return PairRow(prompt, *completions, *gold)
+    return PairRow(prompt, *completions[::-1], *gold[::-1])
 
 
 def bayes_accuracy(gold_differences: Float[Tensor, " N"]) -> float:
-    """How often the best possible judge agrees with Bradley-Terry labels: the mean of sigmoid(abs(gold difference)).
+    """How often the best possible model agrees with Bradley-Terry labels: the mean of sigmoid(abs(gold difference)).
 
-    Nobody can do better, since the label itself is a coin with that bias.
+    No model can do better, because the label itself is drawn with that probability.
 
     Example:
         >>> round(bayes_accuracy(torch.tensor([0.0, 2.0, -2.0])), 3)
@@ -111,10 +110,10 @@ def bayes_accuracy(gold_differences: Float[Tensor, " N"]) -> float:
 
 
 def expected_accuracy(differences: Float[Tensor, " N"], gold_differences: Float[Tensor, " N"]) -> float:
-    """How often a judge agrees with the labels on average over their noise: no coin is thrown for it.
+    """How often a model agrees with the labels on average over their noise, computed exactly, not sampled.
 
     Args:
-        differences: [N] the judge's score of one answer minus that of the other; 0 counts one half.
+        differences: [N] the model's score of one completion minus that of the other; 0 counts one half.
         gold_differences: [N] the gold scores' difference, likewise.
 
     Example:
@@ -128,13 +127,13 @@ def expected_accuracy(differences: Float[Tensor, " N"], gold_differences: Float[
 
 @dataclass(frozen=True)
 class Calibration:
-    """How sure a reward model is, against how often it is right.
+    """The confidence of a reward model, compared with how often it is right.
 
     Attributes:
-        table: One line a bin of confidence: its edges, mean confidence, share of right calls, pairs.
+        table: One entry for each bin of confidence: its edges, mean confidence, share of pairs ranked right, pairs.
         error: Expected calibration error: mean over pairs of abs(share right - mean confidence) of their bin.
         spread: Standard deviation of that over bootstrap samples of the pairs.
-        floor: What a perfectly calibrated judge with these confidences would get on average. It is not 0, since a
+        floor: The mean error of a perfectly calibrated model with these confidences. It is not 0, since a
             bin's share is counted from finitely many pairs.
     """
 
@@ -144,23 +143,23 @@ class Calibration:
     floor: float
 
     def __str__(self) -> str:
-        return f"{self.error:.3f} +- {self.spread:.3f} (a perfectly calibrated judge: {self.floor:.3f})"
+        return f"{self.error:.3f} +- {self.spread:.3f} (a perfectly calibrated model: {self.floor:.3f})"
 
 
 def calibration(
     differences: Float[Tensor, " N"], *, bins: int = 10, resamples: int = 500, seed: int = 0
 ) -> Calibration:
-    """Is a reward model right as often as it says?
+    """Whether a reward model is right as often as its scores claim.
 
     Its confidence in a pair is sigmoid(abs(difference)), between one half and one; it is right if it prefers the
-    chosen answer. Confidence is cut into equal bins (Guo et al., arXiv 1706.04599, equation 3).
+    chosen completion. Confidence is cut into equal bins (Guo et al., arXiv 1706.04599, equation 3).
 
     Args:
-        differences: [N] score of the chosen answer minus that of the rejected one; unnormalised, since scaling
+        differences: [N] score of the chosen completion minus that of the rejected one; unnormalised, since scaling
             scores changes what they claim.
-        bins: Between one half and one.
-        resamples: Of the bootstrap, and of the floor's coins.
-        seed: Decides both.
+        bins: Number of bins between one half and one.
+        resamples: Number of bootstrap samples, and of simulated outcomes for the floor.
+        seed: Seed of both.
 
     Raises:
         ValueError: If there is no pair or a difference is not finite.
@@ -194,17 +193,17 @@ def calibration(
 
 
 @dataclass(frozen=True)
-class Judgement:
+class RewardModelQuality:
     """A reward model on held-out pairs.
 
     Attributes:
         pairs: How many.
-        accuracy: Share of pairs in which the chosen answer has the higher score.
+        accuracy: Share of pairs in which the chosen completion has the higher score.
         loss: Bradley-Terry loss, in nats per pair.
-        calibration: Is it as sure as it should be?
+        calibration: How its confidence compares with its accuracy.
         expected_accuracy: Accuracy averaged over the labels' noise; None without gold scores, like the next two.
-        bayes: What the best possible judge gets.
-        gold_correlation: Correlation of score and gold score over the answers; None, too, where all are equal.
+        bayes: The accuracy of the best possible model.
+        gold_correlation: Correlation of score and gold score over the completions; also None where all are equal.
     """
 
     pairs: int
@@ -219,7 +218,7 @@ class Judgement:
         lines = [f"{self.pairs} pairs held out: accuracy {self.accuracy:.3f}, loss {self.loss:.3f}"]
         if self.bayes is not None:
             lines.append(
-                f"averaged over the labels' noise: accuracy {self.expected_accuracy:.4f}, and the best possible judge "
+                f"averaged over the labels' noise: accuracy {self.expected_accuracy:.4f}, and the best possible model "
                 f"has {self.bayes:.4f}"
             )
         if self.gold_correlation is not None:
@@ -234,7 +233,7 @@ class Judgement:
 
 
 @torch.no_grad()
-def judge_reward_model(reward_model: RewardModel, rows: Sequence[PairRow]) -> Judgement:
+def evaluate_reward_model(reward_model: RewardModel, rows: Sequence[PairRow]) -> RewardModelQuality:
     """How good a reward model is on pairs it was not trained on.
 
     Args:
@@ -244,33 +243,33 @@ def judge_reward_model(reward_model: RewardModel, rows: Sequence[PairRow]) -> Ju
     parts = [pair_scores(reward_model, rows[i : i + 500]) for i in range(0, len(rows), 500)]
     chosen, rejected = (torch.cat(scores).cpu() for scores in zip(*parts, strict=True))
     differences = chosen - rejected
-    known: dict[str, float] = {}
+    with_gold: dict[str, float] = {}
     gold = [(r.score_chosen, r.score_rejected) for r in rows]
     if all(one is not None and other is not None for one, other in gold):
         gold_chosen, gold_rejected = torch.tensor(gold, dtype=torch.float64).unbind(-1)
         apart = gold_chosen - gold_rejected
         both = torch.stack([torch.cat([chosen, rejected]).double(), torch.cat([gold_chosen, gold_rejected])])
-        known = {"expected_accuracy": expected_accuracy(differences, apart), "bayes": bayes_accuracy(apart)}
+        with_gold = {"expected_accuracy": expected_accuracy(differences, apart), "bayes": bayes_accuracy(apart)}
         correlation = torch.corrcoef(both)[0, 1].item()
         if math.isfinite(correlation):
-            known["gold_correlation"] = correlation
-    return Judgement(
+            with_gold["gold_correlation"] = correlation
+    return RewardModelQuality(
         len(rows),
         ((differences > 0).double() + 0.5 * (differences == 0)).mean().item(),
         logistic_loss(differences).mean().item(),
         calibration(differences),
-        **known,
+        **with_gold,
     )
 
 
 def pair_scores(reward_model: RewardModel, rows: Sequence[PairRow]) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
-    """[B] raw scores of the chosen and of the rejected answers, with gradient: all 2 B in one forward."""
+    """[B] raw scores of the chosen and of the rejected completions, with gradient: all 2 B in one forward."""
     answers = [row.chosen for row in rows] + [row.rejected for row in rows]
     chosen, rejected = reward_model.raw_scores([row.prompt for row in rows] * 2, answers).chunk(2)
     return chosen, rejected
 
 
-def write_answers(
+def write_completions(
     policy: PreTrainedModel,
     vocabulary: Vocabulary | TokenizerVocabulary,
     prompts: list[str],
@@ -279,7 +278,7 @@ def write_answers(
     max_new_tokens: int,
     seed: str,
 ) -> list[str]:
-    """Samples at temperature 1 as text, the answers to one prompt next to each other; equal seeds give equal ones."""
+    """Samples at temperature 1 as text, those of one prompt next to each other; equal seeds give equal samples."""
     ids, mask = pad_left([vocabulary.encode(prompt) for prompt in prompts], vocabulary.pad_id)
     samples = sample(
         policy,

@@ -1,14 +1,15 @@
-"""Several processes on one run: which rows each of them reads, and how what they found is put together.
+"""Several processes on one run: which rows each of them reads, and how their results are combined.
 
 Data parallelism needs nothing new of the objective. Micro-batches carry their minibatch's denominators, so that their
-losses and gradients add up to its own; here they are read by different processes at the same time, and added up over
-the wire. So two processes have the gradient of one, for every row of the table, whatever its weights and totals are.
+losses and gradients add up to its own; here different processes compute them at the same time, and gradients are added
+up between processes. So two processes have the gradient of one, for every row of the table, whatever its weights and
+totals are.
 
     roll_out      each process writes the completions of its share of the problems; all get all of them
     prepare_batch each reads its share of the rows; all get all log-probs and values, and prepare the same batch
     update        each reads its share of every minibatch; gradients and what is watched are added up
 
-Starting processes and speaking between them is accelerate's part.
+The package accelerate starts the processes and sends data between them.
 """
 
 import os
@@ -39,11 +40,11 @@ class Processes:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the one that writes files and speaks."""
+        """Whether this is the process that writes files and prints."""
         return self.rank == 0
 
     def share(self, n: int) -> slice:
-        """This process's part of `n` rows: neighbours, so that the completions of a prompt mostly stay together."""
+        """This process's part of `n` rows: consecutive, so that the completions of a prompt mostly stay together."""
         sizes = self._sizes(n)
         start = sum(sizes[: self.rank])
         return slice(start, start + sizes[self.rank])
@@ -56,7 +57,7 @@ class Processes:
         """All `n` rows in order, from each process's share of them.
 
         Args:
-            own: The rows `share(n)`, of the same shape everywhere but for their number.
+            own: The rows `share(n)`, of the same shape in every process except for their number.
             n: Rows in all.
         """
         return own if self.count == 1 else self._gathered(own, n)
@@ -81,11 +82,11 @@ class Processes:
         return self._reduced(own).amax(0)
 
     def agree(self, own: bool) -> bool:
-        """Whether any process says yes: the same answer for all."""
+        """Whether the value is true in any process: the same result in all."""
         return own if self.count == 1 else bool(self.most(torch.tensor([own], dtype=torch.long)).item())
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Every gradient becomes the sum of all processes' gradients; one that a process has not is 0 there."""
+        """Every gradient becomes the sum of all processes' gradients; one that a process does not have counts as 0."""
         if self.count == 1:
             return
         from accelerate.utils import reduce
@@ -95,21 +96,21 @@ class Processes:
             parameter.grad = reduce(gradient, reduction="sum")
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Waits until every process has called this."""
         if self.count > 1:
             from accelerate import PartialState
 
             PartialState().wait_for_everyone()
 
     def disconnect(self) -> None:
-        """Ends what `launched` began: nothing is shared after this."""
+        """Closes the connection that `launched` made."""
         if self.count > 1:
             from accelerate import PartialState
 
             PartialState().destroy_process_group()
 
     def _reduced(self, own: Tensor) -> Tensor:
-        """[count, ...] what every process said."""
+        """[count, ...] the tensors of all processes."""
         return self.gather(own[None], self.count)
 
     def _sizes(self, n: int) -> list[int]:
@@ -123,10 +124,10 @@ def launched(device: torch.device) -> tuple[Processes, torch.device]:
     """This process's place among those that `accelerate launch` (or torchrun) started, and the device it is to use.
 
     Args:
-        device: Its kind decides how the processes speak: gloo on the CPU, NCCL on CUDA.
+        device: Its type decides how the processes communicate: gloo on the CPU, NCCL on CUDA.
 
     Returns:
-        `ALONE` and the given device where nobody launched several.
+        `ALONE` and the given device if only one process was launched.
 
     Raises:
         ValueError: If several were launched and accelerate is missing, cannot connect them, or was told to shard

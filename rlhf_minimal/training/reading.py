@@ -1,4 +1,4 @@
-"""How completions are read: the plain way, from which every gradient can be followed with a finger."""
+"""Log-probs, entropies and values of completions, computed in the plain way."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -21,11 +21,11 @@ from rlhf_minimal.training.sampler import sample
 
 
 class Reading(NamedTuple):
-    """What a policy says about some completions: [n, T] each, and how many tokens were read for it.
+    """The output of a policy for some completions, [n, T] each, and how many tokens were read for it.
 
     The log-probs of their tokens, at the temperature of the sampler; the entropies of the policy's next-token
-    distributions, with a gradient only if the loss has a bonus for them; the values of a critic on the policy's body, if
-    there is one. The tokens are those of prompts and completions, without padding.
+    distributions, with a gradient only if the loss has a bonus for them; the values of a critic on the policy's body,
+    if there is one. The tokens are those of prompts and completions, without padding.
     """
 
     logp: Float[Tensor, "n T"]
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
 class Plain:
     """Every row is read from its first token to its last, padded to the longest, with all its logits at once.
 
-    `fast.Fast` computes the same with less work. Under the mask the two may differ.
+    `fast.Fast` computes the same in less time. In the padding the two may differ.
     """
 
     sample = staticmethod(partial(sample, decoder=Decoder))
@@ -63,8 +63,8 @@ class Plain:
             groups: The rollout.
             rows: [n] which of its rows.
             config: Temperature, precision, checkpointing.
-            critic: One that shares the policy's body, to be read along.
-            loss: The algorithm and the n prepared rows, of which a loss will be made.
+            critic: A critic that shares the policy's body; its values are computed in the same forward.
+            loss: The algorithm and the n prepared rows for which the loss will be computed.
         """
         ids = groups.prompts[rows], groups.prompt_mask[rows], groups.completions[rows]
         with at_precision(policy, config):
@@ -76,7 +76,7 @@ class Plain:
         return Reading(logp, entropy, values, int(ids[1].sum()) + int((groups.mask[rows] != 0).sum()))
 
     def values(self, critic: Critic, groups: Rollout, rows: Int[Tensor, " n"], config: Config) -> Float[Tensor, "n T"]:
-        """What a critic with a body of its own expects before each token of some completions, with its gradient."""
+        """Values, before each token of some completions, of a critic with a body of its own; with gradient."""
         with at_precision(critic.body, config):
             return critic_values(critic, groups.prompts[rows], groups.prompt_mask[rows], groups.completions[rows])
 
@@ -92,19 +92,19 @@ class Plain:
 def logp_and_entropy(
     logits: Float[Tensor, "n T V"], ids: Int[Tensor, "n T"], config: Config, loss: tuple[Algorithm, Batch] | None
 ) -> tuple[Float[Tensor, "n T"], Float[Tensor, "n T"]]:
-    """At the sampler's temperature. The entropy is reported always; its gradient is paid for only by a bonus."""
+    """Both at the sampler's temperature; the entropy has a gradient only if the loss has an entropy bonus."""
     logp = token_logprobs(logits, ids, temperature=config.temperature)
     with torch.set_grad_enabled(torch.is_grad_enabled() and has_entropy_bonus(loss)):
         return logp, token_entropy(logits, temperature=config.temperature)
 
 
 def has_entropy_bonus(loss: tuple[Algorithm, Batch] | None) -> bool:
-    """Whether the loss to come has a gradient in the entropies."""
+    """Whether the loss has an entropy bonus, and so a gradient in the entropies."""
     return loss is not None and bool(loss[0].entropy)
 
 
 def recomputes(config: Config) -> bool:
-    """Whether layers are computed again in the backward; then they keep no cache that a completion could go on from."""
+    """Whether layers are computed again in the backward; then there is no cache that completions could share."""
     return config.gradient_checkpointing == "on" and torch.is_grad_enabled()
 
 
@@ -112,6 +112,6 @@ def recomputes(config: Config) -> bool:
 def at_precision(model: nn.Module, config: Config) -> Iterator[None]:
     """A forward at the config's precision, its layers computed again in the backward if the config says so."""
     device, again = next(model.parameters()).device, recomputes(config)
-    # What is computed again is rounded again: else the copies of all weights would be there at the forward's end.
+    # Recomputed layers round their weights again; otherwise rounded copies of all weights would stay in memory.
     with config.autocast(device, keep_copies=not again), recomputing(model) if again else nullcontext():
         yield

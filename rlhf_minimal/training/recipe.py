@@ -13,20 +13,20 @@ from rlhf_minimal.training.sampler import Samples
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that stays fixed while a `Learner` changes: which objective, on what, for which reward, how much.
+    """Everything that stays fixed while a `Learner` changes: the objective, the task, the reward and the numbers.
 
     Args:
         algorithm: A row of the table, or a variant of one.
         task: Problems and their verifier.
         config: The numbers.
         reward: What to train for, in TRL's calling form (see `tasks.rewards`); None takes the task's own verifier.
-        reading: How completions are written and read: for measurements, `Fast` with some of its means switched off.
-            None takes what `Config.fast` says.
-        sampler: Another way to write them, called as `training.sample` is, such as `extras.compiled.sample_compiled`.
+        reading: How completions are sampled and read; for measurements, `Fast` with some of its options switched off.
+            None follows `Config.fast`.
+        sampler: Another sampling function, called like `training.sample`, such as `extras.compiled.sample_compiled`.
 
     Raises:
-        ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`), or for compiled
-            decoding without the sampler that does it.
+        ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`), or if it asks for
+            compiled decoding and no sampler is given.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
@@ -51,7 +51,7 @@ class Recipe:
 
     @property
     def reader(self) -> Plain:
-        """How completions are written and read: the one place that chooses between the fast room and the plain path."""
+        """How completions are sampled and read; this alone chooses between the fast room and the plain path."""
         return self.reading or (Fast() if self.config.fast == "on" else Plain())
 
     @property
@@ -61,5 +61,5 @@ class Recipe:
 
     @property
     def budget(self) -> int:
-        """Tokens a completion is allowed."""
+        """Largest number of tokens of a completion."""
         return self.config.max_new_tokens or self.task.max_new_tokens

@@ -1,4 +1,4 @@
-"""From problems to scored completions, and the replacement of groups that the algorithm will not train on."""
+"""From problems to scored completions, and the replacement of groups that the algorithm does not keep."""
 
 import zlib
 from collections.abc import Callable
@@ -30,18 +30,18 @@ def roll_out(
     step: int = 0,
     processes: Processes = ALONE,
 ) -> Rollout:
-    """Writes `group_size` completions for each problem and scores them.
+    """Samples `group_size` completions for each problem and scores them.
 
     Args:
-        policy: The model that writes.
+        policy: The model that is sampled.
         vocabulary: Its vocabulary.
         problems: P of them.
-        recipe: Its task verifies, its reward scores, its budget limits.
+        recipe: Its task, reward function and token budget are used.
         group_size: Completions per problem, G.
         temperature: Of the sampler; 0 is greedy.
-        seed: Any text; it names the draw and makes it repeatable.
+        seed: Any text; equal texts give equal samples.
         step: Passed on to the reward function.
-        processes: Each writes and scores the completions of its share of the problems, with draws of its own.
+        processes: Each samples and scores the completions of its share of the problems, with a seed of its own.
 
     Returns:
         A `Rollout` of P x G rows on the policy's device, the same in every process.
@@ -89,18 +89,18 @@ def collect(
     step: int,
     processes: Processes = ALONE,
 ) -> tuple[Rollout | None, list[Rollout]]:
-    """One step's groups, refilled until there are enough that the algorithm wants to train on.
+    """One step's groups, refilled until there are enough that the algorithm keeps.
 
-    A group of which the algorithm keeps no row is dropped, and a fresh problem takes its place. A row dropped out of
-    a group that stays is masked: it is not trained on, but its reward still counts in its group's statistics.
+    A group of which the algorithm keeps no row is dropped, and a fresh problem takes its place. A dropped row in
+    a group that is kept is masked: it is not trained on, but its reward still counts in its group's statistics.
 
     Problems and samples depend on (seed, step, round) and the number of processes alone, so an interrupted run draws
     the same ones again.
 
     Returns:
         The groups to train on, at most `config.prompts` of them (None if not one was found within
-        `config.max_refills` extra rounds), and everything that was sampled on the way: metrics of the kept groups
-        alone would flatter or slander the policy.
+        `config.max_refills` extra rounds), and everything that was sampled, because metrics of the kept
+        groups alone would be biased.
     """
     config, sampled = recipe.config, list[Rollout]()
     write = partial(roll_out, policy, vocabulary, recipe=recipe, step=step, processes=processes)
@@ -116,7 +116,7 @@ def collect(
 
 
 def _refilled(fresh: Callable[[], Rollout], recipe: Recipe) -> Rollout | None:
-    """Groups that the algorithm keeps, from as many rounds of sampling as it takes and the config allows."""
+    """Groups that the algorithm keeps, from as many rounds of sampling as needed and allowed by the config."""
     config, group_size = recipe.config, recipe.config.group_size
     assert recipe.algorithm.keep is not None
     kept: list[Rollout] = []
@@ -143,7 +143,7 @@ def _roll_out_together(
     vocabulary: Vocabulary | TokenizerVocabulary,
     processes: Processes,
 ) -> Rollout:
-    """The whole rollout, of which each process writes the completions of its share of the problems."""
+    """The whole rollout, for which each process samples the completions of its share of the problems."""
     if len(problems) < processes.count:
         raise ValueError(f"{len(problems)} problems cannot be shared by {processes.count} processes: raise --prompts")
     own = write(
@@ -151,7 +151,7 @@ def _roll_out_together(
     )
     shape = torch.tensor([own.prompts.shape[1], own.completions.shape[1]], device=own.prompts.device)
     own = widened(own, *processes.most(shape).tolist())
-    # Shares are of problems, and rows are of whole groups: gather groups.
+    # Problems are shared out, each with its whole group of rows: so groups are gathered, not rows.
     tensors = {}
     for name in TENSORS:
         x = getattr(own, name)

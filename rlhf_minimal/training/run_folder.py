@@ -1,4 +1,4 @@
-"""A run on disk: what was asked for, what happened at every step, and the latest checkpoint.
+"""A run on disk: its settings, the metrics of every step, and the latest checkpoint.
 
 config.json  metrics.jsonl  checkpoint/        and, at the end, evaluation.json, report.txt, learning-curve.png
 """
@@ -29,7 +29,7 @@ class RunFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         self.checkpoint = self.path / "checkpoint"
-        self.reference = self.path / "reference"  # of a run that learns against its start: that start
+        self.reference = self.path / "reference"  # the policy before training, for the command prefer
         self.metrics = self.path / "metrics.jsonl"
         self.picture = self.path / "learning-curve.png"
         self.evaluation = self.path / "evaluation.json"
@@ -39,21 +39,21 @@ class RunFolder:
         """Refuses a folder that holds something.
 
         Raises:
-            ValueError: If it holds a run and `overwrite` is not set, or files that are no run's at all.
+            ValueError: If it holds a run and `overwrite` is not set, or files that do not belong to a run.
         """
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file; --out names a folder")
-        found = {path.name.removesuffix(".new") for path in self.path.iterdir()} if self.path.is_dir() else set()
-        holds_run = {"config.json", self.metrics.name} <= found
-        # What a process leaves that was killed while it made the folder: our files, the metrics first, and no others.
+        names = {path.name.removesuffix(".new") for path in self.path.iterdir()} if self.path.is_dir() else set()
+        holds_run = {"config.json", self.metrics.name} <= names
+        # A process that was killed while it made the folder leaves only files of a run, the metrics among them.
         folders = {place.name for own in (self.checkpoint, self.reference) for place in (own, spare(own))}
-        begun = self.metrics.name in found <= {*_FILES, *_ROWS, *folders}
+        begun = self.metrics.name in names <= {*_FILES, *_ROWS, *folders}
         if holds_run and not overwrite:
             raise ValueError(f"{self.path} already holds a run: --resume continues it, --overwrite replaces it")
         if begun and not overwrite:
             raise ValueError(f"{self.path} holds a run that was killed before it began: --overwrite starts it again")
-        if found and not (holds_run or begun):
-            raise ValueError(f"{self.path} holds files that are no run of ours; name another folder with --out")
+        if names and not (holds_run or begun):
+            raise ValueError(f"{self.path} holds files that do not belong to a run; name another folder with --out")
 
     def create(self, settings: dict[str, Any], *, overwrite: bool = False) -> None:
         """Makes the folder and writes `config.json`.
@@ -63,7 +63,7 @@ class RunFolder:
         """
         self.check_free(overwrite=overwrite)
         try:
-            if overwrite:  # all but the metrics, by which the folder is known for ours
+            if overwrite:  # keep the metrics, which mark the folder as that of a run
                 for folder in (self.checkpoint, self.reference):
                     shutil.rmtree(folder, ignore_errors=True)
                     shutil.rmtree(spare(folder), ignore_errors=True)
@@ -97,7 +97,7 @@ class RunFolder:
             raise ValueError(f"{file} is damaged: expected an object")
         check_format(settings, f"the run in {self.path}")
         if command is not None and settings.get("command") != command:
-            raise ValueError(f"the run in {self.path} is one of the command {settings.get('command')}, not {command}")
+            raise ValueError(f"the run in {self.path} was made by the command {settings.get('command')}, not {command}")
         if kinds is not None:
             check_settings(settings, {**kinds, "command": str, "format": int, "versions": dict}, file)
         return settings
@@ -155,11 +155,11 @@ class RunFolder:
         try:
             rows += [_metrics(line) for line in lines[-1:]]
         except ValueError:
-            pass  # a process killed while writing leaves half a last line; its step is simply done again
+            pass  # a process killed while writing leaves half a last line; its step is done again
         return [row for row in rows if up_to is None or row["step"] <= up_to]
 
     def rewind(self, step: int) -> None:
-        """Drops the lines of steps that the checkpoint does not know: a resumed run writes them again."""
+        """Drops the lines of steps after the checkpoint: a resumed run writes them again."""
         write_file(self.metrics, "".join(json.dumps(row) + "\n" for row in self.history(step)))
 
 
@@ -182,7 +182,7 @@ def check_settings(settings: Mapping[str, Any], kinds: Mapping[str, Any], file: 
         file: Where they were read, for the message.
 
     Raises:
-        ValueError: Naming the first one at fault.
+        ValueError: Naming the first setting that is wrong.
 
     Example:
         >>> check_settings({"step": 3}, {"steps": int}, Path("config.json"))

@@ -1,4 +1,4 @@
-"""Writing completions: many at once, each prompt read once, every token's log-probability kept."""
+"""Sampling completions: many at once, each prompt read once, with the log-prob of every token."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from rlhf_minimal.training.decoding import Decoder, ShrinkingDecoder
 
 @dataclass(frozen=True)
 class Samples:
-    """Completions of a batch of prompts; the G completions of one prompt are neighbours.
+    """Completions of a batch of prompts; the G completions of one prompt are next to each other.
 
     Attributes:
         completions: [B, T] token ids, padded on the right; T is the longest completion, at most the budget.
         logp: [B, T] log-probability of each token under the distribution it was drawn from (temperature included);
             0 in the padding.
-        mask: [B, T] 1.0 for written tokens, the end-of-answer token included.
-        truncated: [B] True where the budget ran out before the end-of-answer token.
+        mask: [B, T] 1.0 for sampled tokens, the end-of-sequence token included.
+        truncated: [B] True where the budget ran out before the end-of-sequence token.
     """
 
     completions: Int[Tensor, "B T"]
@@ -45,21 +45,21 @@ def sample(
 ) -> Samples:
     """Draws `group_size` completions for every prompt, with a key-value cache.
 
-    No top-k and no top-p: a policy gradient is unbiased only for the distribution that was sampled, and both cut
-    pieces out of it that the log-probabilities of training would still contain.
+    No top-k and no top-p: a policy gradient is unbiased only for the distribution that was sampled, and both remove
+    tokens from it that the log-probs of training still include.
 
     Args:
         model: Any causal language model of transformers.
         prompts: [P, S] ids, padded on the left.
         prompt_mask: [P, S], 1 for real prompt tokens.
-        max_new_tokens: Budget in tokens, the end-of-answer token included.
-        eos_id: The token that ends an answer.
-        pad_id: What fills the rectangle behind it (may equal `eos_id`).
+        max_new_tokens: Budget in tokens, the end-of-sequence token included.
+        eos_id: The token that ends a completion.
+        pad_id: The token that fills the columns after it (may equal `eos_id`).
         group_size: Completions per prompt, G.
         temperature: Logits are divided by it; 1 is the policy itself. 0 is greedy decoding: the most likely token
             is then certain, so its log-probability is 0.
         generator: Source of randomness, on the model's device. Only rows that have not ended draw from it.
-        decoder: How the model reads what was written; changes time and memory, not the draws.
+        decoder: How the cache is kept; changes time and memory, not the samples.
 
     Returns:
         `Samples` with B = P x G rows, on the model's device.
@@ -71,7 +71,7 @@ def sample(
     check_request(prompt_mask, max_new_tokens, group_size, temperature)
     model_so_far = decoder(model, prompts, prompt_mask, group_size, max_new_tokens)
     logits = model_so_far.logits  # [B, V]
-    rows = torch.arange(len(logits), device=prompts.device)  # those that are still being written
+    rows = torch.arange(len(logits), device=prompts.device)  # rows that have not ended
     completions = torch.full((len(rows), max_new_tokens), pad_id, device=prompts.device)
     logp = torch.zeros(len(rows), max_new_tokens, device=prompts.device)
     truncated = torch.ones(len(rows), dtype=torch.bool, device=prompts.device)
@@ -84,12 +84,12 @@ def sample(
             break
         logits = model_so_far.step(completions[:, t], rows)
 
-    completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # nobody wrote further than this
+    completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # the longest completion ends here
     return Samples(completions, logp, completion_mask(completions, eos_id), truncated)
 
 
 def check_request(prompt_mask: Tensor, max_new_tokens: int, group_size: int, temperature: float) -> None:
-    """What every way of sampling asks of its arguments.
+    """Checks the arguments of a sampling function.
 
     Raises:
         ValueError: If one of them is out of its range, or a prompt ends in padding.
@@ -120,7 +120,7 @@ def draw(logits: Tensor, temperature: float, generator: torch.Generator | None) 
 
 
 def pad_left(rows: list[list[int]], pad_id: int) -> tuple[Int[Tensor, "P S"], Int[Tensor, "P S"]]:
-    """Prompts of different lengths as one rectangle that ends flush on the right, and its mask.
+    """Prompts of different lengths as one tensor, padded on the left, and its mask.
 
     Example:
         >>> ids, mask = pad_left([[5], [6, 7, 8]], pad_id=0)
@@ -134,7 +134,7 @@ def pad_left(rows: list[list[int]], pad_id: int) -> tuple[Int[Tensor, "P S"], In
 
 
 def pad_right(rows: list[list[int]], pad_id: int) -> Int[Tensor, "B T"]:
-    """Completions of different lengths as one rectangle that starts flush on the left.
+    """Completions of different lengths as one tensor, padded on the right.
 
     Example:
         >>> pad_right([[5], [6, 7, 8]], pad_id=0).tolist()

@@ -1,8 +1,9 @@
-"""What becomes of a score before it is trained for: standardised, clipped, and less where an answer did not end.
+"""Rewards before training: standardised, clipped, and reduced for completions that did not end.
 
-A reward model's scores have no natural unit. PPO's other numbers have: a KL coefficient is in rewards per nat, a value
-clip in rewards, and a critic that starts at zero has to reach the scores first. Standardising gives scores the unit
-in which those numbers are usually quoted. What is logged as `reward` is the score itself, before any of this.
+A reward model's scores have no natural unit. Other settings of PPO depend on that unit: a KL coefficient is
+in rewards per nat, a value clip in rewards, and a critic that starts at zero first has to reach the scores.
+Standardising gives scores the unit in which those settings are usually quoted. What is logged as `reward` is the score
+itself, before any of this.
 """
 
 from dataclasses import dataclass
@@ -56,20 +57,20 @@ def trained_scores(
     """The rewards that a step trains for, from those that were given.
 
     In this order: `score_scaling` subtracts a mean and divides by a standard deviation, `score_clip` bounds the
-    result, and `missing_eos_penalty` is subtracted from truncated completions. So the penalty is in units of what is
-    trained for, and no clip can hide it. Scores without any spread are only centred.
+    result, and `missing_eos_penalty` is subtracted from truncated completions. So the penalty has the unit of the
+    scaled rewards, and the clip does not reduce it. Scores without any spread are only centred.
 
     Papers: running scale and clip, arXiv 2307.04964, section 5.3; the penalty, arXiv 2403.17031 (as a fixed score
     there), in TRL's subtracted form.
 
     Args:
         rewards: [B] as given.
-        truncated: [B] True where the budget ran out before the end-of-answer token.
+        truncated: [B] True where the budget ran out before the end-of-sequence token.
         seen: All scores so far, this step's included; read if `score_scaling` is "running".
         config: Its three settings.
 
     Returns:
-        [B] rewards to train for; the very tensor that was given where nothing is switched on.
+        [B] rewards to train for; the given tensor itself where nothing is switched on.
 
     Example:
         >>> import torch

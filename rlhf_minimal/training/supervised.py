@@ -1,4 +1,4 @@
-"""Supervised learning: imitate a teacher's answers, right or wrong. This is where every RL run starts."""
+"""Supervised learning: imitating completions of a teacher, right or wrong. Every RL run starts from such a model."""
 
 import random
 from collections.abc import Callable
@@ -22,21 +22,21 @@ def supervised_loss(
     model: PreTrainedModel,
     vocabulary: Vocabulary | TokenizerVocabulary,
     prompts: list[str],
-    answers: list[str],
+    completions: list[str],
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the answers, a mean over their tokens; the prompt is read, not learnt.
+    """Cross-entropy of the completions, a mean over their tokens; prompt tokens carry no loss.
 
     Args:
         model: The policy.
         vocabulary: Turns text into the model's ids.
         prompts: One text a row.
-        answers: The answer to imitate, without the end-of-answer token: that is added here, and trained.
+        completions: The completions to imitate, without the end-of-sequence token, which is added here and trained.
 
     Returns:
         A scalar to minimise, in nats per token.
     """
     prompt_ids, prompt_mask = pad_left([vocabulary.encode(p) for p in prompts], vocabulary.pad_id)
-    answer_ids = pad_right([[*vocabulary.encode(a), vocabulary.eos_id] for a in answers], vocabulary.pad_id)
+    answer_ids = pad_right([[*vocabulary.encode(a), vocabulary.eos_id] for a in completions], vocabulary.pad_id)
     prompt_ids, prompt_mask, answer_ids = (x.to(model.device) for x in (prompt_ids, prompt_mask, answer_ids))
     logp = token_logprobs(policy_logits(model, prompt_ids, prompt_mask, answer_ids), answer_ids)
     return -masked_mean(logp, completion_mask(answer_ids, vocabulary.eos_id))
@@ -47,7 +47,7 @@ def language_loss(
 ) -> Float[Tensor, ""]:
     """Cross-entropy of whole texts, a mean over their tokens: pretraining.
 
-    The first token of a text is read and not learnt, since nothing stands before it; the end token is learnt.
+    The first token of a text carries no loss, since nothing stands before it; the end-of-sequence token carries one.
 
     Args:
         model: The language model.
@@ -80,7 +80,7 @@ def imitate(
         model: The policy.
         vocabulary: Its vocabulary.
         task: A task with a teacher.
-        config: The numbers; the seed decides problems and the teacher's answers.
+        config: The numbers; the seed decides the problems and the teacher's completions.
         on_step: As in `fit`.
 
     Returns:
@@ -100,13 +100,13 @@ def imitate(
 
 
 def teacher_rows(task: Task, step: int, batch_size: int, seed: int) -> list[CompletionRow]:
-    """Training problems of one step with the answers of the task's teacher, right or wrong.
+    """Training prompts of one step with completions of the task's teacher, right or wrong.
 
     Args:
         task: A task with a teacher.
         step: The step's number, from 1.
-        batch_size: How many.
-        seed: Decides problems and answers, together with the step.
+        batch_size: Number of rows.
+        seed: Seed of problems and completions, together with the step.
 
     Raises:
         ValueError: If the task has no teacher.

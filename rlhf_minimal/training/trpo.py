@@ -4,7 +4,7 @@ r"""TRPO: the longest step along the natural gradient that keeps the new policy 
     subject to  mean KL(pi_old || pi_theta) <= delta     over the states that were visited
 
 Solved as in the paper: linearise L (gradient g), take the KL to second order (its Hessian at the old policy is the
-Fisher matrix F), solve F x = g by conjugate gradients, which only ever asks for products F v, go sqrt(2 delta / x'Fx)
+Fisher matrix F), solve F x = g by conjugate gradients, which needs only products F v, go sqrt(2 delta / x'Fx)
 along x, and shrink that step until the true surrogate has grown and the true KL keeps the bound.
 
 Everything but the row's advantages is exact: the KL sums over the whole vocabulary instead of sampling from it, and F v
@@ -43,19 +43,20 @@ Pieces = Callable[[], Iterable[Tensor]]  # scalars with a graph, one a micro-bat
 
 @dataclass(frozen=True)
 class TrustRegion:
-    """How far a step may go, and how hard the natural gradient is looked for.
+    """The bound on a step, and the settings of conjugate gradients and line search.
 
     Args:
         max_kl: delta, the bound on the mean KL(old || new) in nats per token; the paper's .01 is usual.
         cg_iterations: Products F v that conjugate gradients may spend; the paper's 10 is usual.
-        cg_damping: Added to F's diagonal while solving, so that directions F hardly sees are not followed far; the
-            step's length uses F itself. Libraries take .1; a very large one turns the direction into the gradient's.
+        cg_damping: Added to F's diagonal while solving, so that directions that hardly change the policy are not
+            followed far; the step's length uses F itself. Libraries take .1; a very large one turns the direction into
+            the gradient's.
         cg_tolerance: Conjugate gradients end early at this residual, relative to the gradient's norm.
         backtracks: Times the step may be shortened before it is given up.
         shrink: Factor by which it is shortened.
 
     Raises:
-        ValueError: A number out of its range; the message names it.
+        ValueError: If a number is out of its range; the message names it.
 
     Example:
         >>> TrustRegion(max_kl=0.02).cg_iterations
@@ -81,7 +82,7 @@ class TrustRegion:
 
 @dataclass(frozen=True)
 class TrustRegionStep:
-    """What a step did, or why there was none.
+    """The result of a step, or why there was none.
 
     Attributes:
         accepted: Whether the parameters have moved.
@@ -243,7 +244,7 @@ def conjugate_gradients(
             break
         moved = product(direction)
         curvature = direction @ moved
-        if not curvature > 0:  # a direction that A does not see, or only as rounding: no step length to be had
+        if not curvature > 0:  # A is zero in this direction, up to rounding: there is no step length
             break
         step = size / curvature
         x = x + step * direction
@@ -298,7 +299,7 @@ def trust_region_step(
     if not math.isfinite(norm):
         raise ValueError("the surrogate's gradient is not finite: the policy has left what this precision can hold")
     if norm == 0:
-        return TrustRegionStep(False, "the gradient is 0: nothing in this batch says where to go")
+        return TrustRegionStep(False, "the gradient is 0: this batch gives no direction")
 
     def fisher(vector: Tensor) -> Tensor:
         return fisher_vector_product(divergence(), parameters, vector)
@@ -413,8 +414,8 @@ def trpo_step(learner: Learner, recipe: Recipe, *, region: TrustRegion = TrustRe
     """One step of online reinforcement learning inside a trust region: `train_step` with another update.
 
     Args:
-        learner: What changes.
-        recipe: What does not. TRPO as published is a row without gate, such as
+        learner: Changed in place.
+        recipe: Algorithm, task, reward and numbers. TRPO as published is a row without gate, such as
             `replace(ALGORITHMS["grpo"], gate=gates.none, kl=())`, or with `advantages.gae` for a critic.
         region: The bound and the numbers of the search.
 
@@ -428,7 +429,7 @@ def trpo_step(learner: Learner, recipe: Recipe, *, region: TrustRegion = TrustRe
 
 
 def check_trust_region(recipe: Recipe) -> None:
-    """Refuses what a trust region can do nothing with, before a run begins.
+    """Refuses recipes that a trust region cannot train, before a run begins.
 
     Raises:
         ValueError: A row whose ratio is 1 whatever the policy does: no step could be seen to improve its surrogate.

@@ -1,4 +1,4 @@
-"""What is noted during an update, micro-batch by micro-batch, and the metrics made of it."""
+"""Collects the numbers of an update, micro-batch by micro-batch, and makes the metrics of them."""
 
 import math
 
@@ -17,12 +17,12 @@ class Watch:
 
     How far the policy has moved from the sampler is estimated by k3 on the sampled tokens (`functional.kl.k3` with the
     sampler in the place of the policy, since the sampler drew them). k1, the plain log-ratio, has the same mean but
-    noise of the size of the distance's square root, so that a minibatch could show less than nothing; k2 is never
-    negative either, but biased. Near the sampler, where the question "too far?" is asked, k3 is the quietest of the
-    two that are right on average.
+    a standard deviation near the square root of the distance, so that a minibatch can even give a negative value; k2 is
+    never negative, but biased. Near the sampler, where the target KL is checked, k3 has less noise than k1, and both
+    are right on average.
 
     Args:
-        processes: Those that share the update, each watching its own micro-batches.
+        processes: The processes that share the update, each with its own micro-batches.
         target_kl: How far the policy may be from the sampler before the update ends, in nats per token; None: any.
     """
 

@@ -138,7 +138,7 @@ def changed(run, **settings):
         ),
         ({"format": 99}, "was written by a newer version of rlhf_minimal (format 99, this one reads 1): update"),
         ({"format": "1"}, "its format is '1', not a number"),
-        ({"command": "sft"}, "is one of the command sft, not train"),
+        ({"command": "sft"}, "was made by the command sft, not train"),
     ],
 )
 def test_a_config_is_checked_when_it_is_read(command, run, settings, message):

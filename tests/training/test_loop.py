@@ -261,7 +261,7 @@ def test_a_critic_with_targets_of_its_own_and_a_penalty_after_the_baseline():
     )
     learner, recipe = begin(row)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
-    batch, _ = judge(learner, recipe, groups, step=1)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
     to_go = batch.rewards[:, None].expand_as(batch.mask) * batch.mask  # the whole outcome is still to come
     torch.testing.assert_close(batch.returns, to_go)
     assert batch.ref_logp is not None

@@ -24,9 +24,9 @@ import torch
 from rlhf_minimal import PAIRWISE, pairwise_gap, pairwise_loss
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
-from rlhf_minimal.training import imitate, judge_pairs, supervised_loss, train_pairwise
+from rlhf_minimal.training import evaluate_pairs, imitate, supervised_loss, train_pairwise
 from rlhf_minimal.training.fit import FitConfig
-from rlhf_minimal.training.pairwise import encode, judge_examples, make_pairs, read_reference, reject_own
+from rlhf_minimal.training.pairwise import encode, evaluate_examples, make_pairs, read_reference, sample_rejected
 
 DIGITS, EVENS, ODDS = "0123456789", "02468", "13579"
 TASK = replace(get_task("even"), teacher=lambda problem, rng: rng.choice(DIGITS))
@@ -93,10 +93,10 @@ def test_a_row_learns_the_preference_and_by_how_much(name):
         if "scores" in row.needs:
             model = RewardModel.from_policy(model, VOCABULARY, seed=seed)
         held_out = true_pairs(200, seed)
-        before = judge_pairs(row, model, VOCABULARY, held_out, reference)
+        before = evaluate_pairs(row, model, VOCABULARY, held_out, reference)
         config = FitConfig(steps=60, batch_size=64, lr=5e-3, warm_up=10, seed=seed)
         history = train_pairwise(row, model, VOCABULARY, noisy_pairs(2000, seed), config)
-        after = judge_pairs(row, model, VOCABULARY, held_out, reference)
+        after = evaluate_pairs(row, model, VOCABULARY, held_out, reference)
         assert abs(before["gap"]) < 0.2 * ENDS[name], seed
         assert after["accuracy"] > 0.98, (seed, after)
         assert abs(after["gap"] / ENDS[name] - 1) < 0.25, (seed, after["gap"], ENDS[name])
@@ -223,21 +223,21 @@ def test_equal_seeds_give_equal_runs(name):
 def test_own_samples_are_kept_as_they_were_written():
     examples = encode([CompletionRow("1:", "2"), CompletionRow("205:", "444")] * 40, VOCABULARY, own=True)
     policy = start()
-    cut = reject_own(examples, policy, VOCABULARY, 1, seed="a")
+    cut = sample_rejected(examples, policy, VOCABULARY, 1, seed="a")
     assert {len(example.rejected) for example in cut} == {1}  # one token, and no end token that nobody wrote
     assert any(example.rejected != [VOCABULARY.eos_id] for example in cut)
-    whole = reject_own(examples, policy, VOCABULARY, None, seed="a")
+    whole = sample_rejected(examples, policy, VOCABULARY, None, seed="a")
     assert max(len(example.rejected) for example in whole) <= 4  # the longest answer of the rows, its end included
     assert all(VOCABULARY.eos_id not in example.rejected[:-1] for example in whole)
     assert [example.chosen for example in whole] == [example.chosen for example in examples]
-    assert reject_own(examples, policy, VOCABULARY, None, seed="a") == whole
-    assert reject_own(examples, policy, VOCABULARY, None, seed="b") != whole
+    assert sample_rejected(examples, policy, VOCABULARY, None, seed="a") == whole
+    assert sample_rejected(examples, policy, VOCABULARY, None, seed="b") != whole
 
 
 def test_own_samples_come_from_the_policy():
     """Of 2000 samples, as many of each first token as its probability says."""
     examples, policy = encode([CompletionRow("7:", "2")] * 2000, VOCABULARY, own=True), start()
-    first = torch.tensor([e.rejected[0] for e in reject_own(examples, policy, VOCABULARY, 2, seed="x")])
+    first = torch.tensor([e.rejected[0] for e in sample_rejected(examples, policy, VOCABULARY, 2, seed="x")])
     with torch.no_grad():
         logits = policy_logits(
             policy, torch.tensor([VOCABULARY.encode("7:")]), torch.ones(1, 2).long(), torch.zeros(1, 1).long()
@@ -261,7 +261,7 @@ def test_one_batch_is_the_loss_of_its_pairs():
 def test_a_judgement_does_not_depend_on_its_batches():
     rows = true_pairs(7, 0)
     small, large = (
-        judge_pairs(PAIRWISE["dpo"], start(0), VOCABULARY, rows, start(1), batch_size=size) for size in (2, 100)
+        evaluate_pairs(PAIRWISE["dpo"], start(0), VOCABULARY, rows, start(1), batch_size=size) for size in (2, 100)
     )
     assert small == pytest.approx(large, abs=1e-4)
     assert set(small) == {"loss", "accuracy", "gap", "chosen", "rejected"}
@@ -281,8 +281,8 @@ def test_a_reference_that_was_read_once_says_what_it_says_in_every_pass():
         for side in ("chosen", "rejected"):
             one, two, mask = (getattr(x, name.format(side)) for x, name in zip((once, asked, once), NAMES, strict=True))
             torch.testing.assert_close(one * mask, two * mask, rtol=0, atol=1e-5)
-    found = judge_examples(PAIRWISE["dpo"], policy, VOCABULARY, known)
-    assert found == pytest.approx(judge_pairs(PAIRWISE["dpo"], policy, VOCABULARY, ROWS, reference), abs=1e-4)
+    found = evaluate_examples(PAIRWISE["dpo"], policy, VOCABULARY, known)
+    assert found == pytest.approx(evaluate_pairs(PAIRWISE["dpo"], policy, VOCABULARY, ROWS, reference), abs=1e-4)
     assert read_reference(examples, reference, VOCABULARY) == known
 
 
@@ -305,7 +305,11 @@ def test_training_stops_when_it_is_told_to():
     [
         ("dpo", [ROWS[0], PairRow("", "2", "3")], "row 2: the prompt is empty"),
         ("dpo", [ROWS[0], ROWS[1], PairRow("1:", "2", "2")], "row 3: chosen and rejected are equal"),
-        ("dpo", [CompletionRow("1:", "2")], "row 1 has no answer to reject; give pairs, or an algorithm that rejects"),
+        (
+            "dpo",
+            [CompletionRow("1:", "2")],
+            "row 1 has no rejected completion; give pairs, or an algorithm that samples",
+        ),
         ("spin", [CompletionRow("1:", "2"), CompletionRow("1" * 60 + ":", "234")], "row 2: .* 65, .*reads at most 64"),
         ("dpo", [PairRow("1:", "x", "2")], "characters x of 'x' are not in this model's alphabet"),
         ("dpo", [], "there is no row to train on"),
@@ -325,7 +329,7 @@ def test_a_model_of_the_wrong_kind():
     with pytest.raises(ValueError, match="so it trains a policy; got RewardModel"):
         train_pairwise(PAIRWISE["dpo"], reward_model, VOCABULARY, ROWS, QUICK)
     with pytest.raises(ValueError, match="measures against a reference: pass a copy"):
-        judge_pairs(PAIRWISE["dpo"], start(), VOCABULARY, ROWS)
+        evaluate_pairs(PAIRWISE["dpo"], start(), VOCABULARY, ROWS)
     for wrong in (0, -1):
         with pytest.raises(ValueError, match="iterations must be at least 1"):
             train_pairwise(PAIRWISE["dpo"], start(), VOCABULARY, ROWS, QUICK, iterations=wrong)

@@ -12,8 +12,8 @@ import torch
 from rlhf_minimal import PAIRWISE
 from rlhf_minimal.models import RewardModel, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import PairRow, Problem, Task
-from rlhf_minimal.training import bayes_accuracy, judge_reward_model, preference_loss, sample_pairs
-from rlhf_minimal.training.preferences import calibration, expected_accuracy, label_pair, write_answers
+from rlhf_minimal.training import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
+from rlhf_minimal.training.preferences import calibration, expected_accuracy, label_pair, write_completions
 
 
 def worth(text):
@@ -170,7 +170,7 @@ def judged(n, seed=0):
 
 def test_a_judgement_with_gold_scores_is_what_the_formulas_say():
     rows, scores = judged(700)  # more than one forward holds
-    found = judge_reward_model(Known(scores), rows)
+    found = evaluate_reward_model(Known(scores), rows)
     gaps = [scores[row.prompt, "w"] - scores[row.prompt, "l"] for row in rows]
     golds = [row.score_chosen - row.score_rejected for row in rows]
     assert found.pairs == 700
@@ -186,22 +186,22 @@ def test_a_judgement_with_gold_scores_is_what_the_formulas_say():
     answers += [(scores[row.prompt, "l"], row.score_rejected) for row in rows]
     assert found.gold_correlation == pytest.approx(statistics.correlation(*zip(*answers, strict=True)))
     assert found.calibration == calibration(torch.tensor(gaps))
-    assert "best possible judge has" in str(found)
+    assert "best possible model has" in str(found)
     assert found.as_json()["calibration"]["table"] == found.calibration.table
 
 
 def test_a_judgement_without_gold_scores_says_nothing_of_them():
     rows, scores = judged(20)
     rows[7] = replace(rows[7], score_rejected=None)
-    found = judge_reward_model(Known(scores), rows)
+    found = evaluate_reward_model(Known(scores), rows)
     assert (found.expected_accuracy, found.bayes, found.gold_correlation) == (None, None, None)
-    assert found.accuracy == judge_reward_model(Known(scores), judged(20)[0]).accuracy
+    assert found.accuracy == evaluate_reward_model(Known(scores), judged(20)[0]).accuracy
     assert "judge has" not in str(found)
 
 
 def test_where_all_scores_are_equal_there_is_no_correlation():
     rows, scores = judged(5)
-    found = judge_reward_model(Known(dict.fromkeys(scores, 1.0)), rows)
+    found = evaluate_reward_model(Known(dict.fromkeys(scores, 1.0)), rows)
     assert found.gold_correlation is None
     assert (found.accuracy, found.expected_accuracy) == (0.5, 0.5)
     assert "correlation" not in str(found)
@@ -227,7 +227,7 @@ def test_the_loss_is_bradley_terrys_on_raw_scores():
 
 def test_pairs_are_never_equal_or_empty_and_each_side_asks_its_own_problems():
     prompts = [problem.prompt for problem in NUMBERS.problems("train", 300, seed=0)]
-    texts = write_answers(policy(), VOCABULARY, prompts, group_size=2, max_new_tokens=2, seed="x")
+    texts = write_completions(policy(), VOCABULARY, prompts, group_size=2, max_new_tokens=2, seed="x")
     assert any(one == other for one, other in zip(texts[::2], texts[1::2], strict=True))  # so there is what to refuse
     assert "" in texts
     rows = {split: sample_pairs(policy(), VOCABULARY, NUMBERS, 400, split=split) for split in ("train", "held_out")}
@@ -280,18 +280,20 @@ def test_pairs_come_from_their_seed_and_from_nothing_else():
 
 
 def test_a_policy_that_always_says_the_same_gives_no_pairs():
-    with pytest.raises(ValueError, match="rounds of 8 prompts gave only 0 pairs of two different answers: .* take an"):
+    with pytest.raises(
+        ValueError, match="rounds of 8 prompts gave only 0 pairs of two different completions: .* take an"
+    ):
         sample_pairs(policy(sharpness=1000.0), VOCABULARY, NUMBERS, 5, batch_size=8)
 
 
 def test_answers_are_the_policys_own_next_to_each_other():
     """As often as the model says, by its own probability of each first token."""
     model, prompts = policy(), ["12?", "0?"]
-    texts = write_answers(model, VOCABULARY, prompts, group_size=1500, max_new_tokens=2, seed="y")
+    texts = write_completions(model, VOCABULARY, prompts, group_size=1500, max_new_tokens=2, seed="y")
     for i, prompt in enumerate(prompts):
         with torch.no_grad():
             probs = model(torch.tensor([VOCABULARY.encode(prompt)])).logits[0, -1].softmax(-1)
         mine = [text[:1] for text in texts[1500 * i : 1500 * (i + 1)]]
         for token, first in enumerate(["", *VOCABULARY.alphabet]):
             assert mine.count(first) / 1500 == pytest.approx(probs[token].item(), abs=4 * (0.25 / 1500) ** 0.5)
-    assert write_answers(model, VOCABULARY, prompts, group_size=1500, max_new_tokens=2, seed="y") == texts
+    assert write_completions(model, VOCABULARY, prompts, group_size=1500, max_new_tokens=2, seed="y") == texts
