@@ -118,7 +118,7 @@ class Job:
         """Refuses an untrained policy where its samples are to be compared."""
         if self.described == "untrained" and self.settings["data"] is None:
             raise ValueError(
-                "the samples of an untrained policy are noise, and comparing them teaches nothing: give a fine-tuned one "
+                "the samples of an untrained policy are noise, and teach nothing when compared: give a fine-tuned one "
                 "with --start"
             )
 

@@ -114,8 +114,7 @@ class InOnePrecision:
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """What `transformers.cache_utils.CacheLayerMixin.update` does."""
         if self.is_initialized:  # type: ignore[attr-defined]
-            key_states, value_states = (x.to(self.dtype) for x in (key_states, value_states))  # type:
-            ignore[attr - defined]
+            key_states, value_states = (x.to(self.dtype) for x in (key_states, value_states))  # type: ignore[attr-defined]
         return super().update(key_states, value_states, *args, **kwargs)  # type: ignore[misc]
 
 

@@ -207,9 +207,7 @@ def encode(
             raise ValueError(f"row {number}: the prompt is empty; remove the row, or write what the model is asked")
         rejected = "" if own else getattr(row, "rejected", None)
         if rejected is None:
-            raise ValueError(
-                f"row {number} has no rejected completion; give pairs, or take an algorithm that rejects its own samples"
-            )
+            raise ValueError(f"row {number} has no rejected completion; give pairs, or an algorithm that samples them")
         chosen = row.chosen if isinstance(row, PairRow) else row.completion
         if chosen == rejected and not own:
             raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
