@@ -82,7 +82,7 @@ def test_links_that_lead_nowhere_are_found():
     silent = Claim("proof-x", "book/index", 0, "code", "Size", 0, "x")
     assert "asserts nothing" in Proof(page="book/index", cell="proof-x").problem([silent])
     assert "no test" in Proof(test="tests/test_questions.py::test_none").problem([])
-    assert "no test" in Proof(test="rlhf_minimal/cli.py::main").problem([])
+    assert "no test" in Proof(test="rlhf_minimal/cli/train.py::run").problem([])
 
 
 def test_what_a_chapter_prints_names_the_section_of_the_proof():

@@ -248,7 +248,7 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
         measured_on = f"{len(held_out)} held out ({len(set(raw[1]))} distinct)"
         print(f"{command}: {len(rows) or 'fresh'} rows, {measured_on}, start: {job.described}")
 
-    with Journal(folder, settings, student.save, dict.fromkeys(job.shown, ".3f"), done=student.step) as journal:
+    with Journal(folder, settings, student.save, dict.fromkeys(job.shown, ".3f"), student.step) as journal:
 
         def on_step(metrics: Metrics) -> bool:
             metrics |= job.seen

@@ -2,6 +2,7 @@
 
 import argparse
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor
@@ -42,6 +43,10 @@ class Reward(Job):
             self.check_trained()
             self.reward_model = RewardModel.from_policy(self.policy, vocabulary, seed=self.settings["seed"])
         self.model, self.vocabulary = self.reward_model.model, self.reward_model.vocabulary
+
+    def write(self, folder: Path) -> None:
+        """Writes the reward model's files."""
+        self.reward_model.save(folder)
 
     def own_rows(self, split: Split, n: int, seed: int) -> Rows:
         """Pairs of the policy's samples with noisy labels."""

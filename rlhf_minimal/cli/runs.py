@@ -44,7 +44,6 @@ class Journal:
         settings: dict[str, Any],
         save: Callable[[Path, dict[str, Any]], None],
         shown: dict[str, str],
-        *,
         done: int,
         processes: Processes = ALONE,
         trackers: Trackers | None = None,

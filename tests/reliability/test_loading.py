@@ -423,9 +423,11 @@ def test_a_program_that_a_run_folder_names_is_not_run(folders, mark, capsys, mon
 
 # --- what could execute is not even there ----------------------------------------------------------------------------
 
-FORBIDDEN_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "yaml"}
+FORBIDDEN_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
-RUNS_PROGRAMS = {"runpy", "importlib", "subprocess", "imp"}  # in the one file that runs what the command line names
+# What runs a program, which only the file does that runs what the command line names.
+RUNS_PROGRAMS = {"runpy", "imp", "subprocess"}
+FORBIDDEN_METHODS = {"exec_module", "import_module", "load_module", "run_path", "run_module"}
 
 
 def forbidden(source, modules=FORBIDDEN_MODULES | RUNS_PROGRAMS):
@@ -436,13 +438,17 @@ def forbidden(source, modules=FORBIDDEN_MODULES | RUNS_PROGRAMS):
             found += [alias.name for alias in node.names if alias.name.split(".")[0] in modules]
         elif isinstance(node, ast.ImportFrom):
             found += [node.module] if (node.module or "").split(".")[0] in modules else []
+            found += ["yaml"] if node.module == "yaml" else []
             found += ["torch.load"] if node.module == "torch" and "load" in {a.name for a in node.names} else []
         elif isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else None
             found += [name] if name in FORBIDDEN_CALLS else []
+            method = getattr(node.func, "attr", None)
+            found += [method] if method in FORBIDDEN_METHODS and "runpy" in modules else []
             if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
                 dotted = f"{node.func.value.id}.{node.func.attr}"
-                found += [dotted] if dotted in ("torch.load", "np.load", "numpy.load") else []
+                reads_yaml = dotted.startswith("yaml.") and dotted != "yaml.safe_load"  # which makes plain values only
+                found += [dotted] if reads_yaml or dotted in ("torch.load", "np.load", "numpy.load") else []
             for keyword in node.keywords:
                 value = keyword.value
                 trusting = keyword.arg in ("trust_remote_code", "allow_pickle")
@@ -461,7 +467,11 @@ def test_no_module_can_read_a_pickle_or_run_what_it_reads(file):
     [
         "import pickle",
         "import runpy",
-        "from importlib import import_module",
+        "yaml.load(text, Loader=yaml.Loader)",
+        "yaml.unsafe_load(text)",
+        "from yaml import load",
+        "importlib.import_module('x')",
+        "spec.loader.exec_module(module)",
         "from pickle import loads",
         "from torch import load",
         "torch.load('x')",

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rlhf_minimal.training import load_policy
+from rlhf_minimal.training.checkpoints import FORMAT
 
 TRAIN = "train grpo --task even --start untrained --steps 6 --prompts 2 --group-size 4 --held-out 4 --save-every 2"
 TRAIN += " --out run"
@@ -136,7 +137,10 @@ def changed(run, **settings):
             {"format": "drop"},
             "was written by an older version of rlhf_minimal and cannot be continued by this one: start",
         ),
-        ({"format": 99}, "was written by a newer version of rlhf_minimal (format 99, this one reads 1): update"),
+        (
+            {"format": 99},
+            f"was written by a newer version of rlhf_minimal (format 99, this one reads {FORMAT})",
+        ),
         ({"format": "1"}, "its format is '1', not a number"),
         ({"command": "sft"}, "was made by the command sft, not train"),
     ],
