@@ -390,7 +390,7 @@ class Batch:
         self._cast()
 
     def _check_range(self) -> None:
-        """Refuses log-probs above 0, and numbers whose squares and sums float32 cannot hold."""
+        """Refuses numbers whose squares and sums float32 cannot hold, and negative log-likelihoods."""
         trained = self.mask != 0
         for name, x in self._tensors():
             if name in _NO_NUMBERS:
@@ -402,12 +402,13 @@ class Batch:
                     f"{name} holds {float(high if high > -low else low):.3g}, and from {LARGEST:g} on sums and squares "
                     "overflow: scale it down, or find out where it comes from"
                 )
-            # Refused only if no log-prob is negative: numbers made up for a test may be above 0 in a few places.
-            if name.endswith("logp") and low >= 0 and high > ROUNDING:
-                raise ValueError(
-                    f"{name} lies between {float(low):.3g} and {float(high):.3g}, and the logarithm of a probability "
-                    "is at most 0: if these are negative log-likelihoods, pass log pi instead of -log pi"
-                )
+        # Only where policy and sampler agree on it: numbers made up for a test may be above 0 in one of them.
+        lowest = min(float(x.detach()[trained].min()) for x in (self.logp, self.old_logp))
+        if lowest > ROUNDING:
+            raise ValueError(
+                f"logp and old_logp are {lowest:.3g} and more on every trained token, and the logarithm of a "
+                "probability is at most 0: if these are negative log-likelihoods, pass log pi instead of -log pi"
+            )
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
         fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))

@@ -205,12 +205,19 @@ def test_a_filter_that_reads_lengths():
 # ---- batches ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["logp", "old_logp", "ref_logp", "sampler_logp"])
-def test_negative_log_likelihoods(name):
-    x = getattr(batch(), name).detach()
-    refused(f"{name} lies between .*: if these are negative log-likelihoods, pass log pi", batch, **{name: -x})
-    batch(**{name: torch.where(batch().mask != 0, x, torch.full_like(x, 9.0))})  # nobody reads the padding
-    batch(**{name: torch.zeros(B, T)})
+def test_negative_log_likelihoods():
+    logp, old_logp, trained = batch().logp.detach(), batch().old_logp, batch().mask != 0
+    logp, old_logp = -logp.abs() - 0.01, -old_logp.abs() - 0.01
+    refused(
+        "more on every trained token.*: if these are negative log-likelihoods, pass log pi",
+        batch,
+        logp=-logp,
+        old_logp=-old_logp,
+    )
+    batch(
+        logp=torch.where(trained, logp, 9.0), old_logp=torch.where(trained, old_logp, 9.0)
+    )  # nobody reads the padding
+    batch(logp=torch.full((B, T), 0.4), old_logp=torch.zeros(B, T))  # a ratio that was made up
 
 
 @pytest.mark.parametrize("name", ["rewards", "baseline", "values", "step_rewards", "old_logp", "ref_logp"])
