@@ -23,7 +23,9 @@ CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_it_is_the_first_cell_of_every_chapter(path):
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    assert cells[0].source == install_cell.source(install_cell.address()), "run python book/_tools/install_cell.py"
+    assert cells[0].source == install_cell.source(install_cell.address(), path.stem), (
+        "run python book/_tools/install_cell.py"
+    )
     assert set(install_cell.TAGS) <= set(cells[0].metadata.tags)
 
 
@@ -40,6 +42,20 @@ def test_it_installs_the_repository_it_was_given(monkeypatch):
     exec(install_cell.source("https://github.com/someone/something"), {})
     exec(install_cell.source(""), {})
     assert called == ["git+https://github.com/someone/something", ".."]
+
+
+def test_a_chapter_without_the_library_installs_only_what_is_missing(monkeypatch):
+    assert set(install_cell.ALONE) <= {path.stem for path in CHAPTERS}
+    called = []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "matplotlib" else object())
+    monkeypatch.setattr(subprocess, "run", lambda command, check: called.append(command[3:]))
+    cell = install_cell.source("https://github.com/someone/something", "from-zero")
+    exec(cell, {})
+    assert called == [["install", "--quiet", "matplotlib"]]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    exec(cell, {})
+    assert len(called) == 1
+    assert "rlhf" not in cell
 
 
 @pytest.fixture(scope="session")

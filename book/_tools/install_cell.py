@@ -7,6 +7,7 @@ The address of the repository is written down once, in `_config.yml` (repository
 no Colab and Binder buttons, and the cell installs the folder in which the chapter lies.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -34,14 +35,32 @@ if any(importlib.util.find_spec(package) is None for package in ("rlhf_minimal",
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], check=True)
     importlib.invalidate_caches()"""
 
+# Chapters that need no library of ours, and what they import instead.
+ALONE = {"from-zero": ["torch", "transformers", "matplotlib"]}
+
+CELL_ALONE = """\
+# Nothing happens here where these are installed; what is missing is installed now.
+import importlib.util
+import subprocess
+import sys
+
+needed = {packages}
+missing = [name for name in needed if importlib.util.find_spec(name) is None]
+if missing:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *missing]
+    subprocess.run(command, check=True)
+    importlib.invalidate_caches()"""
+
 
 def address() -> str:
     """The repository's address, empty until somebody has published it."""
     return (yaml.safe_load(CONFIG.read_text(encoding="utf-8")).get("repository") or {}).get("url") or ""
 
 
-def source(url: str) -> str:
-    """The text of the cell."""
+def source(url: str, chapter: str = "") -> str:
+    """The text of the cell, in a chapter that needs the library or in one of those that do not."""
+    if chapter in ALONE:
+        return CELL_ALONE.format(packages=json.dumps(ALONE[chapter]))
     return CELL.format(source=f"git+{url}" if url else "..")
 
 
@@ -61,7 +80,8 @@ def put_into(path: Path) -> bool:
     notebook = nbformat.read(path, as_version=4)
     cells = [cell for cell in notebook.cells if "install" not in cell.metadata.get("tags", [])]
     first = next((number for number, cell in enumerate(cells) if cell.cell_type == "code"), len(cells))
-    cell = nbformat.v4.new_code_cell(source(address()), id="install", execution_count=1, metadata={"tags": TAGS})
+    text = source(address(), path.stem)
+    cell = nbformat.v4.new_code_cell(text, id="install", execution_count=1, metadata={"tags": TAGS})
     notebook.cells = [*cells[:first], cell, *cells[first:]]
     before, after = path.read_text(encoding="utf-8"), notebooks.normalise(notebook)
     path.write_text(after, encoding="utf-8")
