@@ -1,12 +1,12 @@
 """The recorded runs of the chapter `from-zero`: the same loop with the lines of six methods, and a coin.
 
-    python notebooks/results/from_zero.py         runs what is not yet recorded (35 runs, a quarter of an hour)
+    python notebooks/results/from_zero.py         runs what is not yet recorded (35 runs)
     python notebooks/results/from_zero.py GRPO    only the methods named
 
 Writes notebooks/results/from-zero.json, a line a run. Seed s imitates the teacher with seed s; every method starts
 from that one model and meets the same questions. Nothing differs but the advantage, the loss and the updates on
 each batch: 60 steps of 16 prompts x 16 completions, AdamW at 8e-4, gradient norm at most 1. The learning rate was
-chosen for GRPO on other seeds, and the other methods got it as it is.
+chosen for GRPO, and the other methods got it as it is.
 
 Seeds 0 to 4 were fixed beforehand and all are recorded.
 """
