@@ -7,9 +7,8 @@ returns (and at its gradient, where the exercise is about a loss):
 1. the batch printed in the chapter, 2. cases that each separate one mistake from the right answer, 3. a thousand
 drawn batches. At the first difference it asks which known mistake gives the same numbers on every case so far.
 
-Whatever the function does, there is a verdict, and the next one does not depend on it: it may raise, exit, run for
-ever (see `time_limit` for what can be cut off), change settings of torch or names of this module (see `world`), or
-return what is no number at all.
+Whatever the function does, there is a verdict: it may raise, exit, run for ever (see `time_limit` for what can be cut
+off) or return what is no number at all.
 
 Left out on purpose: timing, style, and any way of reading the solution out of a verdict.
 """
@@ -28,9 +27,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlhf_minimal.time_limit import TimeIsUp, in_time
-
-from .world import World, left_as_it_is
+from rlhf_minimal.time_limit import in_time
 
 HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
@@ -173,14 +170,14 @@ class Exercise:
 
         Returns:
             The verdict, after a good minute at the latest. Exceptions of the function become messages, except Ctrl-C's.
-            The global random state, torch's settings and the names of its functions are left as they were.
+            The global random state is left as it was.
         """
         if not callable(function):
             given = _a(type(function).__name__)
             return Verdict(self.id, False, f"This is {given}: pass the function itself, without calling it.")
-        with torch.enable_grad(), warnings.catch_warnings(), left_as_it_is() as world:
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # wrong answers, the list's own among them, divide by zero
-            message = self._first_problem(_Reader(self, function, world))
+            message = self._first_problem(_Reader(self, function))
         return Verdict(self.id, message is None, self.right if message is None else message)
 
     def _first_problem(self, reader: "_Reader") -> str | None:
@@ -221,13 +218,9 @@ class Exercise:
         # Rounding of zeros is a question of its own: it neither proves nor hides another mistake.
         telling = [i for i in differing if not probes[i].exact]
         compared = [i for i, case in enumerate(probes) if not (telling and case.exact)]
-        made = [[self._run(mistake.wrong, probe) for probe in probes] for mistake in self.mistakes]
-        for mistake, theirs in zip(self.mistakes, made, strict=True):
-            if all(_same(mine[i], theirs[i], probes[i].exact) for i in compared):
+        for mistake in self.mistakes:
+            if all(_same(mine[i], self._run(mistake.wrong, probes[i]), probes[i].exact) for i in compared):
                 return mistake.message
-        for mistake, theirs in zip(self.mistakes, made, strict=True):
-            if all(_same(mine[i], _negated(theirs[i]), probes[i].exact) for i in compared):
-                return f"The sign is wrong, and it is not the only mistake. {mistake.message}"
         differing = telling or differing
         smallest = min(differing, key=lambda i: probes[i].size)
         general = _by_its_looks(mine, right, smallest, differing, self.gradient_of)
@@ -235,7 +228,8 @@ class Exercise:
         parts = " ".join(part for part in (general, example, self.where) if part)
         return (_ONLY_SHOWN if failing > 0 else "") + parts
 
-    def _run(self, function: Callable[..., Any], case: Case, world: World | None = None) -> "_Outcome":
+    @torch.enable_grad()  # whatever an earlier call has switched off
+    def _run(self, function: Callable[..., Any], case: Case) -> "_Outcome":
         given = {name: x.clone() if isinstance(x, Tensor) else x for name, x in case.arguments.items()}
         leaf: Tensor | None = None
         if self.gradient_of:
@@ -243,14 +237,8 @@ class Exercise:
             given[self.gradient_of] = leaf.clone()  # so that writing into it is seen below, and not by autograd
         try:
             answer = function(*given.values())
-            if world is not None:
-                world.restore()
             value = _as_tensor(answer)
-        except (KeyboardInterrupt, TimeIsUp):
-            raise
-        except BaseException as error:  # whatever the reader's code may raise
-            if world is not None:
-                world.restore()
+        except (Exception, SystemExit) as error:  # whatever the reader's code may raise
             return _Outcome(problem=f"Your function raised {_said(error)} It was called with {case}.")
         if answer is None:
             return _Outcome(problem="Your function returned None: it is still the stub, or it lacks a return.")
@@ -264,9 +252,7 @@ class Exercise:
         if leaf is not None and value.requires_grad:
             try:
                 (gradient,) = torch.autograd.grad(value, leaf, torch.ones_like(value), allow_unused=True)  # of the sum
-            except (KeyboardInterrupt, TimeIsUp):
-                raise
-            except BaseException as error:
+            except (Exception, SystemExit) as error:
                 return _Outcome(problem=f"What your function returns has no gradient, but an error: {_said(error)}")
         return _Outcome(value.detach().to(torch.float64, copy=True), gradient)
 
@@ -274,8 +260,8 @@ class Exercise:
 class _Reader:
     """The reader's function, and what is left of its time."""
 
-    def __init__(self, exercise: Exercise, function: Callable[..., Any], world: World):
-        self.exercise, self.function, self.world = exercise, function, world
+    def __init__(self, exercise: Exercise, function: Callable[..., Any]):
+        self.exercise, self.function = exercise, function
         self.seconds = _TOGETHER
         self.over: _Outcome | None = None  # what every call gets, once there is no time left
 
@@ -285,11 +271,10 @@ class _Reader:
             return self.over
         began = time.monotonic()
         try:
-            outcome: _Outcome = in_time(lambda: self.exercise._run(self.function, case, self.world), _SECONDS)
+            outcome: _Outcome = in_time(lambda: self.exercise._run(self.function, case), _SECONDS)
         except TimeoutError:
             words = f"Your function takes longer than {_SECONDS:g} seconds. Is there a loop that does not end?"
             outcome = self.over = _Outcome(problem=f"{words} It was called with {case}.")
-            self.world.restore()  # else that has been done as soon as the function returned
         self.seconds -= time.monotonic() - began
         if self.seconds < 0 and not self.over:
             words = f"is too slow to be tried on all cases: they took longer than {_TOGETHER:g} seconds together."
@@ -308,9 +293,7 @@ def _said(error: BaseException) -> str:
     """The kind of an error and what it says, as one sentence."""
     try:
         text = " ".join(str(error).split())[:200].rstrip(".")
-    except (KeyboardInterrupt, TimeIsUp):
-        raise
-    except BaseException:  # an error of the reader's own may fail at that
+    except Exception:  # an error of the reader's own may fail at that
         text = ""
     return f"{type(error).__name__}: {text}." if text else f"{type(error).__name__}."
 
@@ -356,11 +339,6 @@ def _same(a: _Outcome, b: _Outcome, exact: bool = False) -> bool:
     return _equal(a.value, b.value, _RTOL, _ATOL) and _equal(_or_zero(a, b), _or_zero(b, a), _RTOL, 0.01 * _ATOL)
 
 
-def _negated(outcome: _Outcome) -> _Outcome:
-    value, gradient = (None if x is None else -x for x in (outcome.value, outcome.gradient))
-    return _Outcome(value, gradient, outcome.problem)
-
-
 def _or_zero(a: _Outcome, other: _Outcome) -> Tensor:
     """No gradient is the same as a gradient of zero."""
     if a.gradient is not None:
@@ -397,8 +375,6 @@ def _by_its_looks(
         if all(not bool(_or_zero(mine[i], right[i]).any()) for i in differing):
             return f"The value is right, but no gradient reaches `{gradient_of}`: nothing would be learned."
         return f"The value is right, but its gradient with respect to `{gradient_of}` is not."
-    if all(not a.any() for a, _ in pairs):
-        return "Every number that you return is 0."
     if all(_near(a, -b) for a, b in pairs):
         return "Every number has the wrong sign."
     factors = [float((a * b).sum() / (b * b).sum()) for a, b in pairs if a.shape == b.shape and b.any()]
@@ -419,8 +395,6 @@ def _values(outcomes: list[_Outcome]) -> list[Tensor]:
 def _example(case: Case, mine: _Outcome, right: _Outcome, gradient_of: str | None) -> str:
     if mine.problem or mine.value is None or right.value is None:
         return ""
-    if mine.value.shape != right.value.shape:
-        return f"It was called with {case}."  # the numbers that are expected would be those of another shape
     if not _near(mine.value, right.value):
         return f"With {case} you return {_show(mine.value)}, expected {_show(right.value)}."
     if gradient_of is None:

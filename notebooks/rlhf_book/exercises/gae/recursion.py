@@ -62,14 +62,6 @@ def _no_mask(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: f
     return _gae(rewards, values, torch.ones_like(mask), gamma, lam) * mask
 
 
-def _masks_first(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
-    return _gae(rewards * mask, values * mask, torch.ones_like(mask), gamma, lam) * mask
-
-
-def _masks_only_first(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
-    return _gae(rewards * mask, values * mask, torch.ones_like(mask), gamma, lam)
-
-
 def _padding_not_zeroed(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
     return torch.where(mask != 0, my_gae(rewards, values, mask, gamma, lam), values)
 
@@ -136,10 +128,6 @@ _SHOWN = Case(
         "lam": 0.5,
     }
 )
-_A_TOKEN_OF_ZEROS = (
-    "You multiply rewards and values by the mask, and then run through all columns. Padding is right in this way, but "
-    "a hole in the middle becomes a token with reward 0 and value 0, and the tokens before it look at that one."
-)
 RECURSION = Exercise(
     id="gae-recursion",
     title="the recursion, padding and holes",
@@ -182,8 +170,6 @@ RECURSION = Exercise(
             "Padding is right, but a hole in the middle ends the response for you: what came after the tool's output "
             "never reaches the tokens before it.",
         ),
-        Mistake(_masks_first, _A_TOKEN_OF_ZEROS),
-        Mistake(_masks_only_first, _A_TOKEN_OF_ZEROS),
         Mistake(_padding_not_zeroed, "Where the mask is 0 the answer has to be 0."),
         Mistake(_forgets_lam, "Advantages are carried back with gamma alone: lambda is missing."),
         Mistake(_forgets_gamma, "Advantages are carried back with lambda alone: gamma is missing."),
@@ -197,7 +183,6 @@ RECURSION = Exercise(
         ),
         Mistake(_one_step, "These are the TD errors themselves: nothing of A at the next token is carried back."),
     ),
-    where="Take a response of three tokens, the second with mask 0, and write both advantages down by hand, the last "
-    "one first.",
+    where="Take one response of two tokens and no padding, and write both advantages down by hand, the last one first.",
     right="Right, with padding and holes. What would change if a truncated response had its end valued by the critic?",
 )
