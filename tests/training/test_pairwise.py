@@ -310,7 +310,11 @@ def test_training_stops_when_it_is_told_to():
             [CompletionRow("1:", "2")],
             "row 1 has no rejected completion; give pairs, or an algorithm that samples",
         ),
-        ("spin", [CompletionRow("1:", "2"), CompletionRow("1" * 60 + ":", "234")], "row 2: .* 65, .*reads at most 64"),
+        (
+            "spin",
+            [CompletionRow("1:", "2"), CompletionRow("1" * 60 + ":", "234")],
+            "row 2, '1+': .* 65, .*reads at most 64",
+        ),
         ("dpo", [PairRow("1:", "x", "2")], "characters x of 'x' are not in this model's alphabet"),
         ("dpo", [], "there is no row to train on"),
     ],
