@@ -51,9 +51,10 @@ def is_about(item: Any, name: str) -> bool:
     values = list(given.params.values()) if given else []
     words = [value for value in values if isinstance(value, str)]
     words += [word.partition(":")[0] for word in words]  # "icepop: verl 0.5_2.0", a case of a library's numbers
-    if name in words or any(getattr(value, "name", None) == name for value in values):
+    named = {word for text in words for word in re.findall(r"\w+", text)}  # "trl: grpo eps=.2" names grpo
+    if name in named or any(getattr(value, "name", None) == name for value in values):
         return True
-    if set(words) & set(rows()):  # given another row
+    if named & set(rows()):  # given another row
         return False
     return f'"{name}"' in inspect.getsource(item.function)
 

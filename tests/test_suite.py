@@ -114,6 +114,7 @@ def test_tests_of_a_row_are_chosen_by_parameter_or_by_source():
 
     assert row.is_about(Item(of_every_row, name="grpo"), "grpo")
     assert not row.is_about(Item(of_every_row, name="dr_grpo"), "grpo")
+    assert row.is_about(Item(of_every_row, name="trl: grpo eps=.2"), "grpo")
     assert row.is_about(Item(names_one), "grpo")
     assert row.is_about(Item(names_one, seed=3), "dr_grpo")
     assert not row.is_about(Item(names_one), "ppo")
