@@ -9,12 +9,14 @@ import threading
 import time
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, score_all, verify_all
+from rlhf_minimal.tasks.rewards import LARGEST
 from rlhf_minimal.time_limit import in_time
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, sample_pairs, train
 from rlhf_minimal.training.metrics import OF_THE_MACHINE
@@ -126,6 +128,108 @@ def test_one_by_one_a_hanging_reward_function_loses_one_completion():
 def test_scores_that_are_none_are_no_completions_fault(returned, message):
     with pytest.raises(ValueError, match=message):
         score_all(lambda **columns: returned, PROBLEMS, ANSWERS, step=1)
+
+
+@pytest.mark.parametrize(
+    ("returned", "got"),
+    [
+        (lambda n: (1.0 for _ in range(n)), "a generator"),
+        (lambda n: dict.fromkeys(range(n), 1.0), "a dict"),
+        (lambda n: {float(row) for row in range(n)}, "a set"),
+        (lambda n: "123"[:n], "a str"),
+        (lambda n: b"123"[:n], "a bytes"),
+        (lambda n: map(float, range(n)), "a map"),
+        (lambda n: 1.0, "a float"),
+        (lambda n: torch.tensor(1.0), "a Tensor"),
+        (lambda n: [1.0] * (n + 1), "4 numbers"),
+        (lambda n: [], "0 numbers"),
+    ],
+)
+def test_a_reward_function_returns_one_number_a_completion_in_order(returned, got):
+    with pytest.raises(ValueError) as caught:
+        score_all(lambda completions, **columns: returned(len(completions)), PROBLEMS, ANSWERS, step=7)
+    assert str(caught.value) == f"a reward function must return one number per completion, 3 in a list; got {got}"
+
+
+@pytest.mark.parametrize("made", [list, tuple, torch.tensor, np.array, lambda x: torch.tensor(x)[:, None]])
+def test_lists_tuples_arrays_and_tensors_are_sequences(made):
+    assert score_all(lambda **columns: made([1.0, 2.0, 3.0]), PROBLEMS, ANSWERS, step=1).values == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("reward", [math.inf, -math.inf, math.nan, 3e38, 1e19, -1e16])
+def test_a_reward_that_no_batch_could_be_averaged_with_is_refused(reward):
+    with pytest.raises(ValueError, match=r"a finite number, at most 1e\+15 in size; got .* in row 1"):
+        score_all(lambda **columns: [reward] * 3, PROBLEMS, ANSWERS, step=1)
+    with pytest.warns(VerifierWarning, match="at most 1e"):
+        assert verify_all(task_with(lambda: reward), PROBLEMS, ANSWERS).values == [1.0, 0.0, 1.0]
+
+
+def test_the_largest_rewards_have_a_mean_and_a_deviation_in_single_precision():
+    rewards = torch.tensor([LARGEST, -LARGEST] * 100_000)
+    assert rewards.mean().isfinite()
+    assert rewards.std().isfinite()
+    assert rewards.square().sum().isfinite()
+
+
+def test_a_reward_function_that_fails_on_everything_stops_the_run_at_once():
+    def for_another_library(prompts, answers):
+        return [1.0] * len(prompts)
+
+    with pytest.raises(ValueError, match="fails on all 3 completions of the first step, .*: TypeError: .*keyword arg"):
+        score_all(for_another_library, PROBLEMS, ANSWERS, step=1)
+    with pytest.warns(VerifierWarning):  # later it may be the completions
+        assert score_all(for_another_library, PROBLEMS, ANSWERS, step=2).values == [0.0, 0.0, 0.0]
+    broken = dataclasses.replace(get_task("even"), verify=lambda answer: 1.0)
+    with pytest.raises(ValueError, match="the verifier of even fails on all 3 completions .*: TypeError"):
+        verify_all(broken, PROBLEMS, ANSWERS, step=1)
+    for step in (None, 2):
+        with pytest.warns(VerifierWarning):
+            assert verify_all(broken, PROBLEMS, ANSWERS, step=step).values == [0.0, 0.0, 0.0]
+    learner, recipe = begin(get_task("even"))
+    before = [weight.clone() for weight in learner.policy.parameters()]
+    with pytest.raises(ValueError, match="the reward function fails on all 16 completions of the first step"):
+        train(learner, dataclasses.replace(recipe, reward=for_another_library))
+    assert learner.step == 0
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.parameters(), strict=True))
+
+
+def slow(answer, problem):
+    time.sleep(60 if answer == "hangs" else 0.06 if answer == "slow" else 0)
+    return 1.0
+
+
+@pytest.mark.parametrize("score", ["verifier", "reward function"])
+def test_completions_that_run_out_of_time_do_so_together(score):
+    """A thousand that hang cost as much as six, and one warning."""
+    problems, completions = [Problem("1:", "2")] * 1000, ["good"] + ["hangs"] * 999
+    task = dataclasses.replace(get_task("even"), verify=slow)
+
+    def reward(completions, **columns):
+        assert len(completions) == 1, "as a function that fails on some would do"
+        return [slow(text, None) for text in completions]
+
+    by = {
+        "verifier": lambda: verify_all(task, problems, completions, seconds=0.1),
+        "reward function": lambda: score_all(reward, problems, completions, step=1, seconds=0.1),
+    }
+    began = time.monotonic()
+    with pytest.warns(VerifierWarning) as told:
+        scored = by[score]()
+    assert time.monotonic() - began < 5
+    assert scored.values == [1.0] + [0.0] * 999
+    assert scored.faults[1] == "TimeoutError: it took longer than 0.1 seconds"
+    assert scored.faults[999] == "TimeoutError: the completions before have used up the time of all"
+    assert len(scored.faults) == 999
+    assert len(told) == 1
+
+
+def test_slow_completions_have_a_limit_together_too():
+    problems, completions = [Problem("1:", "2")] * 100, ["slow"] * 100
+    task = dataclasses.replace(get_task("even"), verify=slow)
+    with pytest.warns(VerifierWarning, match="used up the time of all"):
+        scored = verify_all(task, problems, completions, seconds=0.1)  # 6 s of work, and 1.6 s are theirs
+    assert 5 < sum(scored.values) < 60
+    assert sum(verify_all(task, problems, completions, seconds=1.0).values) == 100
 
 
 def test_ctrl_c_comes_through():
