@@ -210,7 +210,7 @@ def read_cell(column: str, function: Callable[..., Any]) -> Cell:
 
     Raises:
         ValueError: the function cannot be called as this column calls its cells; the message lists what the column
-        gives.
+            gives.
 
     Example:
         >>> from rlhf_minimal.functional import advantages

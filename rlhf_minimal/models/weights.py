@@ -97,7 +97,7 @@ def load_weights(model: PreTrainedModel, file: Path) -> None:
 
     Raises:
         ValueError: If a weight is missing, unknown, of another shape or no floating number; with the names.
-        SafetensorError, OSError: If the file cannot be read.
+        OSError: If the file cannot be read; safetensors raises an error of its own if it is damaged.
     """
     own = [(name, list(tensor.shape)) for name, tensor in model.state_dict().items()]
     with safe_open(file, framework="pt") as tensors:

@@ -36,7 +36,7 @@ class TextRow:
 
     @property
     def question(self) -> str:
-        """What stands on one side of the wall, whatever is said of it: here all of the text."""
+        """What stands on one side of the wall, whatever is said of it; here that is all of the text."""
         return self.text
 
     def sequences(self) -> list[tuple[str, str, str]]:

@@ -194,9 +194,8 @@ class Config:
 
         Raises:
             ValueError: If the algorithm needs parts of a reward, which the loop does not have; if a critic is shared
-            that the
-                algorithm does not have; if a controller is given for an algorithm without KL penalty; if scores are
-                scaled from which the algorithm subtracts an unscaled baseline.
+                that the algorithm does not have; if a controller is given for an algorithm without KL penalty; if
+                scores are scaled from which the algorithm subtracts an unscaled baseline.
         """
         if "reward_parts" in algorithm.needs:
             raise ValueError(
