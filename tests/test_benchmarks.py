@@ -55,7 +55,7 @@ def test_the_floor_counts_the_forwards_of_a_step_and_the_time_inside_them():
 
 def test_every_measurement_is_on_record_and_every_table_on_the_page():
     assert set(MEASUREMENTS) == set(page.TABLES) <= set(RECORD)
-    asked = re.findall(r"^```\{benchmarks\} (\w+)$", TEXT, re.MULTILINE)
+    asked = re.findall(r"^```\{generated\} benchmarks:markdown (\w+)$", TEXT, re.MULTILINE)
     assert sorted(asked) == sorted(["goals", "machine", *page.TABLES])
     for name in asked:
         rows = page.markdown(name).splitlines()

@@ -327,8 +327,8 @@ def test_a_run_that_has_lost_a_file_cannot_go_on(tmp_path, capsys, words, file, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--out", "full"], "holds files that are no run"),
-        (["--out", "full", "--overwrite"], "holds files that are no run"),
+        (["--out", "full"], "holds files that do not belong to a run"),
+        (["--out", "full", "--overwrite"], "holds files that do not belong to a run"),
         (["--out", "file"], "is a file"),
         (["--out", "file/run"], "cannot write"),
         (["--resume"], "--resume needs --out"),

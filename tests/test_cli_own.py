@@ -130,7 +130,7 @@ def test_a_run_does_not_run_its_task_by_itself(tmp_path, capsys, words):
         (["--row", "grpo"], "names no value of a Python file: write FILE.py:NAME"),
         (
             ["--row", "my_rows.py:NARROW"],
-            "there is no NARROW, and an rlhf_minimal Algorithm is needed; of this kind it",
+            "there is no NARROW, and an rlhf_minimal Algorithm is needed; the file defines",
         ),
         (["--row", "my_rows.py:NUMBER"], "my_rows.py: NUMBER is 3, and an rlhf_minimal Algorithm is needed"),
         (["--row", "my_tasks.py:FIRST"], "and an rlhf_minimal Algorithm is needed; the file defines none"),

@@ -482,7 +482,7 @@ def test_dynamic_sampling_turns_where_the_reward_is_shaped():
             batch = Batch(logp, logp.detach(), tree.mask[group], R[group], G, budget=budget)
             gradient = chance * tree.grad(policy_loss(algorithm, batch), theta)
             everything += gradient
-            if filters.mixed_outcomes(R[group], None, group_size=G).all():
+            if filters.mixed_outcomes(R[group], group_size=G).all():
                 kept += gradient
             else:
                 dropped += gradient

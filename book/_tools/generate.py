@@ -41,7 +41,7 @@ def chapter(path: Path) -> list[str]:
     notebook = nbformat.read(path, as_version=4)
     changed = apparatus.fill(apparatus.page_of(path), notebook)
     (install,) = (cell for cell in notebook.cells if "install" in cell.metadata.get("tags", []))
-    if install.source != (wanted := install_cell.source(install_cell.address())):
+    if install.source != (wanted := install_cell.source(install_cell.address(), path.stem)):
         install.source = wanted
         changed.append("the first cell")
     if changed and "--check" not in sys.argv:

@@ -50,7 +50,7 @@ def color(algorithm: str) -> str:
     return families()[facts_of(algorithm).family].color if not missing(algorithm) else "#000000"
 
 
-def line_style(algorithm: str) -> str | tuple[float, tuple[float, ...]]:
+def line_style(algorithm: str) -> str | tuple[float | int, tuple[float | int, ...]]:
     """How an algorithm's line is drawn, beside its family's colour; solid for one that is not of the table.
 
     Example:

@@ -406,7 +406,7 @@ def test_a_token_that_is_not_trusted_counts_as_clipped():
     new = torch.tensor([[0.2, 0.6, 0.8, 0.1]]).log()
     batch = Batch(new, old, torch.ones(1, 4), torch.zeros(1), 1, advantages=torch.ones(1))
     watch = Watch()
-    watch.look(ALGORITHMS["dppo"], batch, entropy=torch.zeros(1, 4))
+    watch.record(ALGORITHMS["dppo"], batch, entropy=torch.zeros(1, 4))
     assert watch.metrics()["clip_fraction"] == pytest.approx(1 / 4)  # the third rose by 0.3
 
 

@@ -67,7 +67,8 @@ def weights_by_autograd(advantages, lengths, budget):
     for aggregate in (aggregation.sequence_mean, aggregation.token_mean, aggregation.fixed_length):
         x = torch.zeros(len(lengths), T, dtype=torch.float64, requires_grad=True)
         totals = Totals.of(mask, budget)
-        aggregate(x * advantages[:, None].double(), mask, totals=totals).backward()
+        options = {"budget": budget} if aggregate is aggregation.fixed_length else {}
+        aggregate(x * advantages[:, None].double(), mask, totals=totals, **options).backward()
         rows.append(x.grad[:, 0])
     return torch.stack(rows)
 
