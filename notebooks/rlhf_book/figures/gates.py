@@ -48,6 +48,6 @@ def _color(name: str) -> str:
     return TEXT_COLOR if lightest < 0x40 else color
 
 
-def _dashes(name: str) -> list[float]:
+def _dashes(name: str) -> list[float | int]:
     style = plotting.line_style(name)
     return [] if isinstance(style, str) else list(style[1])
