@@ -98,7 +98,7 @@ class WrongCount(ValueError):
     """A reward function has not returned a sequence with one entry for each completion."""
 
 
-def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int) -> Sequence[Any]:
+def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int) -> Any:
     """Calls a reward function; its entries are counted, and not looked at.
 
     Raises:
@@ -122,8 +122,7 @@ def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequen
         raise WrongCount(
             f"a reward function must return one number per completion, {len(completions)} in a list; got {got}"
         )
-    found: Sequence[Any] = scores
-    return found
+    return scores
 
 
 def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]) -> list[float]:
