@@ -23,16 +23,22 @@ CONFIG = ROOT / "_config.yml"
 TAGS = ["install", "remove-cell"]  # readers of the page have nothing to install
 
 CELL = """\
-# Nothing happens here where the library is installed. On Colab or in a fresh clone it is installed now; to take it from
-# somewhere else, a wheel or a folder, name that in the environment variable RLHF_MINIMAL.
+# Nothing happens here where the library is installed. On Colab or in a fresh clone it is
+# installed now; to take it from somewhere else, a wheel or a folder, name that in the
+# environment variable RLHF_MINIMAL.
 import importlib.util
 import os
 import subprocess
 import sys
 
-if any(importlib.util.find_spec(package) is None for package in ("rlhf_minimal", "rlhf_book")):
+if any(
+    importlib.util.find_spec(package) is None
+    for package in ("rlhf_minimal", "rlhf_book")
+):
     source = os.environ.get("RLHF_MINIMAL") or "{source}"
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", source], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", source], check=True
+    )
     importlib.invalidate_caches()"""
 
 # Chapters that need no library of ours, and what they import instead.

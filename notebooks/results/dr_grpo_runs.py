@@ -34,9 +34,16 @@ from rlhf_minimal.models import policy_logits, tiny_llama
 from rlhf_minimal.training import sample
 
 BUDGET, PROMPTS, GROUP = 32, 8, 16
-END, WORDS = 0, 8  # token ids: the end, then the words; what stands in the prompt comes after them
+END, WORDS = (
+    0,
+    8,
+)  # token ids: the end, then the words; what stands in the prompt comes after them
 FIRST_CUE = END + 1 + WORDS
-KEPT = ("right", "right_tokens", "wrong_tokens")  # by step, of PROMPTS * GROUP responses
+KEPT = (
+    "right",
+    "right_tokens",
+    "wrong_tokens",
+)  # by step, of PROMPTS * GROUP responses
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
 DIVISORS: dict[str, Algorithm] = {
@@ -62,32 +69,53 @@ SITUATIONS = {
     "rare": Situation(1 / 8, told=True, lr=3e-4, steps=150),
     "learnt": Situation(None, told=False, lr=1e-3, steps=120),
 }
-ARMS = {f"{situation}-{divisor}": (situation, divisor) for situation in SITUATIONS for divisor in DIVISORS}
+ARMS = {
+    f"{situation}-{divisor}": (situation, divisor)
+    for situation in SITUATIONS
+    for divisor in DIVISORS
+}
 del ARMS["rare-batch"]
 
 
 def algorithm(arm: str) -> Algorithm:
     """What an arm trains with."""
     situation, divisor = ARMS[arm]
-    return ALGORITHMS["dr_grpo"] if (situation, divisor) == ("learnt", "constant") else DIVISORS[divisor]
+    return (
+        ALGORITHMS["dr_grpo"]
+        if (situation, divisor) == ("learnt", "constant")
+        else DIVISORS[divisor]
+    )
 
 
 def begin(seed: int) -> PreTrainedModel:
     """An untrained model; it ends a response about once in sixteen tokens."""
-    return tiny_llama(FIRST_CUE + PROMPTS, width=32, layers=1, heads=4, max_length=BUDGET + 2, seed=seed)
+    return tiny_llama(
+        FIRST_CUE + PROMPTS,
+        width=32,
+        layers=1,
+        heads=4,
+        max_length=BUDGET + 2,
+        seed=seed,
+    )
 
 
 def ask(situation: Situation, generator: Generator) -> tuple[Tensor, Tensor]:
     """The prompts of a step, [B, 1], and the coin of each response, [B]."""
     B = PROMPTS * GROUP
     if situation.chance is None:
-        return FIRST_CUE + torch.arange(PROMPTS).repeat_interleave(GROUP)[:, None], torch.zeros(B)
+        return FIRST_CUE + torch.arange(PROMPTS).repeat_interleave(GROUP)[
+            :, None
+        ], torch.zeros(B)
     coin = (torch.rand(B, generator=generator) < situation.chance).float()
-    seen = coin if situation.told else (torch.rand(B, generator=generator) < 0.5).float()
+    seen = (
+        coin if situation.told else (torch.rand(B, generator=generator) < 0.5).float()
+    )
     return FIRST_CUE + seen.long()[:, None], coin
 
 
-def rewards_of(situation: Situation, prompts: Tensor, coin: Tensor, completions: Tensor) -> Tensor:
+def rewards_of(
+    situation: Situation, prompts: Tensor, coin: Tensor, completions: Tensor
+) -> Tensor:
     """1 for a right response: by its coin, or by its first token; the right word of prompt j is word j mod 4."""
     if situation.chance is not None:
         return coin
@@ -98,12 +126,22 @@ def train(arm: str, seed: int, steps: int | None = None) -> list[dict[str, int]]
     """One run: what each of its steps sampled."""
     situation, row = SITUATIONS[ARMS[arm][0]], algorithm(arm)
     policy, generator = begin(seed), torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=situation.lr, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        policy.parameters(), lr=situation.lr, weight_decay=0.0
+    )
     history = []
     for _ in range(steps or situation.steps):
         prompts, coin = ask(situation, generator)
         ones = torch.ones_like(prompts)
-        drawn = sample(policy, prompts, ones, max_new_tokens=BUDGET, eos_id=END, pad_id=END, generator=generator)
+        drawn = sample(
+            policy,
+            prompts,
+            ones,
+            max_new_tokens=BUDGET,
+            eos_id=END,
+            pad_id=END,
+            generator=generator,
+        )
         rewards = rewards_of(situation, prompts, coin, drawn.completions)
         logits = policy_logits(policy, prompts, ones, drawn.completions)
         logp = logits.log_softmax(-1).gather(-1, drawn.completions[..., None])[..., 0]
@@ -114,7 +152,9 @@ def train(arm: str, seed: int, steps: int | None = None) -> list[dict[str, int]]
         optimizer.step()
         right, lengths = rewards == 1, batch.lengths
         counts = (right.sum(), lengths[right].sum(), lengths[~right].sum())
-        history.append({name: int(count) for name, count in zip(KEPT, counts, strict=True)})
+        history.append(
+            {name: int(count) for name, count in zip(KEPT, counts, strict=True)}
+        )
     return history
 
 
@@ -123,8 +163,18 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     began = time.perf_counter()
     history = train(arm, seed)
     seconds = round(time.perf_counter() - began, 1)
-    return {"seconds": seconds, **{name: [step[name] for step in history] for name in KEPT}}
+    return {
+        "seconds": seconds,
+        **{name: [step[name] for step in history] for name in KEPT},
+    }
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, responses_a_step=PROMPTS * GROUP, group_size=GROUP, budget=BUDGET)
+    record(
+        __file__,
+        ARMS,
+        run,
+        responses_a_step=PROMPTS * GROUP,
+        group_size=GROUP,
+        budget=BUDGET,
+    )

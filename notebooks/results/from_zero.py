@@ -56,4 +56,11 @@ def run(arm: str, seed: int, steps: int = STEPS) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    record(__file__, [*METHODS, COIN], run, steps=STEPS, completions_a_step=PROMPTS * GROUP, group_size=GROUP)
+    record(
+        __file__,
+        [*METHODS, COIN],
+        run,
+        steps=STEPS,
+        completions_a_step=PROMPTS * GROUP,
+        group_size=GROUP,
+    )

@@ -45,12 +45,17 @@ KEPT = ("reward", "kl", "entropy", "explained_variance")
 
 def ppo(lam: float) -> Algorithm:
     """The row with another lambda."""
-    return replace(ALGORITHMS["ppo"], advantage=partial(advantages.gae, gamma=1.0, lam=lam))
+    return replace(
+        ALGORITHMS["ppo"], advantage=partial(advantages.gae, gamma=1.0, lam=lam)
+    )
 
 
 # arm: (algorithm, steps of teaching the critic beforehand)
 ARMS: dict[str, tuple[Algorithm, int]] = {
-    "lambda-0.95": (ppo(0.95), 0),  # the row as it stands: what the others are compared with
+    "lambda-0.95": (
+        ppo(0.95),
+        0,
+    ),  # the row as it stands: what the others are compared with
     "lambda-0": (ppo(0.0), 0),
     "lambda-0.5": (ppo(0.5), 0),
     "lambda-1": (ppo(1.0), 0),
@@ -66,25 +71,44 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
     config = Config(steps=steps, seed=seed, prompts=PROMPTS, group_size=GROUP_SIZE)
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
-    return Learner.begin(policy, vocabulary, algorithm, config), Recipe(algorithm, get_task("addition"), config)
+    return Learner.begin(policy, vocabulary, algorithm, config), Recipe(
+        algorithm, get_task("addition"), config
+    )
 
 
-def draw(learner: Learner, recipe: Recipe, seed: str, *, prompts: int = PROMPTS) -> Rollout:
+def draw(
+    learner: Learner, recipe: Recipe, seed: str, *, prompts: int = PROMPTS
+) -> Rollout:
     """Completions of fresh problems, sampled as in training."""
     problems = recipe.task.problems("train", prompts, seed=seed)
-    return roll_out(learner.policy, learner.vocabulary, problems, recipe, group_size=GROUP_SIZE, seed=seed)
+    return roll_out(
+        learner.policy,
+        learner.vocabulary,
+        problems,
+        recipe,
+        group_size=GROUP_SIZE,
+        seed=seed,
+    )
 
 
 def look_at(learner: Learner, recipe: Recipe) -> tuple[float, float]:
     """Explained variance against the rewards that came (lambda 1 in every arm): of all, and within prompts."""
     honest = replace(recipe, algorithm=ppo(1.0))
     batch, _ = prepare_batch(
-        learner, honest, draw(learner, honest, f"look/{learner.step}", prompts=2 * PROMPTS), learner.step
+        learner,
+        honest,
+        draw(learner, honest, f"look/{learner.step}", prompts=2 * PROMPTS),
+        learner.step,
     )
     assert batch.values is not None
     assert batch.returns is not None
-    values, returns = within(batch.values, batch.mask), within(batch.returns, batch.mask)
-    return explained_variance(batch.values, batch.returns, batch.mask), explained_variance(values, returns, batch.mask)
+    values, returns = (
+        within(batch.values, batch.mask),
+        within(batch.returns, batch.mask),
+    )
+    return explained_variance(
+        batch.values, batch.returns, batch.mask
+    ), explained_variance(values, returns, batch.mask)
 
 
 def within(x: Tensor, mask: Tensor) -> Tensor:
@@ -104,9 +128,13 @@ def teach(learner: Learner, recipe: Recipe, lessons: int) -> None:
         batch, _ = prepare_batch(learner, honest, groups, 0)
         assert batch.values is not None
         assert batch.returns is not None
-        values = critic_values(learner.critic, groups.prompts, groups.prompt_mask, groups.completions)
+        values = critic_values(
+            learner.critic, groups.prompts, groups.prompt_mask, groups.completions
+        )
         value_loss(values, batch.values, batch.returns, batch.mask).backward()
-        torch.nn.utils.clip_grad_norm_(learner.critic.parameters(), recipe.config.grad_clip)
+        torch.nn.utils.clip_grad_norm_(
+            learner.critic.parameters(), recipe.config.grad_clip
+        )
         learner.critic_optimizer.step()
         learner.critic_optimizer.zero_grad()
 
@@ -132,9 +160,20 @@ def run(arm: str, seed: int) -> dict[str, Any]:
         "greedy": after.greedy.share,
         "seconds": round(time.perf_counter() - began, 1),
         **looks,
-        **{name: [round(step[name], 4) for step in history] for name in KEPT if name in history[0]},
+        **{
+            name: [round(step[name], 4) for step in history]
+            for name in KEPT
+            if name in history[0]
+        },
     }
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, steps=STEPS, samples_per_step=PROMPTS * GROUP_SIZE, held_out_problems=1000)
+    record(
+        __file__,
+        ARMS,
+        run,
+        steps=STEPS,
+        samples_per_step=PROMPTS * GROUP_SIZE,
+        held_out_problems=1000,
+    )

@@ -55,10 +55,14 @@ def recipe(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Recipe, list[flo
     task = get_task("addition")
     score = random_reward(seed) if arm == "random-reward" else verifier_reward(task)
     spreads: list[float] = []
-    return Recipe(algorithm, task, config, reward=_watched(score, config.group_size, spreads)), spreads
+    return Recipe(
+        algorithm, task, config, reward=_watched(score, config.group_size, spreads)
+    ), spreads
 
 
-def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe, list[float]]:
+def begin(
+    arm: str, seed: int, *, steps: int = STEPS
+) -> tuple[Learner, Recipe, list[float]]:
     """A learner at the shipped start, and what `recipe` gives."""
     what, spreads = recipe(arm, seed, steps=steps)
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
@@ -82,15 +86,26 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     }
 
 
-def _watched(score: RewardFunction, group_size: int, spreads: list[float]) -> RewardFunction:
+def _watched(
+    score: RewardFunction, group_size: int, spreads: list[float]
+) -> RewardFunction:
     def watched(*args: Any, **kwargs: Any) -> list[float]:
         rewards = list(score(*args, **kwargs))
         if len(rewards) == SAMPLES:
-            spreads.append(torch.tensor(rewards).view(-1, group_size).std(-1).mean().item())
+            spreads.append(
+                torch.tensor(rewards).view(-1, group_size).std(-1).mean().item()
+            )
         return rewards
 
     return watched
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, steps=STEPS, samples_per_step=SAMPLES, held_out_problems=1000)
+    record(
+        __file__,
+        ARMS,
+        run,
+        steps=STEPS,
+        samples_per_step=SAMPLES,
+        held_out_problems=1000,
+    )

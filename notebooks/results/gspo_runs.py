@@ -60,16 +60,22 @@ class Clipping:
             silent = counted & (slope == 0)
             rows = counted.any(-1)
             self.tokens.append((silent.sum() / counted.sum()).item())
-            self.responses.append((silent.sum(-1) == counted.sum(-1))[rows].float().mean().item())
+            self.responses.append(
+                (silent.sum(-1) == counted.sum(-1))[rows].float().mean().item()
+            )
             self.spread.append(ratio.detach()[counted].log().std().item())
         return self.gate(ratio, advantage)
 
 
-def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe, Clipping]:
+def begin(
+    arm: str, seed: int, *, steps: int = STEPS
+) -> tuple[Learner, Recipe, Clipping]:
     """A learner at the shipped start, what it is trained with, and what its gate writes down."""
     watched = Clipping(ARMS[arm].gate)
     what = Recipe(
-        replace(ARMS[arm], gate=watched), get_task("addition"), Config(steps=steps, seed=seed, minibatches=MINIBATCHES)
+        replace(ARMS[arm], gate=watched),
+        get_task("addition"),
+        Config(steps=steps, seed=seed, minibatches=MINIBATCHES),
     )
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
@@ -78,10 +84,16 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe, 
 
 def kept(history: list[dict[str, Any]], watched: Clipping) -> dict[str, list[Any]]:
     """What is kept of a run: metrics by step, and what the gate saw, by step and minibatch."""
-    numbers: dict[str, list[Any]] = {name: [round(step[name], 4) for step in history] for name in KEPT}
-    for name, values in zip(SEEN, (watched.tokens, watched.responses, watched.spread), strict=True):
+    numbers: dict[str, list[Any]] = {
+        name: [round(step[name], 4) for step in history] for name in KEPT
+    }
+    for name, values in zip(
+        SEEN, (watched.tokens, watched.responses, watched.spread), strict=True
+    ):
         rounded = [round(x, 5) for x in values]
-        numbers[name] = [rounded[i : i + MINIBATCHES] for i in range(0, len(rounded), MINIBATCHES)]
+        numbers[name] = [
+            rounded[i : i + MINIBATCHES] for i in range(0, len(rounded), MINIBATCHES)
+        ]
     return numbers
 
 
@@ -100,4 +112,11 @@ def run(arm: str, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, steps=STEPS, minibatches=MINIBATCHES, held_out_problems=1000)
+    record(
+        __file__,
+        ARMS,
+        run,
+        steps=STEPS,
+        minibatches=MINIBATCHES,
+        held_out_problems=1000,
+    )

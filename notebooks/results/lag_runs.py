@@ -33,7 +33,14 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS, Algorithm
 from rlhf_minimal.functional import corrections
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, collect, evaluate, load_policy
+from rlhf_minimal.training import (
+    Config,
+    Learner,
+    Recipe,
+    collect,
+    evaluate,
+    load_policy,
+)
 from rlhf_minimal.training.fast import Fast
 from rlhf_minimal.training.loop import prepare_batch, update
 
@@ -51,8 +58,14 @@ LR, SLOW = 8e-4, 2e-4
 # arm: its lag, its way, its learning rate
 ARMS: dict[str, tuple[int, str, float]] = {"0": (0, "blind", LR)}
 ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 16) for way in WAYS}
-ARMS |= {"0-slow": (0, "blind", SLOW)} | {f"16-{way}-slow": (16, way, SLOW) for way in WAYS}
-ARMS |= {"1-blind": (1, "blind", LR), "1-ratio": (1, "ratio", LR), "4-blind-slow": (4, "blind", SLOW)}
+ARMS |= {"0-slow": (0, "blind", SLOW)} | {
+    f"16-{way}-slow": (16, way, SLOW) for way in WAYS
+}
+ARMS |= {
+    "1-blind": (1, "blind", LR),
+    "1-ratio": (1, "ratio", LR),
+    "4-blind-slow": (4, "blind", SLOW),
+}
 
 
 class Behind:
@@ -69,20 +82,28 @@ class Behind:
 
     @staticmethod
     def _weights(learner: Learner) -> dict[str, torch.Tensor]:
-        return {name: weight.clone() for name, weight in learner.policy.state_dict().items()}
+        return {
+            name: weight.clone() for name, weight in learner.policy.state_dict().items()
+        }
 
 
 def begin(arm: str, seed: int) -> tuple[Learner, Recipe, Behind]:
     """A learner at the shipped start, what it is trained with, and its sampler."""
     lag, way, lr = ARMS[arm]
-    recipe = Recipe(WAYS[way], get_task("addition"), Config(steps=STEPS, seed=seed, lr=lr, watch_kl="off"))
+    recipe = Recipe(
+        WAYS[way],
+        get_task("addition"),
+        Config(steps=STEPS, seed=seed, lr=lr, watch_kl="off"),
+    )
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
     return learner, recipe, Behind(learner, lag)
 
 
-def train(arm: str, seed: int, steps: int = STEPS) -> tuple[Learner, Recipe, dict[str, list[float]]]:
+def train(
+    arm: str, seed: int, steps: int = STEPS
+) -> tuple[Learner, Recipe, dict[str, list[float]]]:
     """One run: the learner at its end, and what was seen at each step.
 
     `reward` is that of the samples, and so of the policy that wrote them. `apart` and `outside` compare learner and
@@ -105,7 +126,9 @@ def train(arm: str, seed: int, steps: int = STEPS) -> tuple[Learner, Recipe, dic
         behind.follow(learner)
         seen["reward"].append(round(groups.rewards.mean().item(), 4))
         seen["apart"].append(round(log_ratio.std().item(), 5))
-        seen["outside"].append(round((log_ratio.exp() - 1).abs().gt(0.2).float().mean().item(), 5))
+        seen["outside"].append(
+            round((log_ratio.exp() - 1).abs().gt(0.2).float().mean().item(), 5)
+        )
         seen["grad_norm"].append(round(metrics["grad_norm"], 4))
     return learner, recipe, seen
 
@@ -116,7 +139,12 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     learner, recipe, seen = train(arm, seed)
     after = evaluate(learner.policy, learner.vocabulary, recipe)
     seconds = round(time.perf_counter() - began, 1)
-    return {"sampled": after.sampled.share, "greedy": after.greedy.share, "seconds": seconds, **seen}
+    return {
+        "sampled": after.sampled.share,
+        "greedy": after.greedy.share,
+        "seconds": seconds,
+        **seen,
+    }
 
 
 if __name__ == "__main__":

@@ -38,16 +38,31 @@ def record() -> None:
                 if main([*words, "--out", f"{folder}/run"]):
                     sys.exit("a run failed; nothing is recorded")
                 seconds = time.perf_counter() - began
-                steps = [json.loads(line) for line in Path(folder, "run", "metrics.jsonl").read_text().splitlines()]
-                evaluation = json.loads(Path(folder, "run", "evaluation.json").read_text())
+                steps = [
+                    json.loads(line)
+                    for line in Path(folder, "run", "metrics.jsonl")
+                    .read_text()
+                    .splitlines()
+                ]
+                evaluation = json.loads(
+                    Path(folder, "run", "evaluation.json").read_text()
+                )
             shares = {
                 f"{when}_{how}": evaluation[when][how]["share"]
                 for when in ("before", "after")
                 for how in ("sampled", "greedy")
             }
             runs.append(
-                {"command": "python -m rlhf_minimal " + " ".join(words), "reward": reward, "seed": seed, **shares}
-                | {"seconds": round(seconds, 1), "accuracy": [round(step["accuracy"], 4) for step in steps]}
+                {
+                    "command": "python -m rlhf_minimal " + " ".join(words),
+                    "reward": reward,
+                    "seed": seed,
+                    **shares,
+                }
+                | {
+                    "seconds": round(seconds, 1),
+                    "accuracy": [round(step["accuracy"], 4) for step in steps],
+                }
             )
     record = {
         "command": "python notebooks/results/learning_curve.py",
@@ -77,8 +92,14 @@ def draw() -> None:
         steps = range(1, len(curves[0]) + 1)
         plotting.learning_curve(ax, steps, curves, label=label, color=color, smooth=5)
     ax.axhline(0.9, color="#b0b0b0", linewidth=0.8, linestyle="--", zorder=0)
-    ax.set(xlabel="training step (512 answers each)", ylabel="right answers, sampled", ylim=(0, 1.02))
-    ax.set_title("Three-digit addition, from a start that was taught wrong", fontsize=10)
+    ax.set(
+        xlabel="training step (512 answers each)",
+        ylabel="right answers, sampled",
+        ylim=(0, 1.02),
+    )
+    ax.set_title(
+        "Three-digit addition, from a start that was taught wrong", fontsize=10
+    )
     ax.legend(loc="center right")
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, dpi=160)

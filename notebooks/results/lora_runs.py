@@ -31,7 +31,9 @@ ARMS: dict[str, tuple[int, float] | None] = {  # rank and alpha
 }
 
 
-def begin(arm: str, seed: int, *, steps: int = STEPS, times: float = LR_TIMES) -> tuple[Learner, Recipe]:
+def begin(
+    arm: str, seed: int, *, steps: int = STEPS, times: float = LR_TIMES
+) -> tuple[Learner, Recipe]:
     """A learner at the shipped start, and what it is trained with."""
     lora: dict[str, Any] = {}
     if (of_arm := ARMS[arm]) is not None:
@@ -51,7 +53,11 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     history = train_on(learner, recipe)
     after = evaluate(learner.policy, learner.vocabulary, recipe)
     return {
-        "trained": sum(weight.numel() for weight in learner.policy.parameters() if weight.requires_grad),
+        "trained": sum(
+            weight.numel()
+            for weight in learner.policy.parameters()
+            if weight.requires_grad
+        ),
         "sampled": after.sampled.share,
         "greedy": after.greedy.share,
         "seconds": round(time.perf_counter() - began, 1),
@@ -60,4 +66,13 @@ def run(arm: str, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, steps=STEPS, held_out_problems=1000, lr=LR, lr_times=LR_TIMES, alpha=ALPHA)
+    record(
+        __file__,
+        ARMS,
+        run,
+        steps=STEPS,
+        held_out_problems=1000,
+        lr=LR,
+        lr_times=LR_TIMES,
+        alpha=ALPHA,
+    )

@@ -34,12 +34,24 @@ def draw(record: dict[str, Any]) -> Figure:
 
     free = [run for run in runs if run["arm"] == "beta-0"]
     for run in free:
-        kl, gold, proxy = (run[f"{name}_of_step"] for name in ("kl_sequence", "gold", "reward"))
+        kl, gold, proxy = (
+            run[f"{name}_of_step"] for name in ("kl_sequence", "gold", "reward")
+        )
         distance = [math.sqrt(max(nats, 0.0)) for nats in kl]
-        left.plot(distance, gold, color=plotting.NEGATIVE, linewidth=1, label="true score" if run is free[0] else None)
+        left.plot(
+            distance,
+            gold,
+            color=plotting.NEGATIVE,
+            linewidth=1,
+            label="true score" if run is free[0] else None,
+        )
         unit = [gold_of(record, score) for score in proxy]
         left.plot(
-            distance, unit, color=plotting.POSITIVE, linewidth=1, label="reward model" if run is free[0] else None
+            distance,
+            unit,
+            color=plotting.POSITIVE,
+            linewidth=1,
+            label="reward model" if run is free[0] else None,
         )
     left.set(xlabel=AXIS, ylabel="score of sampled reviews")
     left.set_title(f"no leash: {record['steps']} steps, {len(free)} seeds", fontsize=10)
@@ -50,7 +62,14 @@ def draw(record: dict[str, Any]) -> Figure:
         mine = [run for run in runs if run["arm"] == arm]
         color = shades(number / len(ARMS))
         kl, gold = ([run[name] for run in mine] for name in ("kl", "gold"))
-        right.plot([math.sqrt(nats) for nats in kl], gold, "o", color=color, markersize=5, label=f"{beta:g}")
+        right.plot(
+            [math.sqrt(nats) for nats in kl],
+            gold,
+            "o",
+            color=color,
+            markersize=5,
+            label=f"{beta:g}",
+        )
     chosen = [run["best_of_n_gold"] for run in free]
     means = [statistics.mean(values) for values in zip(*chosen, strict=True)]
     right.plot(
@@ -78,10 +97,15 @@ def gold_of(record: dict[str, Any], score: float) -> float:
     runs = [run for run in record["runs"] if "best_of_n_gold" in run]
     ends = []
     for name in ("proxy", "gold"):
-        means = [statistics.mean(run[f"best_of_n_{name}"][i] for run in runs) for i in (0, -1)]
+        means = [
+            statistics.mean(run[f"best_of_n_{name}"][i] for run in runs)
+            for i in (0, -1)
+        ]
         ends.append(means)
     (proxy_low, proxy_high), (gold_low, gold_high) = ends
-    return gold_low + (score - proxy_low) * (gold_high - gold_low) / (proxy_high - proxy_low)
+    return gold_low + (score - proxy_low) * (gold_high - gold_low) / (
+        proxy_high - proxy_low
+    )
 
 
 if __name__ == "__main__":

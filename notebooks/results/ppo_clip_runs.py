@@ -34,7 +34,15 @@ from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
 
 STEPS, SAMPLES, EPS = 30, 256, 0.2
-KEPT = ("reward", "kl", "entropy", "clip_fraction", "ratio_min", "ratio_max", "truncated")
+KEPT = (
+    "reward",
+    "kl",
+    "entropy",
+    "clip_fraction",
+    "ratio_min",
+    "ratio_max",
+    "truncated",
+)
 
 CLIPPED = replace(ALGORITHMS["ppo"], advantage=advantages.returns_to_go, kl=())
 FREE = replace(CLIPPED, gate=gates.none)
@@ -52,7 +60,9 @@ RATES: dict[str, tuple[float, ...]] = {
     "reuse": (2e-4, 4e-4, 8e-4, 3e-3),
     "free": (2e-4, 8e-4),
 }
-ARMS = {f"{way}-{rate:g}": (way, rate) for way, rates in RATES.items() for rate in rates}
+ARMS = {
+    f"{way}-{rate:g}": (way, rate) for way, rates in RATES.items() for rate in rates
+}
 
 
 @dataclass
@@ -66,7 +76,9 @@ class Drift:
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """The share of tokens outside the band, whatever their sign, and an estimate of KL(old || new) per token."""
         if not ratio.is_leaf:  # the loss's own call; the metrics ask again, with a copy
-            w = ratio.detach()[advantage != 0].double()  # the loss has zeroed the padding
+            w = ratio.detach()[
+                advantage != 0
+            ].double()  # the loss has zeroed the padding
             self.outside.append(((w - 1).abs() > EPS).double().mean().item())
             self.kl.append((w - 1 - w.log()).mean().item())
         return self.gate(ratio, advantage)
@@ -78,7 +90,13 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe, 
     row, epochs, minibatches = WAYS[way]
     drift = Drift(row.gate)
     config = Config(
-        steps=steps, seed=seed, prompts=SAMPLES, group_size=1, epochs=epochs, minibatches=minibatches, lr=rate
+        steps=steps,
+        seed=seed,
+        prompts=SAMPLES,
+        group_size=1,
+        epochs=epochs,
+        minibatches=minibatches,
+        lr=rate,
     )
     what = Recipe(replace(row, gate=drift), get_task("addition"), config)
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
@@ -86,10 +104,14 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe, 
     return Learner.begin(policy, vocabulary, what.algorithm, config), what, drift
 
 
-def kept(arm: str, history: list[dict[str, Any]], drift: Drift) -> dict[str, list[float]]:
+def kept(
+    arm: str, history: list[dict[str, Any]], drift: Drift
+) -> dict[str, list[float]]:
     """Metrics by rollout; drift by the number of the update within its rollout, the mean over rollouts."""
     _, epochs, minibatches = WAYS[ARMS[arm][0]]
-    numbers: dict[str, list[float]] = {name: [round(step[name], 4) for step in history] for name in KEPT}
+    numbers: dict[str, list[float]] = {
+        name: [round(step[name], 4) for step in history] for name in KEPT
+    }
     for name, values in (("outside", drift.outside), ("drift", drift.kl)):
         by_update = torch.tensor(values).view(len(history), epochs * minibatches)
         # A rollout without a single right answer has no advantages, and counts in neither mean.
@@ -104,8 +126,20 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     numbers = kept(arm, train(learner, what), drift)
     after = evaluate(learner.policy, learner.vocabulary, what)
     seconds = round(time.perf_counter() - began, 1)
-    return {"sampled": after.sampled.share, "greedy": after.greedy.share, "seconds": seconds, **numbers}
+    return {
+        "sampled": after.sampled.share,
+        "greedy": after.greedy.share,
+        "seconds": seconds,
+        **numbers,
+    }
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, steps=STEPS, samples_per_step=SAMPLES, held_out_problems=1000)
+    record(
+        __file__,
+        ARMS,
+        run,
+        steps=STEPS,
+        samples_per_step=SAMPLES,
+        held_out_problems=1000,
+    )

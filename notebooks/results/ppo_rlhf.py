@@ -59,7 +59,11 @@ def models(seed: int) -> tuple[Path, Path]:
         with as_file(files("rlhf_minimal") / "assets") as assets:
             return assets / "reviews", assets / "reviews-reward"
     runs = ROOT / "runs" / f"rlhf-seed-{seed}"
-    starts = {"pretrain": "untrained", "sft": str(runs / "pretrain"), "reward": str(runs / "sft")}
+    starts = {
+        "pretrain": "untrained",
+        "sft": str(runs / "pretrain"),
+        "reward": str(runs / "sft"),
+    }
     for command, start in starts.items():
         if not (runs / command / "evaluation.json").exists():
             argv = [command, "--task", TASK.name, "--start", start, "--seed", str(seed)]
@@ -72,8 +76,19 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
     policy_folder, reward_folder = models(seed)
     policy, vocabulary = load_policy(policy_folder)
     beta = ARMS[arm]
-    row = replace(ALGORITHMS["ppo"], kl=(KL(beta, "k1", place="reward"),) if beta else ())
-    config = Config(steps=steps, prompts=32, group_size=4, epochs=2, minibatches=4, lr=4e-4, value_lr=2e-3, seed=seed)
+    row = replace(
+        ALGORITHMS["ppo"], kl=(KL(beta, "k1", place="reward"),) if beta else ()
+    )
+    config = Config(
+        steps=steps,
+        prompts=32,
+        group_size=4,
+        epochs=2,
+        minibatches=4,
+        lr=4e-4,
+        value_lr=2e-3,
+        seed=seed,
+    )
     recipe = Recipe(row, TASK, config, model_reward(load_reward_model(reward_folder)))
     return Learner.begin(policy, vocabulary, row, config), recipe
 
@@ -81,7 +96,9 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
 def measure(learner: Learner, recipe: Recipe) -> dict[str, float]:
     """True score, proxy and distance from the start on held-out prompts, one sample each."""
     problems = TASK.problems("held_out", HELD_OUT, seed="ppo-rlhf")
-    found = roll_out(learner.policy, learner.vocabulary, problems, recipe, seed="ppo-rlhf")
+    found = roll_out(
+        learner.policy, learner.vocabulary, problems, recipe, seed="ppo-rlhf"
+    )
     return {
         "gold": found.correct.mean().item(),
         "gold_se": found.correct.std().item() / math.sqrt(HELD_OUT),
@@ -90,19 +107,33 @@ def measure(learner: Learner, recipe: Recipe) -> dict[str, float]:
     }
 
 
-def best_of_n(learner: Learner, recipe: Recipe, *, prompts: int = 100, samples: int = 256) -> dict[str, list[float]]:
+def best_of_n(
+    learner: Learner, recipe: Recipe, *, prompts: int = 100, samples: int = 256
+) -> dict[str, list[float]]:
     """Mean true score and proxy of the answer with the highest proxy among n samples of the policy, for n in BEST_OF.
 
     No n of the samples is preferred: the i-th best of all N is the best of n of them with probability
     C(N - i, n - 1) / C(N, n), and the means are taken with these weights.
     """
     problems = TASK.problems("held_out", prompts, seed="best-of-n")
-    found = roll_out(learner.policy, learner.vocabulary, problems, recipe, group_size=samples, seed="best-of-n")
+    found = roll_out(
+        learner.policy,
+        learner.vocabulary,
+        problems,
+        recipe,
+        group_size=samples,
+        seed="best-of-n",
+    )
     proxy, order = found.rewards.view(prompts, samples).sort(dim=1, descending=True)
     gold = found.correct.view(prompts, samples).gather(1, order)
     means: dict[str, list[float]] = {"gold": [], "proxy": []}
     for n in BEST_OF:
-        weights = torch.tensor([math.comb(samples - i, n - 1) / math.comb(samples, n) for i in range(1, samples + 1)])
+        weights = torch.tensor(
+            [
+                math.comb(samples - i, n - 1) / math.comb(samples, n)
+                for i in range(1, samples + 1)
+            ]
+        )
         means["gold"].append(round((gold * weights).sum(1).mean().item(), 4))
         means["proxy"].append(round((proxy * weights).sum(1).mean().item(), 4))
     return {f"best_of_n_{name}": values for name, values in means.items()}
@@ -113,16 +144,25 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     began = time.perf_counter()
     learner, recipe = begin(arm, seed)
     before = measure(learner, recipe)
-    choosing = best_of_n(learner, recipe) if arm == next(iter(ARMS)) else {}  # it is the start's: once a seed
+    choosing = (
+        best_of_n(learner, recipe) if arm == next(iter(ARMS)) else {}
+    )  # it is the start's: once a seed
     history = train(learner, recipe)
     after = measure(learner, recipe)
     return {
-        **{f"{name}_before": round(value, 5) for name, value in before.items() if name != "kl"},
+        **{
+            f"{name}_before": round(value, 5)
+            for name, value in before.items()
+            if name != "kl"
+        },
         **{name: round(value, 5) for name, value in after.items()},
         "attained": round(attained(before["gold"], after["gold"]), 4),
         "seconds": round(time.perf_counter() - began, 1),
         **choosing,
-        **{f"{name}_of_step": [round(step[name], 4) for step in history] for name in KEPT},
+        **{
+            f"{name}_of_step": [round(step[name], 4) for step in history]
+            for name in KEPT
+        },
     }
 
 
@@ -137,4 +177,12 @@ def kl_of_best_of(n: int) -> float:
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, seeds=SEEDS, steps=STEPS, held_out_samples=HELD_OUT, best_of=BEST_OF)
+    record(
+        __file__,
+        ARMS,
+        run,
+        seeds=SEEDS,
+        steps=STEPS,
+        held_out_samples=HELD_OUT,
+        best_of=BEST_OF,
+    )

@@ -37,11 +37,15 @@ def record(
         head: what holds for all runs, such as the number of steps.
     """
     arms, seeds = list(arms), list(seeds)
-    parser = argparse.ArgumentParser(prog=Path(script).name, description=f"{len(arms)} arms, seeds {seeds}.")
+    parser = argparse.ArgumentParser(
+        prog=Path(script).name, description=f"{len(arms)} arms, seeds {seeds}."
+    )
     parser.add_argument("arm", nargs="*", help=f"only these arms: {', '.join(arms)}")
     chosen = parser.parse_args().arm
     if unknown := set(chosen) - set(arms):
-        parser.error(f"no arm {', '.join(sorted(unknown))}; there are {', '.join(arms)}")
+        parser.error(
+            f"no arm {', '.join(sorted(unknown))}; there are {', '.join(arms)}"
+        )
     torch.set_num_threads(1)
     data = record_of(script)
     runs = json.loads(data.read_text())["runs"] if data.exists() else []
@@ -51,7 +55,11 @@ def record(
             if (arm, seed) in done:
                 continue
             runs.append({"arm": arm, "seed": seed, **run(arm, seed)})
-            single = {name: value for name, value in runs[-1].items() if not isinstance(value, list)}
+            single = {
+                name: value
+                for name, value in runs[-1].items()
+                if not isinstance(value, list)
+            }
             print(*(f"{name} {value}" for name, value in single.items()), flush=True)
             runs.sort(key=lambda one: (arms.index(one["arm"]), one["seed"]))
             _save(data, script, head, runs)
@@ -63,7 +71,9 @@ def record_of(script: str) -> Path:
     return path.with_name(path.stem.replace("_", "-") + ".json")
 
 
-def _save(data: Path, script: str, head: dict[str, Any], runs: list[dict[str, Any]]) -> None:
+def _save(
+    data: Path, script: str, head: dict[str, Any], runs: list[dict[str, Any]]
+) -> None:
     """A line a run, so that a changed run is a changed line."""
     versions = {
         "rlhf_minimal": __version__,
@@ -73,4 +83,6 @@ def _save(data: Path, script: str, head: dict[str, Any], runs: list[dict[str, An
     }
     command = f"python notebooks/results/{Path(script).name}"
     top = json.dumps({"command": command, **head, "versions": versions})
-    data.write_text(top[:-1] + ', "runs": [\n' + ",\n".join(map(json.dumps, runs)) + "\n]}\n")
+    data.write_text(
+        top[:-1] + ', "runs": [\n' + ",\n".join(map(json.dumps, runs)) + "\n]}\n"
+    )

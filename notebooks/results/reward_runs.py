@@ -41,11 +41,21 @@ def run(arm: str, seed: int) -> dict[str, Any]:
         try:
             for command, start in COURSE:
                 began = time.process_time()
-                words = [command, "--task", "reviews", "--seed", str(seed), "--out", command]
+                words = [
+                    command,
+                    "--task",
+                    "reviews",
+                    "--seed",
+                    str(seed),
+                    "--out",
+                    command,
+                ]
                 words += ["--start", start] if start else []
                 assert main(words + (SMALL if arm == "small" else [])) == 0
                 seconds[command] = round(time.process_time() - began, 1)
-                kept[command] = json.loads((Path(command) / "evaluation.json").read_text())
+                kept[command] = json.loads(
+                    (Path(command) / "evaluation.json").read_text()
+                )
         finally:
             os.chdir(before)
     judged, score = kept["reward"], kept["sft"]["score"]

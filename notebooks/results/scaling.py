@@ -42,7 +42,15 @@ from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, NothingToLearn, Recipe, evaluate, train, train_step
+from rlhf_minimal.training import (
+    Config,
+    Learner,
+    NothingToLearn,
+    Recipe,
+    evaluate,
+    train,
+    train_step,
+)
 from rlhf_minimal.training.fast import Fast
 from rlhf_minimal.training.loop import prepare_batch, update
 from rlhf_minimal.training.metrics import clock, peak_memory
@@ -51,7 +59,11 @@ from rlhf_minimal.training.sampler import pad_left, sample
 
 MODEL = "smollm2-135m"
 TASK = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
-ARMS = ("grpo", "rloo", "dapo")  # a standard deviation, none; a filter and a length penalty, without a KL term
+ARMS = (
+    "grpo",
+    "rloo",
+    "dapo",
+)  # a standard deviation, none; a filter and a length penalty, without a KL term
 
 TRIES = 16
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
@@ -79,7 +91,9 @@ class Scale:
 
 
 CPU = Scale(
-    learn=Config(steps=40, prompts=8, group_size=8, lr=1e-5, max_new_tokens=8, max_refills=1),
+    learn=Config(
+        steps=40, prompts=8, group_size=8, lr=1e-5, max_new_tokens=8, max_refills=1
+    ),
     seeds=(0, 1, 2),
     timed=Config(prompts=4, group_size=8, lr=1e-6, max_new_tokens=32),
     turns=3,
@@ -87,9 +101,18 @@ CPU = Scale(
     tried=60,
 )
 CUDA = Scale(
-    learn=Config(steps=150, prompts=32, group_size=16, lr=1e-5, max_new_tokens=32, precision="bfloat16"),
+    learn=Config(
+        steps=150,
+        prompts=32,
+        group_size=16,
+        lr=1e-5,
+        max_new_tokens=32,
+        precision="bfloat16",
+    ),
     seeds=(0, 1, 2),
-    timed=Config(prompts=32, group_size=16, lr=1e-6, max_new_tokens=256, precision="bfloat16"),
+    timed=Config(
+        prompts=32, group_size=16, lr=1e-6, max_new_tokens=256, precision="bfloat16"
+    ),
     turns=9,
     held_out=1000,
     tried=200,
@@ -109,13 +132,19 @@ class Bench:
         self.device, self.scale, self.model = device, scale, model
 
     def recipe(self, config: Config, arm: str = "dr_grpo") -> Recipe:
-        task = dataclasses.replace(get_task(TASK), instruction="")  # no conversation, no system message
+        task = dataclasses.replace(
+            get_task(TASK), instruction=""
+        )  # no conversation, no system message
         compiled = config.decoding == "compiled"
-        return Recipe(ALGORITHMS[arm], task, config, sampler=sample_compiled if compiled else None)
+        return Recipe(
+            ALGORITHMS[arm], task, config, sampler=sample_compiled if compiled else None
+        )
 
     def learner(self, recipe: Recipe) -> Learner:
         policy, vocabulary = load_pretrained(self.model, chat=False)
-        return Learner.begin(policy.to(self.device), vocabulary, recipe.algorithm, recipe.config)
+        return Learner.begin(
+            policy.to(self.device), vocabulary, recipe.algorithm, recipe.config
+        )
 
     # --- learn -----------------------------------------------------------------------------------------------------
 
@@ -126,18 +155,28 @@ class Bench:
             for arm in ARMS:
                 if any((run["arm"], run["seed"]) == (arm, seed) for run in runs):
                     continue
-                recipe = self.recipe(dataclasses.replace(self.scale.learn, seed=seed), arm)
+                recipe = self.recipe(
+                    dataclasses.replace(self.scale.learn, seed=seed), arm
+                )
                 learner = self.learner(recipe)
-                before = evaluate(learner.policy, learner.vocabulary, recipe, n=self.scale.held_out)
+                before = evaluate(
+                    learner.policy, learner.vocabulary, recipe, n=self.scale.held_out
+                )
                 # Every run begins with the same model and is asked with the same draws.
-                tries = {"before": runs[0]["tries"]["before"] if runs else self.tries(learner, recipe)}
+                tries = {
+                    "before": runs[0]["tries"]["before"]
+                    if runs
+                    else self.tries(learner, recipe)
+                }
                 history: list[dict[str, Any]] = []
                 stopped = None
                 try:
                     train(learner, recipe, partial(show, history))
                 except NothingToLearn as reason:  # a filter that finds no group to keep
                     stopped = str(reason)
-                after = evaluate(learner.policy, learner.vocabulary, recipe, n=self.scale.held_out)
+                after = evaluate(
+                    learner.policy, learner.vocabulary, recipe, n=self.scale.held_out
+                )
                 tries["after"] = self.tries(learner, recipe)
                 samples = [
                     [p.prompt, one, other]
@@ -148,13 +187,33 @@ class Bench:
                         strict=True,
                     )
                 ]
-                names = ("reward", "accuracy", "length", "truncated", "entropy", "kl", "seconds", "tokens")
-                series = {name: [round(step[name], 4) for step in history] for name in names}
-                ends = {"before": before.as_json(), "after": after.as_json(), "samples": samples[:12], "tries": tries}
-                runs.append({"arm": arm, "seed": seed, "stopped": stopped, **ends, **series})
+                names = (
+                    "reward",
+                    "accuracy",
+                    "length",
+                    "truncated",
+                    "entropy",
+                    "kl",
+                    "seconds",
+                    "tokens",
+                )
+                series = {
+                    name: [round(step[name], 4) for step in history] for name in names
+                }
+                ends = {
+                    "before": before.as_json(),
+                    "after": after.as_json(),
+                    "samples": samples[:12],
+                    "tries": tries,
+                }
+                runs.append(
+                    {"arm": arm, "seed": seed, "stopped": stopped, **ends, **series}
+                )
                 yield runs
 
-    def tries(self, learner: Learner, recipe: Recipe, temperature: float = 1.0) -> list[int]:
+    def tries(
+        self, learner: Learner, recipe: Recipe, temperature: float = 1.0
+    ) -> list[int]:
         """How many of `TRIES` drawn answers to each of some held-out problems are right."""
         problems = recipe.task.problems("held_out", self.scale.tried, seed="tries")
         draws = {"group_size": TRIES, "temperature": temperature, "seed": "tries"}
@@ -167,7 +226,9 @@ class Bench:
         """The start's `tries`, drawn more and less boldly: what training has to be compared with."""
         recipe = self.recipe(self.scale.learn)
         learner = self.learner(recipe)
-        return {str(value): self.tries(learner, recipe, value) for value in TEMPERATURES}
+        return {
+            str(value): self.tries(learner, recipe, value) for value in TEMPERATURES
+        }
 
     # --- speed -----------------------------------------------------------------------------------------------------
 
@@ -178,20 +239,36 @@ class Bench:
         learner = self.learner(recipe)
         policy, vocabulary = learner.policy, learner.vocabulary
         problems = recipe.task.problems("train", config.prompts, seed="speed")
-        encoded = [vocabulary.encode_prompt(p.prompt, system=recipe.task.instruction) for p in problems]
-        prompts, mask = (x.to(self.device) for x in pad_left(encoded, vocabulary.pad_id))
-        nothing_ends = {"max_new_tokens": config.max_new_tokens, "eos_id": -1, "pad_id": vocabulary.pad_id}
+        encoded = [
+            vocabulary.encode_prompt(p.prompt, system=recipe.task.instruction)
+            for p in problems
+        ]
+        prompts, mask = (
+            x.to(self.device) for x in pad_left(encoded, vocabulary.pad_id)
+        )
+        nothing_ends = {
+            "max_new_tokens": config.max_new_tokens,
+            "eos_id": -1,
+            "pad_id": vocabulary.pad_id,
+        }
 
         def ours() -> None:
             with config.autocast(self.device):
-                sample(policy, prompts, mask, group_size=config.group_size, **nothing_ends)
+                sample(
+                    policy, prompts, mask, group_size=config.group_size, **nothing_ends
+                )
 
         def compiled() -> None:
             with config.autocast(self.device):
-                sample_compiled(policy, prompts, mask, group_size=config.group_size, **nothing_ends)
+                sample_compiled(
+                    policy, prompts, mask, group_size=config.group_size, **nothing_ends
+                )
 
         def generate() -> None:
-            budget = {"min_new_tokens": config.max_new_tokens, "max_new_tokens": config.max_new_tokens}
+            budget = {
+                "min_new_tokens": config.max_new_tokens,
+                "max_new_tokens": config.max_new_tokens,
+            }
             with config.autocast(self.device), torch.no_grad():
                 policy.generate(
                     input_ids=prompts,
@@ -214,7 +291,9 @@ class Bench:
             name: {
                 "seconds": times,
                 "tokens_per_second": round(written / statistics.median(times), 1),
-                "of_peak": round(2 * size * (written + read) / statistics.median(times) / peak, 4),
+                "of_peak": round(
+                    2 * size * (written + read) / statistics.median(times) / peak, 4
+                ),
             }
             for name, times in seconds.items()
         }
@@ -231,19 +310,25 @@ class Bench:
     def updates(self, peak: float, size: int) -> dict[str, Any]:
         """An update of the same rollout, with the loop's means and without."""
         recipes = {"ours": self.recipe(self.scale.timed)}
-        recipes["plain"] = self.recipe(dataclasses.replace(self.scale.timed, fast="off"))
+        recipes["plain"] = self.recipe(
+            dataclasses.replace(self.scale.timed, fast="off")
+        )
         learner = self.learner(recipes["ours"])
         groups, _ = collect(learner.policy, learner.vocabulary, recipes["ours"], 1)
         assert groups is not None
         # What is measured is the work, not this batch's luck: every group has something to learn.
-        rewards = torch.arange(len(groups.rewards), device=self.device).remainder(2).float()
+        rewards = (
+            torch.arange(len(groups.rewards), device=self.device).remainder(2).float()
+        )
         groups = dataclasses.replace(groups, rewards=rewards)
         batch, _ = prepare_batch(learner, recipes["ours"], groups, 1)
         tokens: dict[str, int] = {}
 
         def one(name: str) -> Callable[[], None]:
             def work() -> None:
-                tokens[name] = int(update(learner, recipes[name], groups, batch, 1)["tokens_read"])
+                tokens[name] = int(
+                    update(learner, recipes[name], groups, batch, 1)["tokens_read"]
+                )
 
             return work
 
@@ -253,7 +338,9 @@ class Bench:
                 "seconds": times,
                 "tokens_read": tokens[name],
                 "tokens_per_second": round(tokens[name] / statistics.median(times), 1),
-                "of_peak": round(6 * size * tokens[name] / statistics.median(times) / peak, 4),
+                "of_peak": round(
+                    6 * size * tokens[name] / statistics.median(times) / peak, 4
+                ),
             }
             for name, times in seconds.items()
         }
@@ -271,7 +358,11 @@ class Bench:
 
     def peak_flops(self, n: int = 2048, times: int = 8) -> float:
         """Of a large matrix product at the precision that is trained with, the best of several."""
-        dtype = torch.bfloat16 if self.scale.timed.precision == "bfloat16" else torch.float32
+        dtype = (
+            torch.bfloat16
+            if self.scale.timed.precision == "bfloat16"
+            else torch.float32
+        )
         n = n if self.device.type == "cpu" else 8192
         a, b = (torch.randn(n, n, device=self.device, dtype=dtype) for _ in range(2))
         best = min(self._seconds_of(lambda: a @ b) for _ in range(times))
@@ -293,7 +384,9 @@ class Bench:
         except ImportError:
             return None
         steps = self.scale.turns + 1  # the first of each warms up
-        recipe = self.recipe(dataclasses.replace(self.scale.timed, steps=steps, watch_kl="off"))
+        recipe = self.recipe(
+            dataclasses.replace(self.scale.timed, steps=steps, watch_kl="off")
+        )
         learner = self.learner(recipe)
         times: dict[str, list[float]] = {"ours": [], "trl": []}
         lengths: dict[str, list[float]] = {"ours": [], "trl": []}
@@ -311,30 +404,48 @@ class Bench:
             def on_step_end(self, *args: Any, **others: Any) -> None:
                 times["trl"].append(round(clock(bench.device) - self.began, 4))
 
-            def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any], **others: Any) -> None:
+            def on_log(
+                self,
+                args: Any,
+                state: Any,
+                control: Any,
+                logs: dict[str, Any],
+                **others: Any,
+            ) -> None:
                 if "completions/mean_length" in logs:
                     lengths["trl"].append(round(logs["completions/mean_length"], 2))
 
         problems = recipe.task.problems("train", recipe.config.prompts * steps, seed=0)
         by_prompt = {problem.prompt: problem for problem in problems}
 
-        def reward(prompts: list[str], completions: list[str], **columns: Any) -> list[float]:
+        def reward(
+            prompts: list[str], completions: list[str], **columns: Any
+        ) -> list[float]:
             pairs = zip(prompts, completions, strict=True)
-            return [recipe.task.verify(text, by_prompt[prompt]) for prompt, text in pairs]
+            return [
+                recipe.task.verify(text, by_prompt[prompt]) for prompt, text in pairs
+            ]
 
         policy, vocabulary = load_pretrained(self.model, chat=False)
         settings = trl_arguments(recipe) | {"logging_steps": 1, "disable_tqdm": True}
         with tempfile.TemporaryDirectory() as folder:
             trainer = GRPOTrainer(
                 model=policy,
-                args=GRPOConfig(output_dir=folder, use_cpu=self.device.type == "cpu", **settings),
+                args=GRPOConfig(
+                    output_dir=folder, use_cpu=self.device.type == "cpu", **settings
+                ),
                 reward_funcs=reward,
-                train_dataset=Dataset.from_list([{"prompt": problem.prompt} for problem in problems]),
+                train_dataset=Dataset.from_list(
+                    [{"prompt": problem.prompt} for problem in problems]
+                ),
                 processing_class=vocabulary.tokenizer,
                 callbacks=[InTurns()],
             )
             trainer.train()
-        return {"seconds": {k: v[1:] for k, v in times.items()}, "lengths": {k: v[1:] for k, v in lengths.items()}}
+        return {
+            "seconds": {k: v[1:] for k, v in times.items()},
+            "lengths": {k: v[1:] for k, v in lengths.items()},
+        }
 
     # --- precision -------------------------------------------------------------------------------------------------
 
@@ -342,8 +453,12 @@ class Bench:
         """Token log-ratios between what the sampler said of its tokens and what the trainer says of them."""
         found = {}
         for kind in ("float32", "bfloat16"):
-            for decoding in ("dynamic", "compiled") if self.device.type == "cuda" else ("dynamic",):
-                config = dataclasses.replace(self.scale.timed, precision=kind, decoding=decoding)
+            for decoding in (
+                ("dynamic", "compiled") if self.device.type == "cuda" else ("dynamic",)
+            ):
+                config = dataclasses.replace(
+                    self.scale.timed, precision=kind, decoding=decoding
+                )
                 recipe = self.recipe(config)
                 learner = self.learner(recipe)
                 groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
@@ -356,9 +471,21 @@ class Bench:
                     "log_ratio_std": apart.std().item(),
                     "log_ratio_most": apart.abs().max().item(),
                     "sequence_log_ratio_std": sums.std().item(),
-                    "kl_per_token": masked_mean(k3(groups.logp, read), groups.mask).item(),
-                    "outside_a_clip_of_0.2": (apart.exp() - 1).abs().gt(0.2).float().mean().item(),
-                    "sequences_outside_3e-4": (sums / groups.mask.sum(-1)).abs().gt(3e-4).float().mean().item(),
+                    "kl_per_token": masked_mean(
+                        k3(groups.logp, read), groups.mask
+                    ).item(),
+                    "outside_a_clip_of_0.2": (apart.exp() - 1)
+                    .abs()
+                    .gt(0.2)
+                    .float()
+                    .mean()
+                    .item(),
+                    "sequences_outside_3e-4": (sums / groups.mask.sum(-1))
+                    .abs()
+                    .gt(3e-4)
+                    .float()
+                    .mean()
+                    .item(),
                 }
         return found
 
@@ -377,11 +504,26 @@ class Bench:
             vocabulary.tokenizer.save_pretrained(folder)
             del policy
             for name, changes in WAYS_TO_SAVE.items():
-                command = [sys.executable, __file__, "--device", str(self.device), "--model", folder]
+                command = [
+                    sys.executable,
+                    __file__,
+                    "--device",
+                    str(self.device),
+                    "--model",
+                    folder,
+                ]
                 command += ["--one-step", json.dumps(changes)]
                 own = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
-                run = subprocess.run(command, check=True, capture_output=True, text=True, env=own)
-                rows.append({"name": name, "changes": changes, **json.loads(run.stdout.splitlines()[-1])})
+                run = subprocess.run(
+                    command, check=True, capture_output=True, text=True, env=own
+                )
+                rows.append(
+                    {
+                        "name": name,
+                        "changes": changes,
+                        **json.loads(run.stdout.splitlines()[-1]),
+                    }
+                )
                 print(name, rows[-1], flush=True)
         return rows
 
@@ -392,12 +534,16 @@ class Bench:
         `kl`: what is held is what the algorithm needs, as the ledger counts it.
         """
         empty = self.peak_memory()
-        recipe = self.recipe(dataclasses.replace(self.scale.timed, watch_kl="off", **changes))
+        recipe = self.recipe(
+            dataclasses.replace(self.scale.timed, watch_kl="off", **changes)
+        )
         learner = self.learner(recipe)
         for _ in range(2):
             train_step(learner, recipe)
         peak = self.peak_memory()
-        groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)  # the step's shapes, near enough
+        groups, _ = collect(
+            learner.policy, learner.vocabulary, recipe, 1
+        )  # the step's shapes, near enough
         assert groups is not None
         half = recipe.config.precision == "bfloat16"
         rows = memory_ledger(
@@ -415,7 +561,9 @@ class Bench:
         return {
             "empty": empty,
             "peak": peak,
-            "trained_parameters": sum(p.numel() for p in learner.policy.parameters() if p.requires_grad),
+            "trained_parameters": sum(
+                p.numel() for p in learner.policy.parameters() if p.requires_grad
+            ),
             "shape": [*groups.completions.shape, groups.prompts.shape[1]],
             "ledger": most_at_once(rows),
         }
@@ -431,7 +579,12 @@ WAYS_TO_SAVE: dict[str, dict[str, Any]] = {
     "bfloat16": {"precision": "bfloat16"},
     "gradient checkpointing": {"gradient_checkpointing": "on"},
     "LoRA, rank 16": {"lora_rank": 16},
-    "all of them": {"micro_batches": 8, "precision": "bfloat16", "gradient_checkpointing": "on", "lora_rank": 16},
+    "all of them": {
+        "micro_batches": 8,
+        "precision": "bfloat16",
+        "gradient_checkpointing": "on",
+        "lora_rank": 16,
+    },
 }
 
 
@@ -448,33 +601,54 @@ def machine(device: torch.device) -> dict[str, Any]:
     import peft
     import reasoning_gym
 
-    versions = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
+    versions = {
+        "rlhf_minimal": __version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
     versions |= {"peft": peft.__version__, "reasoning_gym": reasoning_gym.__version__}
     try:
         versions["trl"] = version("trl")
     except PackageNotFoundError:
         pass
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
-    return {"device": name, "threads": torch.get_num_threads(), **versions, "python": platform.python_version()}
+    return {
+        "device": name,
+        "threads": torch.get_num_threads(),
+        **versions,
+        "python": platform.python_version(),
+    }
 
 
 def cpu_name() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    found = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    lines = (
+        Path("/proc/cpuinfo").read_text().splitlines()
+        if Path("/proc/cpuinfo").exists()
+        else []
+    )
+    found = [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.startswith("model name")
+    ]
     return found[0] if found else platform.processor() or platform.machine()
 
 
 def main() -> None:
     """Measure what is asked for and not yet on file."""
     parts = ("learn", "temperature", "speed", "trl", "precision", "memory")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", nargs="*", help=", ".join(parts))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--one-step", help=argparse.SUPPRESS)
     parser.add_argument("--model", default=MODEL, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if unknown := set(args.part) - set(parts):
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+        parser.error(
+            f"no part {', '.join(sorted(unknown))}; there are {', '.join(parts)}"
+        )
     torch.set_num_threads(1)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     device = torch.device(args.device)
@@ -493,7 +667,9 @@ def main() -> None:
 
     for part in args.part or parts:
         if part == "learn":
-            found["learn_config"] = dataclasses.asdict(bench.scale.learn) | {"held_out": bench.scale.held_out}
+            found["learn_config"] = dataclasses.asdict(bench.scale.learn) | {
+                "held_out": bench.scale.held_out
+            }
             for runs in bench.learn(found.get("learn", [])):
                 found["learn"] = runs
                 save()

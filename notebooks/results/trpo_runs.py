@@ -28,14 +28,31 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.functional import gates
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, TrustRegion, evaluate, train, trust_region_update
+from rlhf_minimal.training import (
+    Config,
+    Learner,
+    Recipe,
+    TrustRegion,
+    evaluate,
+    train,
+    trust_region_update,
+)
 
 STEPS = 20
 KEPT = ("reward", "kl", "entropy")
-KEPT_OF_A_REGION = ("accepted", "step_kl", "step_kl_predicted", "improvement", "improvement_predicted", "cg_residual")
+KEPT_OF_A_REGION = (
+    "accepted",
+    "step_kl",
+    "step_kl_predicted",
+    "improvement",
+    "improvement_predicted",
+    "cg_residual",
+)
 
 TASK = get_task("even")
-ROW = replace(ALGORITHMS["grpo"], gate=gates.none, kl=())  # TRPO's surrogate: ratio times advantage, and no leash
+ROW = replace(
+    ALGORITHMS["grpo"], gate=gates.none, kl=()
+)  # TRPO's surrogate: ratio times advantage, and no leash
 
 REGIONS = {
     "trpo": TrustRegion(),
@@ -43,18 +60,38 @@ REGIONS = {
     "gradient": TrustRegion(cg_damping=1e6),
     "adamw": None,
 }
-ARMS = ("trpo-128", "sharp-128", "gradient-128", "adamw-128", "trpo-512", "sharp-512", "gradient-512")
+ARMS = (
+    "trpo-128",
+    "sharp-128",
+    "gradient-128",
+    "adamw-128",
+    "trpo-512",
+    "sharp-512",
+    "gradient-512",
+)
 
 
-def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe, dict[str, Any]]:
+def begin(
+    arm: str, seed: int, *, steps: int = STEPS
+) -> tuple[Learner, Recipe, dict[str, Any]]:
     """An untrained learner, what it trains on, and what `train` gets besides."""
     name, _, samples = arm.partition("-")
-    config = Config(steps=steps, prompts=int(samples) // 8, group_size=8, lr=3e-3, seed=seed)
+    config = Config(
+        steps=steps, prompts=int(samples) // 8, group_size=8, lr=3e-3, seed=seed
+    )
     vocabulary = Vocabulary(TASK.alphabet)
     policy = tiny_llama(len(vocabulary), width=32, layers=1, heads=2, seed=seed)
     region = REGIONS[name]
-    options = {} if region is None else {"updater": partial(trust_region_update, region=region)}
-    return Learner.begin(policy, vocabulary, ROW, config), Recipe(ROW, TASK, config), options
+    options = (
+        {}
+        if region is None
+        else {"updater": partial(trust_region_update, region=region)}
+    )
+    return (
+        Learner.begin(policy, vocabulary, ROW, config),
+        Recipe(ROW, TASK, config),
+        options,
+    )
 
 
 def run(arm: str, seed: int) -> dict[str, Any]:

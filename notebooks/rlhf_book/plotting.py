@@ -47,7 +47,11 @@ def color(algorithm: str) -> str:
         >>> color("grpo")
         '#1f77b4'
     """
-    return families()[facts_of(algorithm).family].color if not missing(algorithm) else "#000000"
+    return (
+        families()[facts_of(algorithm).family].color
+        if not missing(algorithm)
+        else "#000000"
+    )
 
 
 def line_style(algorithm: str) -> str | tuple[float | int, tuple[float | int, ...]]:

@@ -53,7 +53,9 @@ class Tree:
     def __init__(self, vocab: int = 3, length: int = 3):
         self.vocab, self.length = vocab, length
         words = range(1, vocab)  # every token but EOS
-        self.prefixes = [p for n in range(length) for p in itertools.product(words, repeat=n)]
+        self.prefixes = [
+            p for n in range(length) for p in itertools.product(words, repeat=n)
+        ]
         ended = [(*p, EOS) for p in self.prefixes]
         cut_off = list(itertools.product(words, repeat=length))
         self.sequences = sorted(ended + cut_off)
@@ -69,27 +71,36 @@ class Tree:
                 self.node[n, t] = row[sequence[:t]]
                 self.mask[n, t] = 1.0
         self.lengths = self.mask.sum(1)
-        self.truncated = torch.tensor([EOS not in sequence for sequence in self.sequences])
+        self.truncated = torch.tensor(
+            [EOS not in sequence for sequence in self.sequences]
+        )
 
     def __len__(self) -> int:
         return len(self.sequences)
 
     def text(self, n: int) -> str:
         """Completion n as letters, EOS as a full stop."""
-        return "".join("." if token == EOS else chr(ord("a") + token - 1) for token in self.sequences[n])
+        return "".join(
+            "." if token == EOS else chr(ord("a") + token - 1)
+            for token in self.sequences[n]
+        )
 
     # Policies. A policy is a table of logits [S, vocab].
 
     def random_logits(self, seed: int, scale: float = 1.0) -> Tensor:
         """A policy with normal logits: `scale` 0 is uniform, large is nearly deterministic."""
         generator = torch.Generator().manual_seed(seed)
-        return scale * torch.randn(len(self.prefixes), self.vocab, generator=generator, dtype=torch.float64)
+        return scale * torch.randn(
+            len(self.prefixes), self.vocab, generator=generator, dtype=torch.float64
+        )
 
     def top_p(self, logits: Tensor, p: float) -> Tensor:
         """What a nucleus sampler plays: the fewest tokens that reach p at each prefix, the rest at -inf."""
         probs, order = logits.softmax(-1).sort(-1, descending=True)
         dropped = probs.cumsum(-1) - probs >= p  # what came before was already enough
-        return logits.masked_fill(torch.zeros_like(dropped).scatter(-1, order, dropped), -math.inf)
+        return logits.masked_fill(
+            torch.zeros_like(dropped).scatter(-1, order, dropped), -math.inf
+        )
 
     def logp(self, logits: Tensor, temperature: float = 1.0) -> Tensor:
         """Log-probability of each token of each completion given its prefix, [N, T]; 0 after the end."""
@@ -130,7 +141,9 @@ class Tree:
 
     def kl(self, logits: Tensor, other: Tensor) -> Tensor:
         """KL(policy || other) between the distributions over whole completions."""
-        return self.expect(logits, self.sequence_logp(logits) - self.sequence_logp(other))
+        return self.expect(
+            logits, self.sequence_logp(logits) - self.sequence_logp(other)
+        )
 
     def token_kl(self, logits: Tensor, other: Tensor) -> Tensor:
         """KL(policy || other) of the next token at each prefix, [S]. Weighted by `visits` it sums to `kl`."""
@@ -139,13 +152,20 @@ class Tree:
 
     def chi2(self, logits: Tensor, other: Tensor) -> Tensor:
         """The chi-square divergence E[policy/other] - 1 between the distributions over whole completions."""
-        return self.expect(logits, (self.sequence_logp(logits) - self.sequence_logp(other)).exp()) - 1
+        return (
+            self.expect(
+                logits, (self.sequence_logp(logits) - self.sequence_logp(other)).exp()
+            )
+            - 1
+        )
 
     def values(self, logits: Tensor, token_rewards: Tensor) -> Tensor:
         """V(s_t), the expected sum of this and later token rewards given the prefix, [N, T]."""
         p = self.probs(logits).detach()
         to_go = token_rewards.flip(1).cumsum(1).flip(1)
-        total, weight = (torch.zeros(len(self.prefixes), dtype=torch.float64) for _ in range(2))
+        total, weight = (
+            torch.zeros(len(self.prefixes), dtype=torch.float64) for _ in range(2)
+        )
         for n, t in self.mask.nonzero().tolist():
             total[self.node[n, t]] += p[n] * to_go[n, t]
             weight[self.node[n, t]] += p[n]
@@ -175,11 +195,19 @@ class Tree:
         A sampled group is an ordered tuple, but no loss here depends on the order, so the len(tree)^G tuples
         are counted by their contents: 680 groups instead of 3375 for G = 3.
         """
-        rows = list(itertools.combinations_with_replacement(range(len(self)), group_size))
-        orders = [math.factorial(group_size) // math.prod(math.factorial(r.count(n)) for n in set(r)) for r in rows]
+        rows = list(
+            itertools.combinations_with_replacement(range(len(self)), group_size)
+        )
+        orders = [
+            math.factorial(group_size)
+            // math.prod(math.factorial(r.count(n)) for n in set(r))
+            for r in rows
+        ]
         return torch.tensor(rows), torch.tensor(orders, dtype=torch.float64)
 
-    def group_probs(self, logits: Tensor, group_size: int, temperature: float = 1.0) -> Tensor:
+    def group_probs(
+        self, logits: Tensor, group_size: int, temperature: float = 1.0
+    ) -> Tensor:
         """Probability of each group of `groups(group_size)`, all its orders together, [M]. They sum to 1."""
         rows, orders = self.groups(group_size)
         return orders * self.sequence_logp(logits, temperature)[rows].sum(1).exp()
@@ -207,7 +235,9 @@ class Tree:
         """
         rows, _ = self.groups(group_size)
         with torch.no_grad():
-            probability = self.group_probs(logits if behaviour is None else behaviour, group_size)
+            probability = self.group_probs(
+                logits if behaviour is None else behaviour, group_size
+            )
         logp = self.logp(logits)
         value, weight = torch.zeros((), dtype=torch.float64), torch.zeros_like(logp)
         for group, p in zip(rows, probability, strict=True):
@@ -215,5 +245,7 @@ class Tree:
             group_loss = loss(leaf, group)
             (g,) = torch.autograd.grad(group_loss, leaf)
             value += p * group_loss.detach()
-            weight.index_add_(0, group, p * g)  # a completion may occur in a group twice
+            weight.index_add_(
+                0, group, p * g
+            )  # a completion may occur in a group twice
         return value, torch.autograd.grad(logp, logits, weight, retain_graph=True)[0]

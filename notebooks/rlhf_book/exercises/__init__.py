@@ -15,8 +15,18 @@ from .exercise import Exercise, Verdict
 
 __all__ = ["BUGS", "EXERCISES", "Bug", "Exercise", "Verdict", "check"]
 
-CHAPTERS = (ppo_clip, gae, grpo, dr_grpo, gspo, making_it_fast, scaling_up)  # in the book's order
-EXERCISES: dict[str, Exercise] = {exercise.id: exercise for chapter in CHAPTERS for exercise in chapter.EXERCISES}
+CHAPTERS = (
+    ppo_clip,
+    gae,
+    grpo,
+    dr_grpo,
+    gspo,
+    making_it_fast,
+    scaling_up,
+)  # in the book's order
+EXERCISES: dict[str, Exercise] = {
+    exercise.id: exercise for chapter in CHAPTERS for exercise in chapter.EXERCISES
+}
 BUGS: dict[str, Bug] = {bug.id: bug for chapter in CHAPTERS for bug in chapter.BUGS}
 
 
@@ -39,6 +49,10 @@ def check(exercise: str, function: Any) -> Verdict:
     """
     if not isinstance(exercise, str) or exercise not in EXERCISES:
         near = difflib.get_close_matches(str(exercise), EXERCISES, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(EXERCISES)}"
+        hint = (
+            f"did you mean {near[0]!r}?"
+            if near
+            else f"expected one of {', '.join(EXERCISES)}"
+        )
         raise ValueError(f"there is no exercise {exercise!r}: {hint}")
     return EXERCISES[exercise].check(function)

@@ -49,7 +49,9 @@ class Bug:
     def symptom_cell(self) -> str:
         """The code cell with the code under suspicion and what it does."""
         call = f"{self.symptom.__name__}({self.wrong.__name__})"
-        return f"{_IMPORTS}{_source(self.wrong)}\n\n\n{_source(self.symptom)}\n\n\n{call}"
+        return (
+            f"{_IMPORTS}{_source(self.wrong)}\n\n\n{_source(self.symptom)}\n\n\n{call}"
+        )
 
     @property
     def property_cell(self) -> str:

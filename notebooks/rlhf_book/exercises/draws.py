@@ -19,7 +19,11 @@ def uniform(generator: Generator, n: int) -> Tensor:
 
 
 def batch(
-    lengths: list[int], generator: Generator, *, width: int | None = None, apart: float = 0.4
+    lengths: list[int],
+    generator: Generator,
+    *,
+    width: int | None = None,
+    apart: float = 0.4,
 ) -> dict[str, Tensor]:
     """Log-probs of two policies that have parted, with rubbish under the padding.
 
@@ -37,7 +41,9 @@ def batch(
     logp = -3 * torch.rand(shape, generator=generator) - 0.1
     return {
         "logp": logp,
-        "old_logp": (logp + apart * torch.randn(shape, generator=generator)).clamp(max=-0.01),
+        "old_logp": (logp + apart * torch.randn(shape, generator=generator)).clamp(
+            max=-0.01
+        ),
         "advantages": torch.randn(len(lengths), generator=generator),
         "mask": (torch.arange(width) < torch.tensor(lengths)[:, None]).float(),
     }
@@ -54,7 +60,9 @@ def books_batch() -> dict[str, Tensor]:
     """The batch of every chapter, with GRPO's advantages: what the reader sees in print."""
     printed = worked_example()
     rewards = printed.rewards[:, None]  # [B, 1]
-    advantages = group_normalized(rewards, torch.ones_like(rewards), group_size=printed.group_size)[:, 0]
+    advantages = group_normalized(
+        rewards, torch.ones_like(rewards), group_size=printed.group_size
+    )[:, 0]
     assert printed.ref_logp is not None
     return {
         "logp": printed.logp.detach(),

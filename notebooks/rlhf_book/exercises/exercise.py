@@ -35,7 +35,9 @@ _SEED = 20240205  # of the drawn batches; every run draws the same ones
 _RTOL, _ATOL = 5e-4, 1e-5
 _SECONDS = 10.0  # that a reader's function may take for one call; a solution takes about a millisecond
 _TOGETHER = 60.0  # and for all of them
-_LARGEST = 10**6  # numbers in an answer; an expanded tensor may claim more than any memory holds
+_LARGEST = (
+    10**6
+)  # numbers in an answer; an expanded tensor may claim more than any memory holds
 _ONLY_SHOWN = "Right on the first example, but not on others. "
 
 
@@ -61,7 +63,9 @@ class Verdict:
         return f"{'Passed' if self.passed else 'Not yet'} ({self.exercise}). {self.message}"
 
     def _repr_html_(self) -> str:
-        colour = "#0072B2" if self.passed else "#D55E00"  # the book's colours of the two signs
+        colour = (
+            "#0072B2" if self.passed else "#D55E00"
+        )  # the book's colours of the two signs
         head = f"{'✓ Passed' if self.passed else '✗ Not yet'}"
         return (
             f'<div role="status" style="border-left: 4px solid {colour}; padding: 0.3em 0.8em; margin: 0.3em 0">'
@@ -84,11 +88,16 @@ class Case:
     @property
     def size(self) -> int:
         """How many numbers it holds; the smallest failing case is the one worth printing."""
-        return sum(x.numel() if isinstance(x, Tensor) else 1 for x in self.arguments.values())
+        return sum(
+            x.numel() if isinstance(x, Tensor) else 1 for x in self.arguments.values()
+        )
 
     def __str__(self) -> str:
         small = self.size <= 40
-        shown = ((name, x if small or not isinstance(x, Tensor) else x.shape) for name, x in self.arguments.items())
+        shown = (
+            (name, x if small or not isinstance(x, Tensor) else x.shape)
+            for name, x in self.arguments.items()
+        )
         return ", ".join(f"{name}={_show(x)}" for name, x in shown)
 
 
@@ -174,11 +183,23 @@ class Exercise:
         """
         if not callable(function):
             given = _a(type(function).__name__)
-            return Verdict(self.id, False, f"This is {given}: pass the function itself, without calling it.")
-        with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # wrong answers, the list's own among them, divide by zero
+            return Verdict(
+                self.id,
+                False,
+                f"This is {given}: pass the function itself, without calling it.",
+            )
+        with (
+            torch.random.fork_rng(devices=[]),
+            torch.enable_grad(),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter(
+                "ignore"
+            )  # wrong answers, the list's own among them, divide by zero
             message = self._first_problem(_Reader(self, function))
-        return Verdict(self.id, message is None, self.right if message is None else message)
+        return Verdict(
+            self.id, message is None, self.right if message is None else message
+        )
 
     def _first_problem(self, reader: "_Reader") -> str | None:
         for number, case in enumerate(self._every_case):
@@ -205,55 +226,93 @@ class Exercise:
         return self._answered[number]
 
     def _known_by_its_error(self, mine: "_Outcome", case: Case) -> str | None:
-        known = (mistake for mistake in self.mistakes if self._run(mistake.wrong, case).problem == mine.problem)
+        known = (
+            mistake
+            for mistake in self.mistakes
+            if self._run(mistake.wrong, case).problem == mine.problem
+        )
         return next((mistake.message for mistake in known), None)
 
     def _diagnose(self, reader: "_Reader", failing: int) -> str:
         shown = len(self.cases)
-        numbers = [*range(shown), failing, *range(shown, min(shown + 20, len(self._every_case)))]
+        numbers = [
+            *range(shown),
+            failing,
+            *range(shown, min(shown + 20, len(self._every_case))),
+        ]
         probes = [self._every_case[number] for number in numbers]
         mine = [reader.run(case) for case in probes]
         right = [self._right(number) for number in numbers]
-        differing = [i for i, case in enumerate(probes) if not _same(mine[i], right[i], case.exact)]
+        differing = [
+            i
+            for i, case in enumerate(probes)
+            if not _same(mine[i], right[i], case.exact)
+        ]
         # Rounding of zeros is a question of its own: it neither proves nor hides another mistake.
         telling = [i for i in differing if not probes[i].exact]
         compared = [i for i, case in enumerate(probes) if not (telling and case.exact)]
         for mistake in self.mistakes:
-            if all(_same(mine[i], self._run(mistake.wrong, probes[i]), probes[i].exact) for i in compared):
+            if all(
+                _same(mine[i], self._run(mistake.wrong, probes[i]), probes[i].exact)
+                for i in compared
+            ):
                 return mistake.message
         differing = telling or differing
         smallest = min(differing, key=lambda i: probes[i].size)
         general = _by_its_looks(mine, right, smallest, differing, self.gradient_of)
-        example = _example(probes[smallest], mine[smallest], right[smallest], self.gradient_of)
+        example = _example(
+            probes[smallest], mine[smallest], right[smallest], self.gradient_of
+        )
         parts = " ".join(part for part in (general, example, self.where) if part)
         return (_ONLY_SHOWN if failing > 0 else "") + parts
 
     @torch.enable_grad()  # whatever an earlier call has switched off
     def _run(self, function: Callable[..., Any], case: Case) -> "_Outcome":
-        given = {name: x.clone() if isinstance(x, Tensor) else x for name, x in case.arguments.items()}
+        given = {
+            name: x.clone() if isinstance(x, Tensor) else x
+            for name, x in case.arguments.items()
+        }
         leaf: Tensor | None = None
         if self.gradient_of:
             leaf = given[self.gradient_of].requires_grad_()
-            given[self.gradient_of] = leaf.clone()  # so that writing into it is seen below, and not by autograd
+            given[self.gradient_of] = (
+                leaf.clone()
+            )  # so that writing into it is seen below, and not by autograd
         try:
             answer = function(*given.values())
             value = _as_tensor(answer)
         except (Exception, SystemExit) as error:  # whatever the reader's code may raise
-            return _Outcome(problem=f"Your function raised {_said(error)} It was called with {case}.")
+            return _Outcome(
+                problem=f"Your function raised {_said(error)} It was called with {case}."
+            )
         if answer is None:
-            return _Outcome(problem="Your function returned None: it is still the stub, or it lacks a return.")
+            return _Outcome(
+                problem="Your function returned None: it is still the stub, or it lacks a return."
+            )
         if value is None:
-            odd = _oddity(answer) if isinstance(answer, Tensor) else _a(type(answer).__name__)
-            return _Outcome(problem=f"Your function returned {odd}, expected numbers or a tensor of them.")
+            odd = (
+                _oddity(answer)
+                if isinstance(answer, Tensor)
+                else _a(type(answer).__name__)
+            )
+            return _Outcome(
+                problem=f"Your function returned {odd}, expected numbers or a tensor of them."
+            )
         for name, x in case.arguments.items():
             if isinstance(x, Tensor) and not _equal(given[name].detach(), x):
-                return _Outcome(problem=f"Your function changed its argument `{name}` in place: work on a copy.")
+                return _Outcome(
+                    problem=f"Your function changed its argument `{name}` in place: work on a copy."
+                )
         gradient = None
         if leaf is not None and value.requires_grad:
             try:
-                (gradient,) = torch.autograd.grad(value, leaf, torch.ones_like(value), allow_unused=True)  # of the sum
+                (gradient,) = torch.autograd.grad(
+                    value, leaf, torch.ones_like(value), allow_unused=True
+                )  # of the sum
             except (Exception, SystemExit) as error:
-                return _Outcome(problem=f"What your function returns has no gradient, but an error: {_said(error)}")
+                return _Outcome(
+                    problem=f"What your function returns has no gradient, but an error: {_said(error)}"
+                )
         return _Outcome(value.detach().to(torch.float64, copy=True), gradient)
 
 
@@ -263,7 +322,9 @@ class _Reader:
     def __init__(self, exercise: Exercise, function: Callable[..., Any]):
         self.exercise, self.function = exercise, function
         self.seconds = _TOGETHER
-        self.over: _Outcome | None = None  # what every call gets, once there is no time left
+        self.over: _Outcome | None = (
+            None  # what every call gets, once there is no time left
+        )
 
     def run(self, case: Case) -> "_Outcome":
         """What the function makes of a case, in bounded time."""
@@ -271,10 +332,14 @@ class _Reader:
             return self.over
         began = time.monotonic()
         try:
-            outcome: _Outcome = in_time(lambda: self.exercise._run(self.function, case), _SECONDS)
+            outcome: _Outcome = in_time(
+                lambda: self.exercise._run(self.function, case), _SECONDS
+            )
         except TimeoutError:
             words = f"Your function takes longer than {_SECONDS:g} seconds. Is there a loop that does not end?"
-            outcome = self.over = _Outcome(problem=f"{words} It was called with {case}.")
+            outcome = self.over = _Outcome(
+                problem=f"{words} It was called with {case}."
+            )
         self.seconds -= time.monotonic() - began
         if self.seconds < 0 and not self.over:
             words = f"is too slow to be tried on all cases: they took longer than {_TOGETHER:g} seconds together."
@@ -308,7 +373,10 @@ def _as_tensor(answer: Any) -> Tensor | None:
         return answer.cpu() if _oddity(answer) is None else None
     if isinstance(answer, tuple | list) and answer:
         parts = [_as_tensor(part) for part in answer]
-        if any(part is None for part in parts) or len({part.shape for part in parts if part is not None}) > 1:
+        if (
+            any(part is None for part in parts)
+            or len({part.shape for part in parts if part is not None}) > 1
+        ):
             return None
         return torch.stack([part.double() for part in parts if part is not None])
     if not hasattr(answer, "__float__") or getattr(answer, "size", 1) > _LARGEST:
@@ -327,7 +395,9 @@ def _oddity(answer: Tensor) -> str | None:
         return "a tensor that is sparse or nested"
     if answer.device.type == "meta":
         return "a tensor without values, on the device meta"
-    return f"a tensor of {answer.numel():,} numbers" if answer.numel() > _LARGEST else None
+    return (
+        f"a tensor of {answer.numel():,} numbers" if answer.numel() > _LARGEST else None
+    )
 
 
 def _same(a: _Outcome, b: _Outcome, exact: bool = False) -> bool:
@@ -336,20 +406,26 @@ def _same(a: _Outcome, b: _Outcome, exact: bool = False) -> bool:
     if exact and not _equal(a.value, b.value):
         return False
     # Gradients of a mean over tokens are small numbers: they get a smaller absolute tolerance.
-    return _equal(a.value, b.value, _RTOL, _ATOL) and _equal(_or_zero(a, b), _or_zero(b, a), _RTOL, 0.01 * _ATOL)
+    return _equal(a.value, b.value, _RTOL, _ATOL) and _equal(
+        _or_zero(a, b), _or_zero(b, a), _RTOL, 0.01 * _ATOL
+    )
 
 
 def _or_zero(a: _Outcome, other: _Outcome) -> Tensor:
     """No gradient is the same as a gradient of zero."""
     if a.gradient is not None:
         return a.gradient
-    return torch.zeros(()) if other.gradient is None else torch.zeros_like(other.gradient)
+    return (
+        torch.zeros(()) if other.gradient is None else torch.zeros_like(other.gradient)
+    )
 
 
 def _equal(a: Tensor, b: Tensor, rtol: float = 0.0, atol: float = 0.0) -> bool:
     if a.shape != b.shape:
         return False
-    if a.dtype == b.dtype and torch.equal(a, b):  # most are, and this takes a tenth of the time
+    if a.dtype == b.dtype and torch.equal(
+        a, b
+    ):  # most are, and this takes a tenth of the time
         return True
     return torch.allclose(a.double(), b.double(), rtol=rtol, atol=atol, equal_nan=True)
 
@@ -359,7 +435,11 @@ def _near(a: Tensor, b: Tensor) -> bool:
 
 
 def _by_its_looks(
-    mine: list[_Outcome], right: list[_Outcome], smallest: int, differing: list[int], gradient_of: str | None
+    mine: list[_Outcome],
+    right: list[_Outcome],
+    smallest: int,
+    differing: list[int],
+    gradient_of: str | None,
 ) -> str:
     """What can be said about any wrong answer: its shape, its NaN, a sign, a factor, a gradient that is missing."""
     problem = next((m.problem for m in mine if m.problem), None)
@@ -377,22 +457,39 @@ def _by_its_looks(
         return f"The value is right, but its gradient with respect to `{gradient_of}` is not."
     if all(_near(a, -b) for a, b in pairs):
         return "Every number has the wrong sign."
-    factors = [float((a * b).sum() / (b * b).sum()) for a, b in pairs if a.shape == b.shape and b.any()]
+    factors = [
+        float((a * b).sum() / (b * b).sum())
+        for a, b in pairs
+        if a.shape == b.shape and b.any()
+    ]
     scaled = [(a, b) for a, b in pairs if a.shape == b.shape and b.any()]
-    if scaled and abs(factors[0] - 1) > 1e-3 and all(_near(a, factors[0] * b) for a, b in pairs):
+    if (
+        scaled
+        and abs(factors[0] - 1) > 1e-3
+        and all(_near(a, factors[0] * b) for a, b in pairs)
+    ):
         return f"Every number is {factors[0]:.4g} times the right one."
-    if scaled and all(b.numel() > 1 for _, b in scaled):  # two single numbers are always proportional
+    if scaled and all(
+        b.numel() > 1 for _, b in scaled
+    ):  # two single numbers are always proportional
         varies = max(factors) - min(factors) > 1e-3 * abs(factors[0])
-        if varies and all(_near(a, f * b) for (a, b), f in zip(scaled, factors, strict=True)):
+        if varies and all(
+            _near(a, f * b) for (a, b), f in zip(scaled, factors, strict=True)
+        ):
             return "Within a call every number is off by one factor, and the factor changes from call to call."
     return ""
 
 
 def _values(outcomes: list[_Outcome]) -> list[Tensor]:
-    return [torch.zeros(0) if outcome.value is None else outcome.value for outcome in outcomes]
+    return [
+        torch.zeros(0) if outcome.value is None else outcome.value
+        for outcome in outcomes
+    ]
 
 
-def _example(case: Case, mine: _Outcome, right: _Outcome, gradient_of: str | None) -> str:
+def _example(
+    case: Case, mine: _Outcome, right: _Outcome, gradient_of: str | None
+) -> str:
     if mine.problem or mine.value is None or right.value is None:
         return ""
     if not _near(mine.value, right.value):

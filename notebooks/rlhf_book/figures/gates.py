@@ -7,7 +7,9 @@ from rlhf_minimal import ALGORITHMS, gradient_weight
 
 REACH = 3  # the ratio runs from 2^-3 to 2^3
 STEP = 0.01  # in the logarithm to base 2: a pixel of the picture
-TEXT_COLOR = "currentColor"  # what a browser calls the colour of the text around a figure
+TEXT_COLOR = (
+    "currentColor"  # what a browser calls the colour of the text around a figure
+)
 
 
 def gate_gallery() -> dict:
@@ -26,19 +28,31 @@ def gate_gallery() -> dict:
         >>> len(gallery["curves"][0]["1"])
         601
     """
-    exponents = torch.arange(round(2 * REACH / STEP) + 1, dtype=torch.float64) * STEP - REACH
+    exponents = (
+        torch.arange(round(2 * REACH / STEP) + 1, dtype=torch.float64) * STEP - REACH
+    )
     curves: list[dict[str, list[float]]] = []
     rows = []
     for name in ALGORITHMS:
         curve = {str(sign): _weights(name, exponents, sign) for sign in (1, -1)}
         if curve not in curves:
             curves.append(curve)
-        rows.append({"name": name, "curve": curves.index(curve), "color": _color(name), "dashes": _dashes(name)})
+        rows.append(
+            {
+                "name": name,
+                "curve": curves.index(curve),
+                "color": _color(name),
+                "dashes": _dashes(name),
+            }
+        )
     return {"reach": REACH, "step": STEP, "curves": curves, "rows": rows}
 
 
 def _weights(name: str, exponents: torch.Tensor, sign: int) -> list[float]:
-    return [float(f"{weight:.7g}") for weight in gradient_weight(name, 2.0**exponents, float(sign)).tolist()]
+    return [
+        float(f"{weight:.7g}")
+        for weight in gradient_weight(name, 2.0**exponents, float(sign)).tolist()
+    ]
 
 
 def _color(name: str) -> str:

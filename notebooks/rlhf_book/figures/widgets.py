@@ -39,7 +39,9 @@ class GroupExplorer(anywidget.AnyWidget):
     """
 
     _esm = _HERE / "group_explorer.mjs"
-    rewards = traitlets.List(traitlets.Float(min=0.0, max=2.0), minlen=2, maxlen=16).tag(sync=True)
+    rewards = traitlets.List(
+        traitlets.Float(min=0.0, max=2.0), minlen=2, maxlen=16
+    ).tag(sync=True)
     eps = traitlets.Float(1e-4, min=0.0).tag(sync=True)
     ddof = traitlets.Enum([0, 1], default_value=1).tag(sync=True)
     alt = traitlets.Unicode(GROUP_EXPLORER_ALT).tag(sync=True)
@@ -51,7 +53,9 @@ class GroupExplorer(anywidget.AnyWidget):
         eps: float = 1e-4,
         ddof: int = 1,
     ):
-        super().__init__(rewards=[float(reward) for reward in rewards], eps=eps, ddof=ddof)
+        super().__init__(
+            rewards=[float(reward) for reward in rewards], eps=eps, ddof=ddof
+        )
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
@@ -91,9 +95,19 @@ class ClipExplorer(anywidget.AnyWidget):
     alt = traitlets.Unicode(CLIP_EXPLORER_ALT).tag(sync=True)
 
     def __init__(
-        self, *, ratio: float | int = 1.5, advantage: float | int = 1.0, low: float | int = 0.2, high: float | int = 0.2
+        self,
+        *,
+        ratio: float | int = 1.5,
+        advantage: float | int = 1.0,
+        low: float | int = 0.2,
+        high: float | int = 0.2,
     ):
-        super().__init__(ratio=float(ratio), advantage=float(advantage), low=float(low), high=float(high))
+        super().__init__(
+            ratio=float(ratio),
+            advantage=float(advantage),
+            low=float(low),
+            high=float(high),
+        )
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
@@ -129,7 +143,9 @@ class RatioExplorer(anywidget.AnyWidget):
     BANDS = ("0.2 / 0.2", "0.2 / 0.27", "0.03 / 0.04", "3e-4 / 4e-4")
 
     _esm = _HERE / "ratio_explorer.mjs"
-    log_ratios = traitlets.List(traitlets.Float(min=-0.5, max=0.5), minlen=6, maxlen=6).tag(sync=True)
+    log_ratios = traitlets.List(
+        traitlets.Float(min=-0.5, max=0.5), minlen=6, maxlen=6
+    ).tag(sync=True)
     still = traitlets.Enum([0, 14, 94, 994], default_value=0).tag(sync=True)
     sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
     token_band = traitlets.Enum(BANDS, default_value="0.2 / 0.2").tag(sync=True)
@@ -187,19 +203,30 @@ class GaeExplorer(anywidget.AnyWidget):
     _esm = _HERE / "gae_explorer.mjs"
     response = traitlets.Unicode("101101").tag(sync=True)
     lam = traitlets.Float(0.95, min=0.0, max=1.0).tag(sync=True)
-    critic = traitlets.Enum(["right", "offset", "noisy", "blind", "late"], default_value="offset").tag(sync=True)
+    critic = traitlets.Enum(
+        ["right", "offset", "noisy", "blind", "late"], default_value="offset"
+    ).tag(sync=True)
     size = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(GAE_EXPLORER_ALT).tag(sync=True)
 
     def __init__(
-        self, response: str = "101101", *, lam: float | int = 0.95, critic: str = "offset", size: float | int = 0.5
+        self,
+        response: str = "101101",
+        *,
+        lam: float | int = 0.95,
+        critic: str = "offset",
+        size: float | int = 0.5,
     ):
-        super().__init__(response=response, lam=float(lam), critic=critic, size=float(size))
+        super().__init__(
+            response=response, lam=float(lam), critic=critic, size=float(size)
+        )
 
     @traitlets.validate("response")
     def _six_tokens(self, proposal: dict[str, Any]) -> str:
         if len(proposal["value"]) != 6 or set(proposal["value"]) - {"0", "1"}:
-            raise traitlets.TraitError(f"response is {proposal['value']!r}, expected six tokens, each 0 or 1")
+            raise traitlets.TraitError(
+                f"response is {proposal['value']!r}, expected six tokens, each 0 or 1"
+            )
         return proposal["value"]
 
     def __repr__(self) -> str:
@@ -235,9 +262,13 @@ class LengthExplorer(anywidget.AnyWidget):
     """
 
     _esm = _HERE / "length_explorer.mjs"
-    lengths = traitlets.List(traitlets.Int(min=1, max=1000), minlen=2, maxlen=8).tag(sync=True)
+    lengths = traitlets.List(traitlets.Int(min=1, max=1000), minlen=2, maxlen=8).tag(
+        sync=True
+    )
     rewards = traitlets.List(traitlets.Enum([0, 1]), minlen=2, maxlen=8).tag(sync=True)
-    divisor = traitlets.Enum(["own", "batch", "constant"], default_value="own").tag(sync=True)
+    divisor = traitlets.Enum(["own", "batch", "constant"], default_value="own").tag(
+        sync=True
+    )
     budget = traitlets.Enum([1000, 2000, 4000, 8000], default_value=1000).tag(sync=True)
     std = traitlets.Bool(False).tag(sync=True)
     alt = traitlets.Unicode(LENGTH_EXPLORER_ALT).tag(sync=True)
@@ -252,8 +283,16 @@ class LengthExplorer(anywidget.AnyWidget):
         std: bool = False,
     ):
         if len(lengths) != len(rewards):
-            raise traitlets.TraitError(f"{len(lengths)} lengths and {len(rewards)} rewards: each response has one")
-        super().__init__(lengths=list(lengths), rewards=list(rewards), divisor=divisor, budget=budget, std=std)
+            raise traitlets.TraitError(
+                f"{len(lengths)} lengths and {len(rewards)} rewards: each response has one"
+            )
+        super().__init__(
+            lengths=list(lengths),
+            rewards=list(rewards),
+            divisor=divisor,
+            budget=budget,
+            std=std,
+        )
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"

@@ -10,10 +10,14 @@ from ..bug import Bug
 # ── half of a repair ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def suspect_unbiased(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int) -> Tensor:
+def suspect_unbiased(
+    logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int
+) -> Tensor:
     """A loss "without length and difficulty bias": logp, old_logp, mask [B, T], rewards [B]."""
     groups = rewards.view(-1, group_size)
-    advantages = (groups - groups.mean(1, keepdim=True)).flatten()  # no division by the std
+    advantages = (
+        groups - groups.mean(1, keepdim=True)
+    ).flatten()  # no division by the std
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(0.8, 1.2) * advantages[:, None]
@@ -27,9 +31,13 @@ def price_of_a_wrong_token(loss: Callable[..., Tensor]) -> None:
         lengths = torch.tensor([8, length, 8, 8])
         mask = (torch.arange(128) < lengths[:, None]).float()
         logp = torch.full((4, 128), -1.0, requires_grad=True)
-        loss(logp, logp.detach(), torch.tensor([1.0, 0.0, 0.0, 0.0]), mask, 4).backward()
+        loss(
+            logp, logp.detach(), torch.tensor([1.0, 0.0, 0.0, 0.0]), mask, 4
+        ).backward()
         assert logp.grad is not None
-        print(f"a wrong response of {length:3d} tokens pays {1000 * logp.grad[1, 0].item():7.4f} thousandths a token")
+        print(
+            f"a wrong response of {length:3d} tokens pays {1000 * logp.grad[1, 0].item():7.4f} thousandths a token"
+        )
 
 
 def equal_advantages_equal_tokens(loss: Callable[..., Tensor]) -> None:
@@ -40,14 +48,20 @@ def equal_advantages_equal_tokens(loss: Callable[..., Tensor]) -> None:
     loss(logp, logp.detach(), torch.tensor([0.0, 0.0, 0.0, 1.0]), mask, 4).backward()
     assert logp.grad is not None
     shortest, longest = logp.grad[0, 0].item(), logp.grad[2, 0].item()
-    assert abs(shortest - longest) < 1e-9, f"one weighs {shortest:.5f}, another {longest:.5f}"
+    assert abs(shortest - longest) < 1e-9, (
+        f"one weighs {shortest:.5f}, another {longest:.5f}"
+    )
 
 
-def mended_unbiased(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int) -> Tensor:
+def mended_unbiased(
+    logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int
+) -> Tensor:
     """A loss "without length and difficulty bias": logp, old_logp, mask [B, T], rewards [B]."""
     budget = 128  # a setting of the run, never read off a batch
     groups = rewards.view(-1, group_size)
-    advantages = (groups - groups.mean(1, keepdim=True)).flatten()  # no division by the std
+    advantages = (
+        groups - groups.mean(1, keepdim=True)
+    ).flatten()  # no division by the std
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(0.8, 1.2) * advantages[:, None]
@@ -83,7 +97,11 @@ HALF_A_REPAIR = Bug(
 def suspect_accumulation(objective: Tensor, mask: Tensor, micro_batches: int) -> Tensor:
     """The token mean of a batch too large for memory: objective, mask [B, T], rows dealt out in order."""
     total = torch.zeros(())
-    for x, m in zip(objective.tensor_split(micro_batches), mask.tensor_split(micro_batches), strict=True):
+    for x, m in zip(
+        objective.tensor_split(micro_batches),
+        mask.tensor_split(micro_batches),
+        strict=True,
+    ):
         total = total - (x * m).sum() / m.sum() / micro_batches
     return total
 
@@ -96,7 +114,9 @@ def weight_by_memory(loss: Callable[..., Tensor]) -> None:
         loss(objective, mask, micro_batches).backward()
         assert objective.grad is not None
         short, long = -objective.grad[0, 0].item(), -objective.grad[2, 0].item()
-        print(f"{micro_batches} micro-batches: a short one's token {short:.5f}, a long one's {long:.5f}")
+        print(
+            f"{micro_batches} micro-batches: a short one's token {short:.5f}, a long one's {long:.5f}"
+        )
 
 
 def memory_does_not_matter(loss: Callable[..., Tensor]) -> None:
@@ -109,13 +129,19 @@ def memory_does_not_matter(loss: Callable[..., Tensor]) -> None:
         assert objective.grad is not None
         gradients.append(objective.grad)
     apart = max((gradient - gradients[0]).abs().max().item() for gradient in gradients)
-    assert apart < 1e-7, f"it moves by up to {apart:.4f} with the number of micro-batches"
+    assert apart < 1e-7, (
+        f"it moves by up to {apart:.4f} with the number of micro-batches"
+    )
 
 
 def mended_accumulation(objective: Tensor, mask: Tensor, micro_batches: int) -> Tensor:
     """The token mean of a batch too large for memory: objective, mask [B, T], rows dealt out in order."""
     total, tokens = torch.zeros(()), mask.sum()  # counted once, before the batch is cut
-    for x, m in zip(objective.tensor_split(micro_batches), mask.tensor_split(micro_batches), strict=True):
+    for x, m in zip(
+        objective.tensor_split(micro_batches),
+        mask.tensor_split(micro_batches),
+        strict=True,
+    ):
         total = total - (x * m).sum() / tokens
     return total
 

@@ -7,60 +7,96 @@ from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_effective_reward(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def my_effective_reward(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     """Probs, rewards, lengths [N] of all responses -> [N]: the reward that is ascended."""
     value = (probs * rewards).sum()  # J, the expected reward
     return (group_size - 1) / group_size * (rewards - value) / lengths
 
 
-def _no_baseline(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _no_baseline(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     return (group_size - 1) / group_size * rewards / lengths
 
 
-def _no_factor(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _no_factor(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     return (rewards - (probs * rewards).sum()) / lengths
 
 
-def _plain_mean(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _plain_mean(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     return (group_size - 1) / group_size * (rewards - rewards.mean()) / lengths
 
 
-def _baseline_after(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _baseline_after(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     per_token = rewards / lengths
     return (group_size - 1) / group_size * (per_token - (probs * per_token).sum())
 
 
-def _baseline_not_divided(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _baseline_not_divided(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     return (group_size - 1) / group_size * (rewards / lengths - (probs * rewards).sum())
 
 
-def _mean_length(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
-    return (group_size - 1) / group_size * (rewards - (probs * rewards).sum()) / (probs * lengths).sum()
+def _mean_length(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
+    return (
+        (group_size - 1)
+        / group_size
+        * (rewards - (probs * rewards).sum())
+        / (probs * lengths).sum()
+    )
 
 
-def _times_length(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _times_length(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     return (group_size - 1) / group_size * (rewards - (probs * rewards).sum()) * lengths
 
 
-def _leave_one_out(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _leave_one_out(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     return group_size / (group_size - 1) * (rewards - (probs * rewards).sum()) / lengths
 
 
-def _weighted(probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int) -> Tensor:
+def _weighted(
+    probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
+) -> Tensor:
     return probs * my_effective_reward(probs, rewards, lengths, group_size)
 
 
 def _draw(generator: Generator) -> Case:
     N = integer(generator, 2, 9)
     probs = uniform(generator, N) + 0.05
-    rewards = (uniform(generator, N) > 0.5).double() if integer(generator, 0, 2) else 3 * uniform(generator, N) - 1
+    rewards = (
+        (uniform(generator, N) > 0.5).double()
+        if integer(generator, 0, 2)
+        else 3 * uniform(generator, N) - 1
+    )
     lengths = torch.randint(1, 30, (N,), generator=generator).double()
     return Case(
-        {"probs": probs / probs.sum(), "rewards": rewards, "lengths": lengths, "group_size": integer(generator, 2, 17)}
+        {
+            "probs": probs / probs.sum(),
+            "rewards": rewards,
+            "lengths": lengths,
+            "group_size": integer(generator, 2, 17),
+        }
     )
 
 
-def _case(probs: list[float], rewards: list[float], lengths: list[float], group_size: int) -> Case:
+def _case(
+    probs: list[float], rewards: list[float], lengths: list[float], group_size: int
+) -> Case:
     given = {"probs": probs, "rewards": rewards, "lengths": lengths}
     tensors = {name: torch.tensor(x, dtype=torch.float64) for name, x in given.items()}
     return Case({**tensors, "group_size": group_size})
@@ -101,19 +137,33 @@ EFFECTIVE_REWARD = Exercise(
             _no_factor,
             "Nearly: the group's mean contains the response's own reward. What does that do to the scale?",
         ),
-        Mistake(_plain_mean, "You average the rewards over the list. Some responses are likelier than others."),
+        Mistake(
+            _plain_mean,
+            "You average the rewards over the list. Some responses are likelier than others.",
+        ),
         Mistake(
             _baseline_after,
             "You divide by the length first and centre afterwards. GRPO centres the rewards and divides what is left.",
         ),
-        Mistake(_baseline_not_divided, "The baseline is divided by the length as well."),
-        Mistake(_mean_length, "You divide every response by the expected length. GRPO takes each one's own."),
-        Mistake(_times_length, "You multiply by the length. The length stands in the denominator."),
+        Mistake(
+            _baseline_not_divided, "The baseline is divided by the length as well."
+        ),
+        Mistake(
+            _mean_length,
+            "You divide every response by the expected length. GRPO takes each one's own.",
+        ),
+        Mistake(
+            _times_length,
+            "You multiply by the length. The length stands in the denominator.",
+        ),
         Mistake(
             _leave_one_out,
             "The factor is upside down. A mean that contains one's own reward makes the score smaller, not larger.",
         ),
-        Mistake(_weighted, "The probability is already in the expectation. Leave it out of the reward."),
+        Mistake(
+            _weighted,
+            "The probability is already in the expectation. Leave it out of the reward.",
+        ),
     ),
     where="Take answer 1 of the group, and split the mean into its own reward and those of the others.",
     right="Right. For whom is this reward higher when wrong: the response that stops, or the one that goes on?",

@@ -9,7 +9,12 @@ from ..worked_example import BUDGET, GROUP_SIZE
 
 
 def my_dr_grpo_loss(
-    logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
 ) -> Tensor:
     """[B, T] but rewards [B], groups contiguous -> scalar to minimise; clip range .2/.2."""
     groups = rewards.view(-1, group_size)  # [P, G]
@@ -21,7 +26,12 @@ def my_dr_grpo_loss(
 
 def _terms(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     ratio = torch.exp(logp - old_logp)
-    return torch.minimum(ratio * advantages[:, None], ratio.clamp(0.8, 1.2) * advantages[:, None]) * mask
+    return (
+        torch.minimum(
+            ratio * advantages[:, None], ratio.clamp(0.8, 1.2) * advantages[:, None]
+        )
+        * mask
+    )
 
 
 def _centred(rewards: Tensor, group_size: int) -> Tensor:
@@ -29,61 +39,156 @@ def _centred(rewards: Tensor, group_size: int) -> Tensor:
     return (groups - groups.mean(1, keepdim=True)).flatten()
 
 
-def _with_std(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
+def _with_std(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
     groups = rewards.view(-1, group_size)
-    advantages = (groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)
-    return -_terms(logp, old_logp, advantages.flatten(), mask).sum() / (len(rewards) * budget)
+    advantages = (groups - groups.mean(1, keepdim=True)) / (
+        groups.std(1, keepdim=True) + 1e-4
+    )
+    return -_terms(logp, old_logp, advantages.flatten(), mask).sum() / (
+        len(rewards) * budget
+    )
 
 
-def _own_length(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
+def _own_length(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
     terms = _terms(logp, old_logp, _centred(rewards, group_size), mask)
     return -(terms.sum(1) / mask.sum(1)).mean()
 
 
-def _token_mean(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
-    return -_terms(logp, old_logp, _centred(rewards, group_size), mask).sum() / mask.sum()
+def _token_mean(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
+    return (
+        -_terms(logp, old_logp, _centred(rewards, group_size), mask).sum() / mask.sum()
+    )
 
 
 def _padded_width(
-    logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
 ) -> Tensor:
-    return -_terms(logp, old_logp, _centred(rewards, group_size), mask).sum() / mask.numel()
+    return (
+        -_terms(logp, old_logp, _centred(rewards, group_size), mask).sum()
+        / mask.numel()
+    )
 
 
-def _only_budget(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
+def _only_budget(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
     return -_terms(logp, old_logp, _centred(rewards, group_size), mask).sum() / budget
 
 
-def _group_mean(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
-    return -_terms(logp, old_logp, _centred(rewards, group_size), mask).sum() / (group_size * budget)
+def _group_mean(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
+    return -_terms(logp, old_logp, _centred(rewards, group_size), mask).sum() / (
+        group_size * budget
+    )
 
 
-def _whole_batch(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
+def _whole_batch(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
     return my_dr_grpo_loss(logp, old_logp, rewards, mask, len(rewards), budget)
 
 
 def _leave_one_out(
-    logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
 ) -> Tensor:
-    return my_dr_grpo_loss(logp, old_logp, rewards, mask, group_size, budget) * group_size / (group_size - 1)
+    return (
+        my_dr_grpo_loss(logp, old_logp, rewards, mask, group_size, budget)
+        * group_size
+        / (group_size - 1)
+    )
 
 
-def _no_clip(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
+def _no_clip(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
     terms = torch.exp(logp - old_logp) * _centred(rewards, group_size)[:, None] * mask
     return -terms.sum() / (len(rewards) * budget)
 
 
-def _objective(logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int, budget: int) -> Tensor:
+def _objective(
+    logp: Tensor,
+    old_logp: Tensor,
+    rewards: Tensor,
+    mask: Tensor,
+    group_size: int,
+    budget: int,
+) -> Tensor:
     return -my_dr_grpo_loss(logp, old_logp, rewards, mask, group_size, budget)
 
 
-def _case(drawn: dict[str, Tensor], rewards: Tensor, group_size: int, budget: int) -> Case:
+def _case(
+    drawn: dict[str, Tensor], rewards: Tensor, group_size: int, budget: int
+) -> Case:
     tensors = {name: drawn[name] for name in ("logp", "old_logp")}
-    return Case({**tensors, "rewards": rewards, "mask": drawn["mask"], "group_size": group_size, "budget": budget})
+    return Case(
+        {
+            **tensors,
+            "rewards": rewards,
+            "mask": drawn["mask"],
+            "group_size": group_size,
+            "budget": budget,
+        }
+    )
 
 
 def _draw(generator: Generator) -> Case:
-    group_size, prompts, width = integer(generator, 2, 5), integer(generator, 1, 4), integer(generator, 1, 7)
+    group_size, prompts, width = (
+        integer(generator, 2, 5),
+        integer(generator, 1, 4),
+        integer(generator, 1, 7),
+    )
     B = group_size * prompts
     lengths = torch.randint(1, width + 1, (B,), generator=generator).tolist()
     rewards = uniform(generator, B).float()
@@ -110,30 +215,57 @@ LOSS = Exercise(
     solution=my_dr_grpo_loss,
     cases=(
         _case(_BOOK, _BOOK["rewards"], GROUP_SIZE, BUDGET),
-        _case(batch([2, 5, 1, 3], Generator().manual_seed(3)), torch.tensor([1.0, 0.0, 0.0, 1.0]), 2, 8),
-        _case(batch([4, 1, 1], Generator().manual_seed(4), width=6), torch.tensor([0.5, 2.0, 0.0]), 3, 16),
+        _case(
+            batch([2, 5, 1, 3], Generator().manual_seed(3)),
+            torch.tensor([1.0, 0.0, 0.0, 1.0]),
+            2,
+            8,
+        ),
+        _case(
+            batch([4, 1, 1], Generator().manual_seed(4), width=6),
+            torch.tensor([0.5, 2.0, 0.0]),
+            3,
+            16,
+        ),
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_with_std, "The division by the group's standard deviation is still there. This chapter drops it."),
-        Mistake(_own_length, "You divide each response by its own length: half of the repair is missing."),
+        Mistake(
+            _with_std,
+            "The division by the group's standard deviation is still there. This chapter drops it.",
+        ),
+        Mistake(
+            _own_length,
+            "You divide each response by its own length: half of the repair is missing.",
+        ),
         Mistake(
             _token_mean,
             "You divide by the number of tokens in this batch. That number is not a constant: it is decided by the "
             "policy.",
         ),
         Mistake(
-            _padded_width, "You divide by the padded width. The budget is a setting and does not depend on a batch."
-        ),
-        Mistake(_only_budget, "You sum over responses. The objective is a mean over them."),
-        Mistake(_group_mean, "You take the mean within a group and then sum over the prompts."),
-        Mistake(
-            _whole_batch, "You compare each response with the whole batch. Its rivals are those of its own prompt."
+            _padded_width,
+            "You divide by the padded width. The budget is a setting and does not depend on a batch.",
         ),
         Mistake(
-            _leave_one_out, "This is leave-one-out, RLOO's baseline. Here the mean contains the response's own reward."
+            _only_budget, "You sum over responses. The objective is a mean over them."
         ),
-        Mistake(_no_clip, "The clip is missing. Off-policy, tokens that have moved far enough are to fall silent."),
+        Mistake(
+            _group_mean,
+            "You take the mean within a group and then sum over the prompts.",
+        ),
+        Mistake(
+            _whole_batch,
+            "You compare each response with the whole batch. Its rivals are those of its own prompt.",
+        ),
+        Mistake(
+            _leave_one_out,
+            "This is leave-one-out, RLOO's baseline. Here the mean contains the response's own reward.",
+        ),
+        Mistake(
+            _no_clip,
+            "The clip is missing. Off-policy, tokens that have moved far enough are to fall silent.",
+        ),
         Mistake(_objective, "The sign: a loss is minimised."),
     ),
     where="Write the number of responses, the budget and one token's advantage beside each other, for the shown batch.",

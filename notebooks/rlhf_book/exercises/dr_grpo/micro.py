@@ -9,7 +9,9 @@ from ..exercise import Case, Exercise, Mistake
 
 def my_factors(lengths: Tensor, micro_batches: int) -> Tensor:
     """Lengths [B] -> [micro_batches]: the factor of each micro-batch's own token mean."""
-    tokens = torch.stack([part.sum() for part in torch.tensor_split(lengths, micro_batches)])
+    tokens = torch.stack(
+        [part.sum() for part in torch.tensor_split(lengths, micro_batches)]
+    )
     return tokens / tokens.sum()
 
 
@@ -18,7 +20,9 @@ def _mean(lengths: Tensor, micro_batches: int) -> Tensor:
 
 
 def _rows(lengths: Tensor, micro_batches: int) -> Tensor:
-    rows = [len(part) / len(lengths) for part in torch.tensor_split(lengths, micro_batches)]
+    rows = [
+        len(part) / len(lengths) for part in torch.tensor_split(lengths, micro_batches)
+    ]
     return torch.tensor(rows, dtype=lengths.dtype)
 
 
@@ -43,7 +47,9 @@ def _relative(lengths: Tensor, micro_batches: int) -> Tensor:
 
 
 def _mean_lengths(lengths: Tensor, micro_batches: int) -> Tensor:
-    means = torch.stack([part.mean() for part in torch.tensor_split(lengths, micro_batches)])
+    means = torch.stack(
+        [part.mean() for part in torch.tensor_split(lengths, micro_batches)]
+    )
     return means / means.sum()
 
 
@@ -73,14 +79,38 @@ MICRO = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_mean, "This averages the averages. A token of a micro-batch with few tokens then counts more."),
-        Mistake(_rows, "You count rows. That is right for a mean over responses, and this is one over tokens."),
-        Mistake(_sum, "You add the means up as they are: the step grows with the number of micro-batches."),
-        Mistake(_upside_down, "Upside down: a micro-batch with more of the tokens has to count more."),
-        Mistake(_again, "Your factors add up to less than 1: something is divided by the number of parts once more."),
-        Mistake(_no_denominator, "These are the sums over tokens. The tokens of the whole batch belong below them."),
-        Mistake(_relative, "Your factors are right for a mean over micro-batches. The exercise asks for their sum."),
-        Mistake(_mean_lengths, "You compare mean lengths. Micro-batches may have different numbers of rows."),
+        Mistake(
+            _mean,
+            "This averages the averages. A token of a micro-batch with few tokens then counts more.",
+        ),
+        Mistake(
+            _rows,
+            "You count rows. That is right for a mean over responses, and this is one over tokens.",
+        ),
+        Mistake(
+            _sum,
+            "You add the means up as they are: the step grows with the number of micro-batches.",
+        ),
+        Mistake(
+            _upside_down,
+            "Upside down: a micro-batch with more of the tokens has to count more.",
+        ),
+        Mistake(
+            _again,
+            "Your factors add up to less than 1: something is divided by the number of parts once more.",
+        ),
+        Mistake(
+            _no_denominator,
+            "These are the sums over tokens. The tokens of the whole batch belong below them.",
+        ),
+        Mistake(
+            _relative,
+            "Your factors are right for a mean over micro-batches. The exercise asks for their sum.",
+        ),
+        Mistake(
+            _mean_lengths,
+            "You compare mean lengths. Micro-batches may have different numbers of rows.",
+        ),
     ),
     where="For two micro-batches write down both means, and the mean over all tokens, with the sums spelt out.",
     right="Right. For which aggregation would all factors be equal, whatever the lengths?",

@@ -28,7 +28,10 @@ def _limit(p: float, group_size: int) -> float:
 
 
 def _weight(p: float, group_size: int) -> float:
-    ways = (math.comb(group_size, k) * p**k * (1 - p) ** (group_size - k) for k in range(group_size + 1))
+    ways = (
+        math.comb(group_size, k) * p**k * (1 - p) ** (group_size - k)
+        for k in range(group_size + 1)
+    )
     root = sum(way * math.sqrt(k * (group_size - k)) for k, way in enumerate(ways))
     return math.sqrt((group_size - 1) / group_size) * root / (group_size * p * (1 - p))
 
@@ -40,7 +43,10 @@ def _dr_grpo(p: float, group_size: int) -> float:
 def _others_too_many(p: float, group_size: int) -> float:
     total = 0.0
     for k in range(1, group_size):
-        ways = (math.comb(group_size, m) * p**m * (1 - p) ** (group_size - m) for m in range(k, group_size + 1))
+        ways = (
+            math.comb(group_size, m) * p**m * (1 - p) ** (group_size - m)
+            for m in range(k, group_size + 1)
+        )
         total += sum(ways) / math.sqrt(k * (group_size - k))
     return math.sqrt((group_size - 1) / group_size) * total
 
@@ -48,7 +54,10 @@ def _others_too_many(p: float, group_size: int) -> float:
 def _more_than_k(p: float, group_size: int) -> float:
     others, total = group_size - 1, 0.0
     for k in range(1, group_size):
-        ways = (math.comb(others, m) * p**m * (1 - p) ** (others - m) for m in range(k + 1, group_size))
+        ways = (
+            math.comb(others, m) * p**m * (1 - p) ** (others - m)
+            for m in range(k + 1, group_size)
+        )
         total += sum(ways) / math.sqrt(k * (group_size - k))
     return math.sqrt(others / group_size) * total
 
@@ -56,7 +65,12 @@ def _more_than_k(p: float, group_size: int) -> float:
 def _exactly_k(p: float, group_size: int) -> float:
     others, total = group_size - 1, 0.0
     for k in range(1, group_size):
-        total += math.comb(others, k) * p**k * (1 - p) ** (others - k) / math.sqrt(k * (group_size - k))
+        total += (
+            math.comb(others, k)
+            * p**k
+            * (1 - p) ** (others - k)
+            / math.sqrt(k * (group_size - k))
+        )
     return math.sqrt(others / group_size) * total
 
 
@@ -65,7 +79,12 @@ def _weight_times_p(p: float, group_size: int) -> float:
 
 
 def _draw(generator: Generator) -> Case:
-    return Case({"p": 0.01 + 0.98 * float(uniform(generator, 1)), "group_size": integer(generator, 2, 20)})
+    return Case(
+        {
+            "p": 0.01 + 0.98 * float(uniform(generator, 1)),
+            "group_size": integer(generator, 2, 20),
+        }
+    )
 
 
 OBJECTIVE = Exercise(
@@ -93,14 +112,34 @@ OBJECTIVE = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_population, "Right for the population's standard deviation; the sample's makes the step smaller."),
-        Mistake(_limit, "This is the limit of an infinite group. At finite G a rare success is often not seen at all."),
-        Mistake(_weight, "This is the weight itself, the derivative. The exercise asks for its integral from 0."),
-        Mistake(_dr_grpo, "This is what Dr. GRPO ascends, without the division by the std."),
-        Mistake(_others_too_many, "Count the trials again: the integral adds one to those of m, and m has G - 2."),
-        Mistake(_more_than_k, "The tail begins one too late: more than m means at least m + 1, and k is m + 1."),
+        Mistake(
+            _population,
+            "Right for the population's standard deviation; the sample's makes the step smaller.",
+        ),
+        Mistake(
+            _limit,
+            "This is the limit of an infinite group. At finite G a rare success is often not seen at all.",
+        ),
+        Mistake(
+            _weight,
+            "This is the weight itself, the derivative. The exercise asks for its integral from 0.",
+        ),
+        Mistake(
+            _dr_grpo, "This is what Dr. GRPO ascends, without the division by the std."
+        ),
+        Mistake(
+            _others_too_many,
+            "Count the trials again: the integral adds one to those of m, and m has G - 2.",
+        ),
+        Mistake(
+            _more_than_k,
+            "The tail begins one too late: more than m means at least m + 1, and k is m + 1.",
+        ),
         Mistake(_exactly_k, "A tail is needed: k successes or more, not exactly k."),
-        Mistake(_weight_times_p, "The weight depends on p, so its integral is not the weight times p."),
+        Mistake(
+            _weight_times_p,
+            "The weight depends on p, so its integral is not the weight times p.",
+        ),
     ),
     where="For G = 2 the weight does not depend on p: what is its integral? Then try G = 3.",
     right="Right. Draw it for G = 2, 8 and 64: only the last comes near the arcsine.",

@@ -50,7 +50,12 @@ def _uncorrected(q: float, responses: int) -> float:
 
 
 def _draw(generator: Generator) -> Case:
-    return Case({"q": 0.02 + 0.95 * float(uniform(generator, 1)), "responses": integer(generator, 2, 40)})
+    return Case(
+        {
+            "q": 0.02 + 0.95 * float(uniform(generator, 1)),
+            "responses": integer(generator, 2, 40),
+        }
+    )
 
 
 RESIDUAL = Exercise(
@@ -77,16 +82,34 @@ RESIDUAL = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_none, "It is small and not zero: the total contains the response's own length."),
-        Mistake(_per_batch, "One power of the number of responses is missing."),
-        Mistake(_half, "The second derivative of 1/S is 2/S^3: the 1/2 of the expansion cancels it."),
-        Mistake(_own_over_batch, "One power too many: the total's variance grows with the number of responses."),
-        Mistake(_deviation, "The second-order term has the variance in it, not its root."),
         Mistake(
-            _first_term, "This is the zeroth order of E[1/S]. It cancels against the other part of the expectation."
+            _none,
+            "It is small and not zero: the total contains the response's own length.",
         ),
-        Mistake(_negative, "The sign: 1/S is convex, so its mean lies above the inverse of the mean."),
-        Mistake(_variance_of_one, "Look at the units: the variance of the total belongs over its mean to the third."),
+        Mistake(_per_batch, "One power of the number of responses is missing."),
+        Mistake(
+            _half,
+            "The second derivative of 1/S is 2/S^3: the 1/2 of the expansion cancels it.",
+        ),
+        Mistake(
+            _own_over_batch,
+            "One power too many: the total's variance grows with the number of responses.",
+        ),
+        Mistake(
+            _deviation, "The second-order term has the variance in it, not its root."
+        ),
+        Mistake(
+            _first_term,
+            "This is the zeroth order of E[1/S]. It cancels against the other part of the expectation.",
+        ),
+        Mistake(
+            _negative,
+            "The sign: 1/S is convex, so its mean lies above the inverse of the mean.",
+        ),
+        Mistake(
+            _variance_of_one,
+            "Look at the units: the variance of the total belongs over its mean to the third.",
+        ),
         Mistake(
             _uncorrected,
             "This is E[1/S], in full to second order. The other part of the expectation has to come off.",

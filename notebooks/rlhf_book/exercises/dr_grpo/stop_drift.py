@@ -39,7 +39,9 @@ def _off_by_one(q: float, advantage: float) -> float:
 
 
 def _first_token(q: float, advantage: float) -> float:
-    later = (q * math.log(1 / q) / (1 - q) - q) / (1 - q)  # E[1/|o|, given that |o| > 1]
+    later = (q * math.log(1 / q) / (1 - q) - q) / (
+        1 - q
+    )  # E[1/|o|, given that |o| > 1]
     return advantage * q * (1 - q) * (1 - later)
 
 
@@ -82,16 +84,33 @@ STOP_DRIFT = Exercise(
             "Zero is the answer for a constant divisor. With its own length below, a response that stops early counts "
             "more.",
         ),
-        Mistake(_minus, "The sign: a response with a positive advantage learns to stop earlier, not later."),
+        Mistake(
+            _minus,
+            "The sign: a response with a positive advantage learns to stop earlier, not later.",
+        ),
         Mistake(
             _no_score,
             "This is the advantage times E[1/|o|]. The score of the decisions is missing: going on has one, too.",
         ),
-        Mistake(_whatever_the_sign, "The pull turns round with the sign of the advantage."),
-        Mistake(_by_the_probability, "This is the gradient by q itself. The exercise asks for the logit."),
-        Mistake(_off_by_one, "Check E[1/|o|]: at q near 1 nearly every response has one token, so it must go to 1."),
-        Mistake(_first_token, "This is the pull on the first decision alone. Every token after it decides again."),
-        Mistake(_only_stopping, "You count the token that stops. Those that went on have a score as well."),
+        Mistake(
+            _whatever_the_sign, "The pull turns round with the sign of the advantage."
+        ),
+        Mistake(
+            _by_the_probability,
+            "This is the gradient by q itself. The exercise asks for the logit.",
+        ),
+        Mistake(
+            _off_by_one,
+            "Check E[1/|o|]: at q near 1 nearly every response has one token, so it must go to 1.",
+        ),
+        Mistake(
+            _first_token,
+            "This is the pull on the first decision alone. Every token after it decides again.",
+        ),
+        Mistake(
+            _only_stopping,
+            "You count the token that stops. Those that went on have a score as well.",
+        ),
     ),
     where="A response of n tokens has stopped once and gone on n - 1 times: what is the sum of its scores, over n?",
     right="Right. Without the log it would be advantage times (q - q): the pull is there because 1/n is convex.",

@@ -56,7 +56,11 @@ def _draw(generator: Generator) -> Case:
     lengths = torch.randint(1, 40, (B,), generator=generator).double()
     budget = integer(generator, int(lengths.max()), 80)
     return Case(
-        {"advantages": torch.randn(B, generator=generator, dtype=torch.float64), "lengths": lengths, "budget": budget}
+        {
+            "advantages": torch.randn(B, generator=generator, dtype=torch.float64),
+            "lengths": lengths,
+            "budget": budget,
+        }
     )
 
 
@@ -78,26 +82,62 @@ WEIGHTS = Exercise(
     """,
     solution=my_token_weights,
     cases=(
-        Case({"advantages": _BOOK["advantages"], "lengths": _BOOK["mask"].sum(1), "budget": BUDGET}),
-        Case({"advantages": torch.tensor([-1.0, -1.0]), "lengths": torch.tensor([10.0, 1000.0]), "budget": 2000}),
-        Case({"advantages": torch.tensor([0.5]), "lengths": torch.tensor([4.0]), "budget": 8}),
+        Case(
+            {
+                "advantages": _BOOK["advantages"],
+                "lengths": _BOOK["mask"].sum(1),
+                "budget": BUDGET,
+            }
+        ),
+        Case(
+            {
+                "advantages": torch.tensor([-1.0, -1.0]),
+                "lengths": torch.tensor([10.0, 1000.0]),
+                "budget": 2000,
+            }
+        ),
+        Case(
+            {
+                "advantages": torch.tensor([0.5]),
+                "lengths": torch.tensor([4.0]),
+                "budget": 8,
+            }
+        ),
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_whole_responses, "This is what a whole response weighs. The exercise asks for one of its tokens."),
-        Mistake(_summed, "You sum over responses. GRPO and Dr. GRPO both take the mean over them."),
+        Mistake(
+            _whole_responses,
+            "This is what a whole response weighs. The exercise asks for one of its tokens.",
+        ),
+        Mistake(
+            _summed,
+            "You sum over responses. GRPO and Dr. GRPO both take the mean over them.",
+        ),
         Mistake(
             _averaged_twice,
             "The token mean is one mean over all tokens: there is no second mean over responses after it.",
         ),
-        Mistake(_without_sign, "The sign is lost: a wrong response's tokens are pushed down."),
-        Mistake(_of_the_loss, "This is the gradient of the loss. The objective is maximised, so the sign turns."),
+        Mistake(
+            _without_sign,
+            "The sign is lost: a wrong response's tokens are pushed down.",
+        ),
+        Mistake(
+            _of_the_loss,
+            "This is the gradient of the loss. The objective is maximised, so the sign turns.",
+        ),
         Mistake(
             _longest,
             "You divide by the longest response of the batch. That is no constant: it changes from batch to batch.",
         ),
-        Mistake(_without_advantage, "The advantage is missing: these are the weights of a token with advantage 1."),
-        Mistake(_other_order, "Two rows are exchanged: the first is the mean within each response."),
+        Mistake(
+            _without_advantage,
+            "The advantage is missing: these are the weights of a token with advantage 1.",
+        ),
+        Mistake(
+            _other_order,
+            "Two rows are exchanged: the first is the mean within each response.",
+        ),
     ),
     where="Write the objective for two responses of one and two tokens, and differentiate it by one log-probability.",
     right="Right. Which of the three rows would change if another response of the batch became longer?",

@@ -12,4 +12,12 @@ from .weights import WEIGHTS
 
 __all__ = ["BUGS", "EXERCISES"]
 
-EXERCISES: tuple[Exercise, ...] = (N_STEP, WEIGHTS, RECURSION, ERROR, NOISE, PUSH, VALUE_LOSS)
+EXERCISES: tuple[Exercise, ...] = (
+    N_STEP,
+    WEIGHTS,
+    RECURSION,
+    ERROR,
+    NOISE,
+    PUSH,
+    VALUE_LOSS,
+)

@@ -10,7 +10,9 @@ from ..bug import Bug
 # ── the end of a response ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def suspect_gae(rewards: Tensor, values: Tensor, mask: Tensor, lam: float = 0.95) -> Tensor:
+def suspect_gae(
+    rewards: Tensor, values: Tensor, mask: Tensor, lam: float = 0.95
+) -> Tensor:
     """Advantages [B, T] with gamma 1; rewards, values and mask are [B, T]."""
     advantages, following = torch.zeros_like(rewards), torch.zeros(len(rewards))
     for t in reversed(range(rewards.shape[1])):
@@ -38,10 +40,14 @@ def padding_is_never_read(gae: Callable[..., Tensor]) -> None:
     before = gae(rewards, values, mask)[0, :2]
     after = gae(rewards, values + 3 * (1 - mask), mask)[0, :2]
     change = (after - before).abs().max().item()
-    assert change < 1e-6, f"another number under the padding moves an advantage by {change:.3f}"
+    assert change < 1e-6, (
+        f"another number under the padding moves an advantage by {change:.3f}"
+    )
 
 
-def mended_gae(rewards: Tensor, values: Tensor, mask: Tensor, lam: float = 0.95) -> Tensor:
+def mended_gae(
+    rewards: Tensor, values: Tensor, mask: Tensor, lam: float = 0.95
+) -> Tensor:
     """Advantages [B, T] with gamma 1; rewards, values and mask are [B, T]."""
     advantages, following = torch.zeros_like(rewards), torch.zeros(len(rewards))
     next_value = torch.zeros(len(rewards))
@@ -81,7 +87,9 @@ PADDING_LEAK = Bug(
 # ── the critic's targets ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def suspect_targets(advantages: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def suspect_targets(
+    advantages: Tensor, values: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
     """Whitened advantages, and the critic's targets: advantage plus value, all [B, T]."""
     mean = (advantages * mask).sum() / mask.sum()
     var = ((advantages - mean) ** 2 * mask).sum() / (mask.sum() - 1)
@@ -95,12 +103,16 @@ def ten_rollouts(targets: Callable[..., tuple[Tensor, Tensor]]) -> None:
     value = 0.0
     for rollout in range(11):
         if rollout in (0, 1, 10):
-            print(f"after {rollout:2d} rollouts the critic expects {abs(value):.3f}; .750 is right")
+            print(
+                f"after {rollout:2d} rollouts the critic expects {abs(value):.3f}; .750 is right"
+            )
         values = torch.full((4, 1), value)
         value = targets(rewards - values, values, mask)[1].mean().item()
 
 
-def targets_of_lambda_one_are_the_returns(targets: Callable[..., tuple[Tensor, Tensor]]) -> None:
+def targets_of_lambda_one_are_the_returns(
+    targets: Callable[..., tuple[Tensor, Tensor]],
+) -> None:
     """With lambda 1 advantage plus value is the return, whatever the critic thinks."""
     rewards = torch.tensor([[1.0], [0.0], [0.0]])
     values = torch.tensor([[0.2], [0.6], [0.1]])
@@ -109,7 +121,9 @@ def targets_of_lambda_one_are_the_returns(targets: Callable[..., tuple[Tensor, T
     assert gap < 1e-6, f"reward {rewards[0, 0]:.0f} has the target {target[0, 0]:.3f}"
 
 
-def mended_targets(advantages: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def mended_targets(
+    advantages: Tensor, values: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
     """Whitened advantages, and the critic's targets: advantage plus value, all [B, T]."""
     returns = (advantages + values) * mask
     mean = (advantages * mask).sum() / mask.sum()
@@ -145,7 +159,9 @@ WHITENED_RETURNS = Bug(
 # ── the place where the critic is read ───────────────────────────────────────────────────────────────────────────
 
 
-def suspect_values(critic: Callable[[Tensor], Tensor], prompts: Tensor, completions: Tensor) -> Tensor:
+def suspect_values(
+    critic: Callable[[Tensor], Tensor], prompts: Tensor, completions: Tensor
+) -> Tensor:
     """The value of each completion token, [B, T]; the critic gives [B, S + T] numbers."""
     everything = critic(torch.cat([prompts, completions], dim=1))
     return everything[:, -completions.shape[1] :]
@@ -156,7 +172,9 @@ def credit_of_a_coin(read: Callable[..., Tensor]) -> None:
     prompts, completions = torch.tensor([[0], [0]]), torch.tensor([[1, 0], [0, 0]])
     rewards = torch.tensor([1.0, 0.0])
 
-    def perfect(ids: Tensor) -> Tensor:  # after the prompt 1/2; then the first token decides
+    def perfect(
+        ids: Tensor,
+    ) -> Tensor:  # after the prompt 1/2; then the first token decides
         won = ids[:, 1].float()
         return torch.stack([torch.full_like(won, 0.5), won, won], dim=1)
 
@@ -174,10 +192,14 @@ def a_value_has_not_seen_its_token(read: Callable[..., Tensor]) -> None:
     prompts = torch.tensor([[3, 1]])
     one = read(causal, prompts, torch.tensor([[0, 2]]))[0, 0].item()
     other = read(causal, prompts, torch.tensor([[5, 2]]))[0, 0].item()
-    assert one == other, f"before a token the value is {one:.0f} or {other:.0f}, by that token"
+    assert one == other, (
+        f"before a token the value is {one:.0f} or {other:.0f}, by that token"
+    )
 
 
-def mended_values(critic: Callable[[Tensor], Tensor], prompts: Tensor, completions: Tensor) -> Tensor:
+def mended_values(
+    critic: Callable[[Tensor], Tensor], prompts: Tensor, completions: Tensor
+) -> Tensor:
     """The value of each completion token, [B, T]; the critic gives [B, S + T] numbers."""
     everything = critic(torch.cat([prompts, completions], dim=1))
     return everything[:, -completions.shape[1] - 1 : -1]

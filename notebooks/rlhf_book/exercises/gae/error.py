@@ -19,7 +19,10 @@ def my_error(errors: Tensor, lam: float) -> Tensor:
 
 def _along(errors: Tensor, own: float, weight) -> Tensor:  # type: ignore[no-untyped-def]
     T = len(errors)
-    rows = [own * errors[t] + sum(weight(k) * errors[t + 1 + k] for k in range(T - t - 1)) for t in range(T)]
+    rows = [
+        own * errors[t] + sum(weight(k) * errors[t + 1 + k] for k in range(T - t - 1))
+        for t in range(T)
+    ]
     return torch.stack(rows)
 
 
@@ -57,12 +60,17 @@ def _without_own(errors: Tensor, lam: float) -> Tensor:
 
 def _critic_goes_on(errors: Tensor, lam: float) -> Tensor:
     T = len(errors)
-    beyond = torch.tensor([lam ** (T - 1 - t) for t in range(T)], dtype=errors.dtype) * errors[-1]
+    beyond = (
+        torch.tensor([lam ** (T - 1 - t) for t in range(T)], dtype=errors.dtype)
+        * errors[-1]
+    )
     return my_error(errors, lam) + beyond
 
 
 def _draw(generator: Generator) -> Case:
-    errors = torch.randn(integer(generator, 1, 9), generator=generator, dtype=torch.float64)
+    errors = torch.randn(
+        integer(generator, 1, 9), generator=generator, dtype=torch.float64
+    )
     if integer(generator, 0, 4) == 0:
         errors = torch.full_like(errors, 0.5)  # a constant offset
     return Case({"errors": errors, "lam": uniform(generator, 1).item()})
@@ -93,7 +101,10 @@ ERROR = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_wrong_sign, "The sign: a critic that expects too much makes the token that follows look worse."),
+        Mistake(
+            _wrong_sign,
+            "The sign: a critic that expects too much makes the token that follows look worse.",
+        ),
         Mistake(
             _own_only,
             "Only the token's own state counts for you, which holds at lambda 1 alone. The next values stand in the "
@@ -105,17 +116,27 @@ ERROR = Exercise(
             "promise and shift it; collect both.",
         ),
         Mistake(
-            _one_power_more, "The power of lambda is one too high: the very next state has coefficient 1 - lambda."
+            _one_power_more,
+            "The power of lambda is one too high: the very next state has coefficient 1 - lambda.",
         ),
-        Mistake(_not_thinned, "A later value also occurs as the baseline of the next TD error, and mostly cancels."),
-        Mistake(_one_step, "Only the next state counts for you, with full weight: that is lambda 0."),
+        Mistake(
+            _not_thinned,
+            "A later value also occurs as the baseline of the next TD error, and mostly cancels.",
+        ),
+        Mistake(
+            _one_step,
+            "Only the next state counts for you, with full weight: that is lambda 0.",
+        ),
         Mistake(
             _later_subtracted,
             "Later errors have the sign of the promise: a critic that expects too much of a later state makes the "
             "token that led there look better.",
         ),
         Mistake(_without_own, "The error of the token's own state is missing."),
-        Mistake(_critic_goes_on, "Your critic errs after the end, too. There the value is 0 and not an opinion."),
+        Mistake(
+            _critic_goes_on,
+            "Your critic errs after the end, too. There the value is 0 and not an opinion.",
+        ),
     ),
     where="Write A at the token before the last as two TD errors, and collect what multiplies each value.",
     right="Right. Which of these terms depend on the token that is being judged, and so can do harm?",

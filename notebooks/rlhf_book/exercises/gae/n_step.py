@@ -19,7 +19,13 @@ def my_n_step(rewards: Tensor, values: Tensor, n: int) -> Tensor:
 
 
 def _advantage(
-    rewards: Tensor, values: Tensor, n: int, *, ahead: int = 0, end: float = 0.0, stop: bool = True
+    rewards: Tensor,
+    values: Tensor,
+    n: int,
+    *,
+    ahead: int = 0,
+    end: float = 0.0,
+    stop: bool = True,
 ) -> Tensor:
     T = len(rewards)
     answer = []
@@ -52,13 +58,17 @@ def _no_baseline(rewards: Tensor, values: Tensor, n: int) -> Tensor:
 
 
 def _no_bootstrap(rewards: Tensor, values: Tensor, n: int) -> Tensor:
-    return torch.stack([rewards[t : t + n].sum() - values[t] for t in range(len(rewards))])
+    return torch.stack(
+        [rewards[t : t + n].sum() - values[t] for t in range(len(rewards))]
+    )
 
 
 def _one_reward_more(rewards: Tensor, values: Tensor, n: int) -> Tensor:
     return torch.stack(
         [
-            rewards[t : t + n + 1].sum() + (values[t + n] if t + n < len(values) else 0.0) - values[t]
+            rewards[t : t + n + 1].sum()
+            + (values[t + n] if t + n < len(values) else 0.0)
+            - values[t]
             for t in range(len(rewards))
         ]
     )
@@ -73,7 +83,9 @@ def _draw(generator: Generator) -> Case:
     T = integer(generator, 1, 8)
     rewards, values = torch.randn(2, T, generator=generator, dtype=torch.float64)
     if integer(generator, 0, 2):
-        rewards = torch.where(torch.arange(T) == T - 1, 1.0, 0.0).double()  # as verifiers pay
+        rewards = torch.where(
+            torch.arange(T) == T - 1, 1.0, 0.0
+        ).double()  # as verifiers pay
     return Case({"rewards": rewards, "values": values, "n": integer(generator, 1, 9)})
 
 
@@ -97,10 +109,34 @@ N_STEP = Exercise(
     """,
     solution=my_n_step,
     cases=(
-        Case({"rewards": _numbers(0, 0, 0, 1), "values": _numbers(0.8, 0.7, 0.6, 0.9), "n": 2}),
-        Case({"rewards": _numbers(0.1, -0.2, 0.3, 1), "values": _numbers(0.5, 0.7, 0.2, 0.9), "n": 1}),
-        Case({"rewards": _numbers(0.1, -0.2, 0.3, 1), "values": _numbers(0.5, 0.7, 0.2, 0.9), "n": 3}),
-        Case({"rewards": _numbers(0.1, -0.2, 1), "values": _numbers(0.5, 0.7, 0.9), "n": 9}),
+        Case(
+            {
+                "rewards": _numbers(0, 0, 0, 1),
+                "values": _numbers(0.8, 0.7, 0.6, 0.9),
+                "n": 2,
+            }
+        ),
+        Case(
+            {
+                "rewards": _numbers(0.1, -0.2, 0.3, 1),
+                "values": _numbers(0.5, 0.7, 0.2, 0.9),
+                "n": 1,
+            }
+        ),
+        Case(
+            {
+                "rewards": _numbers(0.1, -0.2, 0.3, 1),
+                "values": _numbers(0.5, 0.7, 0.2, 0.9),
+                "n": 3,
+            }
+        ),
+        Case(
+            {
+                "rewards": _numbers(0.1, -0.2, 1),
+                "values": _numbers(0.5, 0.7, 0.9),
+                "n": 9,
+            }
+        ),
     ),
     draw=_draw,
     mistakes=(
@@ -108,17 +144,30 @@ N_STEP = Exercise(
             _bootstraps_one_early,
             "The critic is asked one token too early: after the rewards of n tokens the state is n tokens further on.",
         ),
-        Mistake(_bootstraps_one_late, "The critic is asked one token too late: a reward between is never counted."),
+        Mistake(
+            _bootstraps_one_late,
+            "The critic is asked one token too late: a reward between is never counted.",
+        ),
         Mistake(
             _last_value_goes_on,
             "Past the end you go on with the last value. Nothing is to come there: what is its value?",
         ),
-        Mistake(_rewards_to_the_end, "You count all rewards to the end, and then the critic's promise of them again."),
         Mistake(
-            _no_baseline, "This is what came and what is promised. What was expected beforehand is not subtracted."
+            _rewards_to_the_end,
+            "You count all rewards to the end, and then the critic's promise of them again.",
         ),
-        Mistake(_no_bootstrap, "You never ask the critic what is still to come after n tokens."),
-        Mistake(_one_reward_more, "You count n + 1 rewards: the last of them is already in the critic's promise."),
+        Mistake(
+            _no_baseline,
+            "This is what came and what is promised. What was expected beforehand is not subtracted.",
+        ),
+        Mistake(
+            _no_bootstrap,
+            "You never ask the critic what is still to come after n tokens.",
+        ),
+        Mistake(
+            _one_reward_more,
+            "You count n + 1 rewards: the last of them is already in the critic's promise.",
+        ),
         Mistake(
             _wraps,
             "Rolling wraps around: tokens near the end bootstrap from the values of the first tokens.",

@@ -14,12 +14,16 @@ def my_noise(sigma: float, lam: float, later: int) -> tuple[float, float]:
     return sigma**2 + harmful, harmful
 
 
-def _coefficients_not_squared(sigma: float, lam: float, later: int) -> tuple[float, float]:
+def _coefficients_not_squared(
+    sigma: float, lam: float, later: int
+) -> tuple[float, float]:
     harmful = sum((1 - lam) * lam**k * sigma**2 for k in range(later)) + 0.0
     return sigma**2 + harmful, harmful
 
 
-def _first_factor_not_squared(sigma: float, lam: float, later: int) -> tuple[float, float]:
+def _first_factor_not_squared(
+    sigma: float, lam: float, later: int
+) -> tuple[float, float]:
     harmful = sum((1 - lam) * (lam**k * sigma) ** 2 for k in range(later)) + 0.0
     return sigma**2 + harmful, harmful
 
@@ -81,22 +85,35 @@ NOISE = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_coefficients_not_squared, "The variance of c times a noise is c squared times its variance."),
-        Mistake(_first_factor_not_squared, "The whole coefficient has to be squared, the factor 1 - lambda too."),
-        Mistake(_standard_deviation, "These are standard deviations. Asked for are variances."),
+        Mistake(
+            _coefficients_not_squared,
+            "The variance of c times a noise is c squared times its variance.",
+        ),
+        Mistake(
+            _first_factor_not_squared,
+            "The whole coefficient has to be squared, the factor 1 - lambda too.",
+        ),
+        Mistake(
+            _standard_deviation,
+            "These are standard deviations. Asked for are variances.",
+        ),
         Mistake(
             _shared_noise,
             "You add the coefficients before squaring, as for one error that all states share. Here the errors are "
             "independent.",
         ),
-        Mistake(_endless, "This is the limit of a response without an end. This token has only a few states after it."),
+        Mistake(
+            _endless,
+            "This is the limit of a response without an end. This token has only a few states after it.",
+        ),
         Mistake(_swapped, "The two numbers are swapped: the total comes first."),
         Mistake(
             _own_is_harmful,
             "The second number is the noise of the token's own state. That one is there before the token is chosen.",
         ),
         Mistake(
-            _one_power_more, "The power of lambda is one too high: the very next state has coefficient 1 - lambda."
+            _one_power_more,
+            "The power of lambda is one too high: the very next state has coefficient 1 - lambda.",
         ),
     ),
     where="Start from the coefficients of the errors, one for each state, and add up variances.",

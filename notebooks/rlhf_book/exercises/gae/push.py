@@ -68,8 +68,12 @@ PUSH = Exercise(
     """,
     solution=my_push,
     cases=(
-        Case({"probs": _numbers(0.5, 0.3, 0.2), "next_errors": _numbers(0.0, 0.4, 0.4)}),
-        Case({"probs": _numbers(0.7, 0.2, 0.1), "next_errors": _numbers(0.5, -0.2, 1.0)}),
+        Case(
+            {"probs": _numbers(0.5, 0.3, 0.2), "next_errors": _numbers(0.0, 0.4, 0.4)}
+        ),
+        Case(
+            {"probs": _numbers(0.7, 0.2, 0.1), "next_errors": _numbers(0.5, -0.2, 1.0)}
+        ),
         Case({"probs": _numbers(0.25, 0.75), "next_errors": _numbers(0.3, 0.3)}),
     ),
     draw=_draw,
@@ -79,10 +83,19 @@ PUSH = Exercise(
             "A critic that is wrong by the same amount everywhere would push here, and it must not: the score has mean "
             "zero.",
         ),
-        Mistake(_plain_mean, "You subtract the plain mean of the errors. Which tokens are drawn how often?"),
-        Mistake(_not_weighted, "A token that is hardly ever drawn is hardly ever pushed: the probability is missing."),
+        Mistake(
+            _plain_mean,
+            "You subtract the plain mean of the errors. Which tokens are drawn how often?",
+        ),
+        Mistake(
+            _not_weighted,
+            "A token that is hardly ever drawn is hardly ever pushed: the probability is missing.",
+        ),
         Mistake(_wrong_sign, "The sign: a state that the critic overrates attracts."),
-        Mistake(_probability_squared, "The probability enters twice. It is the chance of drawing the token, once."),
+        Mistake(
+            _probability_squared,
+            "The probability enters twice. It is the chance of drawing the token, once.",
+        ),
         Mistake(
             _own_score_alone,
             "You let a token's logit move only when that token is drawn. Every draw moves all logits of the state.",

@@ -7,7 +7,9 @@ from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def my_gae(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     """[B, T] rewards, values and mask -> [B, T] advantages, 0 under a zero mask."""
     advantages = torch.zeros_like(rewards)
     for i in range(len(rewards)):
@@ -45,65 +47,101 @@ def _gae(
         columns.append(torch.where(trained, advantage, torch.zeros_like(advantage)))
         past = torch.zeros_like(advantage) if reset else next_advantage
         next_advantage = torch.where(trained, advantage, past)
-        past = values[:, t] if leak else torch.zeros_like(advantage) if reset else next_value
+        past = (
+            values[:, t]
+            if leak
+            else torch.zeros_like(advantage)
+            if reset
+            else next_value
+        )
         next_value = torch.where(trained, values[:, t], past)
     return torch.stack(columns[::-1], dim=1)
 
 
-def _leaks(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _leaks(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, mask, gamma, lam, leak=True)
 
 
-def _resets(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _resets(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, mask, gamma, lam, reset=True)
 
 
-def _no_mask(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _no_mask(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, torch.ones_like(mask), gamma, lam) * mask
 
 
-def _padding_not_zeroed(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _padding_not_zeroed(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return torch.where(mask != 0, my_gae(rewards, values, mask, gamma, lam), values)
 
 
-def _forgets_lam(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _forgets_lam(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, mask, gamma, lam, decay=gamma)
 
 
-def _forgets_gamma(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _forgets_gamma(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, mask, gamma, lam, decay=lam)
 
 
-def _lam_on_the_value(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _lam_on_the_value(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, mask, gamma, lam, promise=gamma * lam)
 
 
-def _no_discount_of_the_value(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _no_discount_of_the_value(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, mask, gamma, lam, promise=1.0)
 
 
-def _targets(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
-    return torch.where(mask != 0, my_gae(rewards, values, mask, gamma, lam) + values, 0.0)
+def _targets(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
+    return torch.where(
+        mask != 0, my_gae(rewards, values, mask, gamma, lam) + values, 0.0
+    )
 
 
-def _forwards(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _forwards(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     deltas = _gae(rewards, values, mask, gamma, lam, decay=0.0)
     columns, so_far = [], torch.zeros_like(rewards[:, 0])
     for t in range(rewards.shape[1]):
-        so_far = torch.where(mask[:, t] != 0, deltas[:, t] + gamma * lam * so_far, so_far)
+        so_far = torch.where(
+            mask[:, t] != 0, deltas[:, t] + gamma * lam * so_far, so_far
+        )
         columns.append(so_far)
     return torch.stack(columns, dim=1) * mask
 
 
-def _one_step(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:
+def _one_step(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
     return _gae(rewards, values, mask, gamma, lam, decay=0.0)
 
 
 def _case(mask: list[list[int]], seed: int, gamma: float, lam: float) -> Case:
     generator = torch.Generator().manual_seed(seed)
-    rewards, values = torch.randn(2, len(mask), len(mask[0]), generator=generator, dtype=torch.float64)
+    rewards, values = torch.randn(
+        2, len(mask), len(mask[0]), generator=generator, dtype=torch.float64
+    )
     kept = torch.tensor(mask, dtype=torch.float64)
-    return Case({"rewards": rewards, "values": values, "mask": kept, "gamma": gamma, "lam": lam})
+    return Case(
+        {"rewards": rewards, "values": values, "mask": kept, "gamma": gamma, "lam": lam}
+    )
 
 
 def _draw(generator: Generator) -> Case:
@@ -114,15 +152,21 @@ def _draw(generator: Generator) -> Case:
         holes = torch.rand(rows, width, generator=generator) < 0.3
         mask = torch.where(holes & (mask.sum() > 1), 0.0, mask)
         mask[0, 0] = 1.0  # somebody has to be trained
-    rewards, values = torch.randn(2, rows, width, generator=generator, dtype=torch.float64)
+    rewards, values = torch.randn(
+        2, rows, width, generator=generator, dtype=torch.float64
+    )
     gamma, lam = uniform(generator, 2).tolist()
-    return Case({"rewards": rewards, "values": values, "mask": mask, "gamma": gamma, "lam": lam})
+    return Case(
+        {"rewards": rewards, "values": values, "mask": mask, "gamma": gamma, "lam": lam}
+    )
 
 
 _SHOWN = Case(
     {
         "rewards": torch.tensor([[0.0, 0, 0, 1], [0, 1, 0, 0]], dtype=torch.float64),
-        "values": torch.tensor([[0.8, 0.7, 0.6, 0.9], [0.8, 0.9, 0.3, 0.3]], dtype=torch.float64),
+        "values": torch.tensor(
+            [[0.8, 0.7, 0.6, 0.9], [0.8, 0.9, 0.3, 0.3]], dtype=torch.float64
+        ),
         "mask": torch.tensor([[1.0, 1, 1, 1], [1, 1, 0, 0]], dtype=torch.float64),
         "gamma": 1.0,
         "lam": 0.5,
@@ -171,17 +215,35 @@ RECURSION = Exercise(
             "never reaches the tokens before it.",
         ),
         Mistake(_padding_not_zeroed, "Where the mask is 0 the answer has to be 0."),
-        Mistake(_forgets_lam, "Advantages are carried back with gamma alone: lambda is missing."),
-        Mistake(_forgets_gamma, "Advantages are carried back with lambda alone: gamma is missing."),
-        Mistake(_lam_on_the_value, "Lambda has no place in the TD error: it discounts advantages, not the next value."),
-        Mistake(_no_discount_of_the_value, "The next value in the TD error is not discounted: gamma is missing there."),
-        Mistake(_targets, "These are the critic's targets: the advantage plus the value. Asked for is the advantage."),
+        Mistake(
+            _forgets_lam,
+            "Advantages are carried back with gamma alone: lambda is missing.",
+        ),
+        Mistake(
+            _forgets_gamma,
+            "Advantages are carried back with lambda alone: gamma is missing.",
+        ),
+        Mistake(
+            _lam_on_the_value,
+            "Lambda has no place in the TD error: it discounts advantages, not the next value.",
+        ),
+        Mistake(
+            _no_discount_of_the_value,
+            "The next value in the TD error is not discounted: gamma is missing there.",
+        ),
+        Mistake(
+            _targets,
+            "These are the critic's targets: the advantage plus the value. Asked for is the advantage.",
+        ),
         Mistake(
             _forwards,
             "You run forwards, so that a token is credited with the surprises before it. It can only have caused "
             "those that come after.",
         ),
-        Mistake(_one_step, "These are the TD errors themselves: nothing of A at the next token is carried back."),
+        Mistake(
+            _one_step,
+            "These are the TD errors themselves: nothing of A at the next token is carried back.",
+        ),
     ),
     where="Take one response of two tokens and no padding, and write both advantages down by hand, the last one first.",
     right="Right, with padding and holes. What would change if a truncated response had its end valued by the critic?",

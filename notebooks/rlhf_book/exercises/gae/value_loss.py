@@ -7,64 +7,88 @@ from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_value_loss(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def my_value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     """[B, T] values, old values, targets, mask -> one number, to minimise."""
     near = old_values + (values - old_values).clamp(-clip, clip)
     error = torch.maximum((values - returns) ** 2, (near - returns) ** 2)
     return 0.5 * (error * mask).sum() / mask.sum()
 
 
-def _errors(values: Tensor, old_values: Tensor, returns: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+def _errors(
+    values: Tensor, old_values: Tensor, returns: Tensor, clip: float
+) -> tuple[Tensor, Tensor]:
     near = old_values + (values - old_values).clamp(-clip, clip)
     return (values - returns) ** 2, (near - returns) ** 2
 
 
-def _unclipped(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _unclipped(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     free, _ = _errors(values, old_values, returns, clip)
     return 0.5 * (free * mask).sum() / mask.sum()
 
 
-def _clipped_alone(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _clipped_alone(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     _, near = _errors(values, old_values, returns, clip)
     return 0.5 * (near * mask).sum() / mask.sum()
 
 
-def _minimum(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _minimum(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     free, near = _errors(values, old_values, returns, clip)
     return 0.5 * (torch.minimum(free, near) * mask).sum() / mask.sum()
 
 
-def _no_half(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _no_half(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     return 2 * my_value_loss(values, old_values, returns, mask, clip)
 
 
-def _padded(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _padded(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     free, near = _errors(values, old_values, returns, clip)
     return 0.5 * torch.maximum(free, near).mean()
 
 
-def _padded_width(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _padded_width(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     free, near = _errors(values, old_values, returns, clip)
     return 0.5 * (torch.maximum(free, near) * mask).mean()
 
 
-def _mean_of_means(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _mean_of_means(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     free, near = _errors(values, old_values, returns, clip)
     return 0.5 * ((torch.maximum(free, near) * mask).sum(1) / mask.sum(1)).mean()
 
 
-def _around_the_returns(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _around_the_returns(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     near = returns + (values - returns).clamp(-clip, clip)
     error = torch.maximum((values - returns) ** 2, (near - returns) ** 2)
     return 0.5 * (torch.minimum(error, (near - returns) ** 2) * mask).sum() / mask.sum()
 
 
-def _of_means(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _of_means(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     free, near = _errors(values, old_values, returns, clip)
     return 0.5 * torch.maximum((free * mask).sum(), (near * mask).sum()) / mask.sum()
 
 
-def _like_a_ratio(values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float) -> Tensor:
+def _like_a_ratio(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
     near = old_values * (values / old_values).clamp(1 - clip, 1 + clip)
     error = torch.maximum((values - returns) ** 2, (near - returns) ** 2)
     return 0.5 * (error * mask).sum() / mask.sum()
@@ -80,9 +104,11 @@ def _drawn(lengths: list[int], width: int, generator: Generator, clip: float) ->
     old = torch.randn(shape, generator=generator, dtype=torch.float64)
     return Case(
         {
-            "values": old + 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64),
+            "values": old
+            + 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64),
             "old_values": old,
-            "returns": old + torch.randn(shape, generator=generator, dtype=torch.float64),
+            "returns": old
+            + torch.randn(shape, generator=generator, dtype=torch.float64),
             "mask": (torch.arange(width) < torch.tensor(lengths)[:, None]).double(),
             "clip": clip,
         }
@@ -97,7 +123,13 @@ def _draw(generator: Generator) -> Case:
 
 def _one(value: float, old: float, target: float, clip: float = 0.2) -> Case:
     numbers = {"values": value, "old_values": old, "returns": target, "mask": 1.0}
-    return Case({name: torch.full((1, 1), x, dtype=torch.float64) for name, x in numbers.items()} | {"clip": clip})
+    return Case(
+        {
+            name: torch.full((1, 1), x, dtype=torch.float64)
+            for name, x in numbers.items()
+        }
+        | {"clip": clip}
+    )
 
 
 VALUE_LOSS = Exercise(
@@ -126,7 +158,10 @@ VALUE_LOSS = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_unclipped, "Nothing is clipped: a value that has moved far keeps its full gradient."),
+        Mistake(
+            _unclipped,
+            "Nothing is clipped: a value that has moved far keeps its full gradient.",
+        ),
         Mistake(
             _clipped_alone,
             "Only the clipped error counts. A value that has moved away from its target has no gradient to come back.",
@@ -138,15 +173,25 @@ VALUE_LOSS = Exercise(
         ),
         Mistake(_no_half, "The factor 1/2 is missing."),
         Mistake(_padded, "The padding is averaged in, with whatever stands there."),
-        Mistake(_padded_width, "You divide by the number of places in the padded batch and not by the trained tokens."),
+        Mistake(
+            _padded_width,
+            "You divide by the number of places in the padded batch and not by the trained tokens.",
+        ),
         Mistake(
             _mean_of_means,
             "You average within each response first. Here every token of the batch counts the same.",
         ),
-        Mistake(_around_the_returns, "You hold the value near its target. It is to be held near its old opinion."),
-        Mistake(_of_means, "You take the larger of two means. The comparison is made for each token."),
         Mistake(
-            _like_a_ratio, "You clip the quotient of values, as for a policy's ratio. Here the difference is held."
+            _around_the_returns,
+            "You hold the value near its target. It is to be held near its old opinion.",
+        ),
+        Mistake(
+            _of_means,
+            "You take the larger of two means. The comparison is made for each token.",
+        ),
+        Mistake(
+            _like_a_ratio,
+            "You clip the quotient of values, as for a policy's ratio. Here the difference is held.",
         ),
     ),
     where="Take one token with old value 0 and target 1, and let V go from -1 to 2: where should the gradient vanish?",

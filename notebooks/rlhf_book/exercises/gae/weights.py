@@ -29,7 +29,9 @@ def _of_the_errors(lam: float, steps: int) -> Tensor:
 
 
 def _starts_late(lam: float, steps: int) -> Tensor:
-    weights = (1 - lam) * torch.tensor([lam ** (n + 1) for n in range(steps)], dtype=torch.float64)
+    weights = (1 - lam) * torch.tensor(
+        [lam ** (n + 1) for n in range(steps)], dtype=torch.float64
+    )
     weights[-1] = lam**steps
     return weights
 
@@ -49,7 +51,9 @@ def _all_alike(lam: float, steps: int) -> Tensor:
 
 
 def _draw(generator: Generator) -> Case:
-    return Case({"lam": uniform(generator, 1).item(), "steps": integer(generator, 1, 12)})
+    return Case(
+        {"lam": uniform(generator, 1).item(), "steps": integer(generator, 1, 12)}
+    )
 
 
 WEIGHTS = Exercise(
@@ -89,8 +93,14 @@ WEIGHTS = Exercise(
             "These are the coefficients of the TD errors. Asked for are the weights of the n-step advantages, of which "
             "each is itself a sum of TD errors.",
         ),
-        Mistake(_starts_late, "Every power of lambda is one too high: the one-step advantage has weight 1 - lambda."),
-        Mistake(_rest_on_the_first, "The order is reversed: the first number belongs to n = 1."),
+        Mistake(
+            _starts_late,
+            "Every power of lambda is one too high: the one-step advantage has weight 1 - lambda.",
+        ),
+        Mistake(
+            _rest_on_the_first,
+            "The order is reversed: the first number belongs to n = 1.",
+        ),
         Mistake(
             _rest_added,
             "The last estimate gets its own share twice: the rest of the series already begins with it.",

@@ -16,28 +16,39 @@ def my_group_advantage(rewards: Tensor, group_size: int, eps: float = 1e-4) -> T
     return scores.masked_fill(constant, 0.0).flatten()  # [B]
 
 
-def _scores(rewards: Tensor, group_size: int, eps: float = 1e-4, ddof: int = 1) -> Tensor:
+def _scores(
+    rewards: Tensor, group_size: int, eps: float = 1e-4, ddof: int = 1
+) -> Tensor:
     groups = rewards.view(-1, group_size)
-    return ((groups - groups.mean(-1, keepdim=True)) / (groups.std(-1, keepdim=True, correction=ddof) + eps)).flatten()
+    return (
+        (groups - groups.mean(-1, keepdim=True))
+        / (groups.std(-1, keepdim=True, correction=ddof) + eps)
+    ).flatten()
 
 
 def _over_the_batch(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
     return (rewards - rewards.mean()) / (rewards.std() + eps)
 
 
-def _centred_by_group_scaled_by_batch(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
+def _centred_by_group_scaled_by_batch(
+    rewards: Tensor, group_size: int, eps: float = 1e-4
+) -> Tensor:
     groups = rewards.view(-1, group_size)
     return ((groups - groups.mean(-1, keepdim=True)) / (rewards.std() + eps)).flatten()
 
 
 def _over_the_prompts(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
     groups = rewards.view(-1, group_size)
-    return ((groups - groups.mean(0, keepdim=True)) / (groups.std(0, keepdim=True) + eps)).flatten()
+    return (
+        (groups - groups.mean(0, keepdim=True)) / (groups.std(0, keepdim=True) + eps)
+    ).flatten()
 
 
 def _interleaved(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
     columns = rewards.view(group_size, -1)
-    return ((columns - columns.mean(0, keepdim=True)) / (columns.std(0, keepdim=True) + eps)).flatten()
+    return (
+        (columns - columns.mean(0, keepdim=True)) / (columns.std(0, keepdim=True) + eps)
+    ).flatten()
 
 
 def _population(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
@@ -46,12 +57,17 @@ def _population(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
 
 def _eps_in_the_root(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
     groups = rewards.view(-1, group_size)
-    return ((groups - groups.mean(-1, keepdim=True)) / (groups.var(-1, keepdim=True) + eps).sqrt()).flatten()
+    return (
+        (groups - groups.mean(-1, keepdim=True))
+        / (groups.var(-1, keepdim=True) + eps).sqrt()
+    ).flatten()
 
 
 def _variance(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
     groups = rewards.view(-1, group_size)
-    return ((groups - groups.mean(-1, keepdim=True)) / (groups.var(-1, keepdim=True) + eps)).flatten()
+    return (
+        (groups - groups.mean(-1, keepdim=True)) / (groups.var(-1, keepdim=True) + eps)
+    ).flatten()
 
 
 def _no_eps(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
@@ -85,7 +101,9 @@ def _draw_rewards(generator: Generator) -> Case:
         rewards = 3 + 1e-3 * rewards
     elif kind == 2:  # every group constant
         constant = uniform(generator, prompts).repeat_interleave(group_size).float()
-        return Case({"rewards": constant, "group_size": group_size, "eps": 1e-4}, exact=True)
+        return Case(
+            {"rewards": constant, "group_size": group_size, "eps": 1e-4}, exact=True
+        )
     return Case({"rewards": rewards, "group_size": group_size, "eps": 1e-4})
 
 
@@ -108,14 +126,44 @@ ADVANTAGE = Exercise(
     solution=my_group_advantage,
     cases=(
         Case({"rewards": books_batch()["rewards"], **_GROUP}),
-        Case({"rewards": torch.tensor([0.0, 1.0, 5.0, 2.0, 4.0, 0.5]), "group_size": 3, "eps": 1e-4}),
-        Case({"rewards": torch.tensor([0.0, 1.0, 2.0, 4.0, 7.0, 9.0]), "group_size": 2, "eps": 1e-4}),
-        Case({"rewards": torch.tensor([0.0, 1.0, 2.0, 4.0]), "group_size": 2, "eps": 1e-4}),
+        Case(
+            {
+                "rewards": torch.tensor([0.0, 1.0, 5.0, 2.0, 4.0, 0.5]),
+                "group_size": 3,
+                "eps": 1e-4,
+            }
+        ),
+        Case(
+            {
+                "rewards": torch.tensor([0.0, 1.0, 2.0, 4.0, 7.0, 9.0]),
+                "group_size": 2,
+                "eps": 1e-4,
+            }
+        ),
+        Case(
+            {
+                "rewards": torch.tensor([0.0, 1.0, 2.0, 4.0]),
+                "group_size": 2,
+                "eps": 1e-4,
+            }
+        ),
         # A spread as small as epsilon shows where epsilon stands.
-        Case({"rewards": torch.tensor([0.5, 0.5002, 0.5001, 0.5], dtype=torch.float64), **_GROUP}),
+        Case(
+            {
+                "rewards": torch.tensor(
+                    [0.5, 0.5002, 0.5001, 0.5], dtype=torch.float64
+                ),
+                **_GROUP,
+            }
+        ),
         # Groups whose mean does not round to the reward itself.
-        Case({"rewards": torch.full((12,), 1.1), "group_size": 12, "eps": 1e-4}, exact=True),
-        Case({"rewards": torch.full((7,), 0.7), "group_size": 7, "eps": 1e-4}, exact=True),
+        Case(
+            {"rewards": torch.full((12,), 1.1), "group_size": 12, "eps": 1e-4},
+            exact=True,
+        ),
+        Case(
+            {"rewards": torch.full((7,), 0.7), "group_size": 7, "eps": 1e-4}, exact=True
+        ),
     ),
     draw=_draw_rewards,
     mistakes=(
@@ -148,16 +196,30 @@ ADVANTAGE = Exercise(
             "Epsilon is added to the variance, under the root. On a group whose rewards nearly agree this shrinks the "
             "advantages far more than the formula does.",
         ),
-        Mistake(_variance, "You divide by the variance. Check the units: an advantage should have none."),
+        Mistake(
+            _variance,
+            "You divide by the variance. Check the units: an advantage should have none.",
+        ),
         Mistake(
             _no_eps,
             "There is no epsilon in the denominator: where all rewards nearly agree, the formula's scores are "
             "smaller than yours, and where they agree exactly yours are 0/0.",
         ),
-        Mistake(_another_eps, "Epsilon is 1e-8 whatever is passed: use the argument `eps`."),
-        Mistake(_only_centred, "This is the reward minus the group's mean. The division by the spread is missing."),
-        Mistake(_one_group_a_row, "The numbers are right, but the shape is [P, G]: return one row of numbers, [B]."),
-        Mistake(_wrong_sign, "The sign is the other way round: better than the siblings should be positive."),
+        Mistake(
+            _another_eps, "Epsilon is 1e-8 whatever is passed: use the argument `eps`."
+        ),
+        Mistake(
+            _only_centred,
+            "This is the reward minus the group's mean. The division by the spread is missing.",
+        ),
+        Mistake(
+            _one_group_a_row,
+            "The numbers are right, but the shape is [P, G]: return one row of numbers, [B].",
+        ),
+        Mistake(
+            _wrong_sign,
+            "The sign is the other way round: better than the siblings should be positive.",
+        ),
         Mistake(
             _scores,
             "Right, except where all rewards of a group are equal: there the computed mean is off in the last digit, "

@@ -7,7 +7,9 @@ from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_all_wrong_push(p: float, grad_p: Tensor, baseline: float, group_size: int) -> Tensor:
+def my_all_wrong_push(
+    p: float, grad_p: Tensor, baseline: float, group_size: int
+) -> Tensor:
     """E[1/G sum_i (R_i - b) grad log pi(o_i)] over groups that are all wrong; grad_p [N] is the gradient of p."""
     return baseline / (1 - p) * grad_p
 
@@ -16,7 +18,9 @@ def _sign(p: float, grad_p: Tensor, baseline: float, group_size: int) -> Tensor:
     return -my_all_wrong_push(p, grad_p, baseline, group_size)
 
 
-def _score_averages_to_zero(p: float, grad_p: Tensor, baseline: float, group_size: int) -> Tensor:
+def _score_averages_to_zero(
+    p: float, grad_p: Tensor, baseline: float, group_size: int
+) -> Tensor:
     return 0 * grad_p
 
 
@@ -32,7 +36,9 @@ def _summed(p: float, grad_p: Tensor, baseline: float, group_size: int) -> Tenso
     return group_size * my_all_wrong_push(p, grad_p, baseline, group_size)
 
 
-def _of_the_whole_group(p: float, grad_p: Tensor, baseline: float, group_size: int) -> Tensor:
+def _of_the_whole_group(
+    p: float, grad_p: Tensor, baseline: float, group_size: int
+) -> Tensor:
     return baseline / (1 - p) ** group_size * grad_p
 
 
@@ -40,14 +46,23 @@ def _own_baseline(p: float, grad_p: Tensor, baseline: float, group_size: int) ->
     return p / (1 - p) * grad_p
 
 
-def _times_its_chance(p: float, grad_p: Tensor, baseline: float, group_size: int) -> Tensor:
+def _times_its_chance(
+    p: float, grad_p: Tensor, baseline: float, group_size: int
+) -> Tensor:
     return (1 - p) ** group_size * my_all_wrong_push(p, grad_p, baseline, group_size)
 
 
 def _draw(generator: Generator) -> Case:
     p, baseline = uniform(generator, 2).tolist()
     grad_p = 2 * uniform(generator, integer(generator, 1, 6)) - 1
-    return Case({"p": 0.95 * p, "grad_p": grad_p, "baseline": baseline, "group_size": integer(generator, 2, 17)})
+    return Case(
+        {
+            "p": 0.95 * p,
+            "grad_p": grad_p,
+            "baseline": baseline,
+            "group_size": integer(generator, 2, 17),
+        }
+    )
 
 
 ALL_WRONG = Exercise(
@@ -66,14 +81,45 @@ ALL_WRONG = Exercise(
     """,
     solution=my_all_wrong_push,
     cases=(
-        Case({"p": 0.25, "grad_p": torch.tensor([0.2, -0.1], dtype=torch.float64), "baseline": 0.5, "group_size": 4}),
-        Case({"p": 0.5, "grad_p": torch.tensor([0.3], dtype=torch.float64), "baseline": 0.25, "group_size": 8}),
-        Case({"p": 0.0, "grad_p": torch.zeros(3, dtype=torch.float64), "baseline": 0.5, "group_size": 8}),
-        Case({"p": 0.1, "grad_p": torch.tensor([0.1, 0.4], dtype=torch.float64), "baseline": 0.0, "group_size": 2}),
+        Case(
+            {
+                "p": 0.25,
+                "grad_p": torch.tensor([0.2, -0.1], dtype=torch.float64),
+                "baseline": 0.5,
+                "group_size": 4,
+            }
+        ),
+        Case(
+            {
+                "p": 0.5,
+                "grad_p": torch.tensor([0.3], dtype=torch.float64),
+                "baseline": 0.25,
+                "group_size": 8,
+            }
+        ),
+        Case(
+            {
+                "p": 0.0,
+                "grad_p": torch.zeros(3, dtype=torch.float64),
+                "baseline": 0.5,
+                "group_size": 8,
+            }
+        ),
+        Case(
+            {
+                "p": 0.1,
+                "grad_p": torch.tensor([0.1, 0.4], dtype=torch.float64),
+                "baseline": 0.0,
+                "group_size": 2,
+            }
+        ),
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_sign, "Away from what fails is towards what works: which sign has that along the gradient of p?"),
+        Mistake(
+            _sign,
+            "Away from what fails is towards what works: which sign has that along the gradient of p?",
+        ),
         Mistake(
             _score_averages_to_zero,
             "The score averages to zero over all answers. Here only the wrong ones are left.",
@@ -83,13 +129,19 @@ ALL_WRONG = Exercise(
             "This is the average over all answers, with zero for the right ones. The exercise asks for the average "
             "among the wrong ones.",
         ),
-        Mistake(_given_right, "You condition on the right answers. These are the wrong ones."),
+        Mistake(
+            _given_right,
+            "You condition on the right answers. These are the wrong ones.",
+        ),
         Mistake(_summed, "You add up the group. The step is its mean."),
         Mistake(
             _of_the_whole_group,
             "That all others are wrong too tells nothing about this answer: they are drawn independently.",
         ),
-        Mistake(_own_baseline, "You subtract p. The number to subtract is the one given, wherever it comes from."),
+        Mistake(
+            _own_baseline,
+            "You subtract p. The number to subtract is the one given, wherever it comes from.",
+        ),
         Mistake(
             _times_its_chance,
             "You weigh the step by the chance of such a group. Given that it happened, that chance is 1.",

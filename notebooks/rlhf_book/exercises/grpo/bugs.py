@@ -10,7 +10,9 @@ from ..bug import Bug
 # ── the length of a response ───────────────────────────────────────────────────────────────────────────────────
 
 
-def suspect_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+def suspect_loss(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor
+) -> Tensor:
     """GRPO's clipped loss: logp, old_logp, mask [B, T], advantages [B]."""
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
@@ -26,25 +28,38 @@ def weight_of_a_token(loss: Callable[..., Tensor]) -> None:
         mask = (torch.arange(width) < torch.tensor([[4], [width]])).float()
         loss(logp, logp.detach(), torch.tensor([1.0, -1.0]), mask).backward()
         assert logp.grad is not None
-        print(f"longest response {width:2d}: its first token weighs {-logp.grad[0, 0].item():.5f}")
+        print(
+            f"longest response {width:2d}: its first token weighs {-logp.grad[0, 0].item():.5f}"
+        )
 
 
 def padding_never_matters(loss: Callable[..., Tensor]) -> None:
     """A column of padding is added: no loss may change."""
     logp, old_logp = torch.full((2, 3), -1.0), torch.full((2, 3), -1.1)
-    mask, advantages = torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]), torch.tensor([1.0, -0.5])
+    mask, advantages = (
+        torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]),
+        torch.tensor([1.0, -0.5]),
+    )
     tight = loss(logp, old_logp, advantages, mask).item()
-    logp, old_logp, mask = (torch.nn.functional.pad(x, (0, 1)) for x in (logp, old_logp, mask))
+    logp, old_logp, mask = (
+        torch.nn.functional.pad(x, (0, 1)) for x in (logp, old_logp, mask)
+    )
     padded = loss(logp, old_logp, advantages, mask).item()
-    assert abs(tight - padded) < 1e-6, f"one column of padding moves the loss from {tight:.4f} to {padded:.4f}"
+    assert abs(tight - padded) < 1e-6, (
+        f"one column of padding moves the loss from {tight:.4f} to {padded:.4f}"
+    )
 
 
-def mended_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+def mended_loss(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor
+) -> Tensor:
     """GRPO's clipped loss: logp, old_logp, mask [B, T], advantages [B]."""
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(0.8, 1.2) * advantages[:, None]
-    per_response = (torch.minimum(free, clipped) * mask).sum(dim=1) / mask.sum(dim=1)  # [B]
+    per_response = (torch.minimum(free, clipped) * mask).sum(dim=1) / mask.sum(
+        dim=1
+    )  # [B]
     return -per_response.mean()
 
 
@@ -93,7 +108,9 @@ def expectation_is_the_kl(penalty: Callable[..., Tensor]) -> None:
     logp, ref_logp = logits.log_softmax(-1)
     exact = (logp.exp() * (logp - ref_logp)).sum().item()
     expected = (logp.exp() * penalty(logp, ref_logp)).sum().item()
-    assert abs(expected - exact) < 1e-9, f"its expectation is {expected:.4f}, the KL is {exact:.4f}"
+    assert abs(expected - exact) < 1e-9, (
+        f"its expectation is {expected:.4f}, the KL is {exact:.4f}"
+    )
 
 
 def mended_penalty(logp: Tensor, ref_logp: Tensor) -> Tensor:
@@ -131,7 +148,9 @@ K3_UPSIDE_DOWN = Bug(
 def suspect_advantage(rewards: Tensor, group_size: int) -> Tensor:
     """The group's z-score: [B] rewards -> [B] advantages."""
     groups = rewards.view(-1, group_size)
-    scores = (groups - groups.mean(-1, keepdim=True)) / (groups.std(-1, keepdim=True) + 1e-8)
+    scores = (groups - groups.mean(-1, keepdim=True)) / (
+        groups.std(-1, keepdim=True) + 1e-8
+    )
     return scores.flatten()
 
 
@@ -139,21 +158,32 @@ def groups_of_equals(advantage: Callable[..., Tensor]) -> None:
     """Groups in which everybody got the same reward."""
     for reward, group_size in ((1.0, 8), (0.5, 8), (0.7, 8), (1.1, 12)):
         scores = advantage(torch.full((group_size,), reward), group_size)
-        print(f"{group_size:2d} times {reward}: the first advantage is {scores[0].item():.3f}")
+        print(
+            f"{group_size:2d} times {reward}: the first advantage is {scores[0].item():.3f}"
+        )
 
 
 def equals_get_nothing(advantage: Callable[..., Tensor]) -> None:
     """Equal rewards say nothing about who did better: the advantage is 0, for every reward and every group size."""
     for group_size in range(2, 17):
         for reward in torch.linspace(0, 2, 41).tolist():
-            largest = advantage(torch.full((group_size,), reward), group_size).abs().max().item()
-            assert largest == 0, f"{group_size} rewards of {reward:.2f} have an advantage of {largest:.3f}"
+            largest = (
+                advantage(torch.full((group_size,), reward), group_size)
+                .abs()
+                .max()
+                .item()
+            )
+            assert largest == 0, (
+                f"{group_size} rewards of {reward:.2f} have an advantage of {largest:.3f}"
+            )
 
 
 def mended_advantage(rewards: Tensor, group_size: int) -> Tensor:
     """The group's z-score: [B] rewards -> [B] advantages."""
     groups = rewards.view(-1, group_size)
-    scores = (groups - groups.mean(-1, keepdim=True)) / (groups.std(-1, keepdim=True) + 1e-4)
+    scores = (groups - groups.mean(-1, keepdim=True)) / (
+        groups.std(-1, keepdim=True) + 1e-4
+    )
     constant = groups.amax(-1, keepdim=True) == groups.amin(-1, keepdim=True)
     return scores.masked_fill(constant, 0.0).flatten()
 

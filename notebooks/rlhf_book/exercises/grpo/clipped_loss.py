@@ -8,7 +8,12 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_clipped_loss(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float = 0.2, high: float = 0.2
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float = 0.2,
+    high: float = 0.2,
 ) -> Tensor:
     """logp, old_logp, mask [B, T], advantages [B] -> scalar to minimise: clipped, averaged as in GRPO."""
     ratio = torch.exp(logp - old_logp)  # [B, T]
@@ -19,107 +24,249 @@ def my_clipped_loss(
     return -per_response.mean()
 
 
-def _objective(logp: Tensor, old_logp: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
+def _objective(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, low: float, high: float
+) -> Tensor:
     ratio = torch.exp(logp - old_logp)
-    return torch.minimum(ratio * advantages[:, None], ratio.clamp(1 - low, 1 + high) * advantages[:, None])
+    return torch.minimum(
+        ratio * advantages[:, None],
+        ratio.clamp(1 - low, 1 + high) * advantages[:, None],
+    )
 
 
-def _maximum(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _maximum(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = torch.exp(logp - old_logp)
     a = advantages[:, None]
-    return -mean_of_means(torch.maximum(ratio * a, ratio.clamp(1 - low, 1 + high) * a), mask)
+    return -mean_of_means(
+        torch.maximum(ratio * a, ratio.clamp(1 - low, 1 + high) * a), mask
+    )
 
 
-def _by_sign(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _by_sign(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = torch.exp(logp - old_logp)
     a = advantages[:, None]
     free, clipped = ratio * a, ratio.clamp(1 - low, 1 + high) * a
-    return -mean_of_means(torch.where(a >= 0, torch.minimum(free, clipped), torch.maximum(free, clipped)), mask)
+    return -mean_of_means(
+        torch.where(a >= 0, torch.minimum(free, clipped), torch.maximum(free, clipped)),
+        mask,
+    )
 
 
-def _clip_alone(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    return -mean_of_means(torch.exp(logp - old_logp).clamp(1 - low, 1 + high) * advantages[:, None], mask)
+def _clip_alone(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return -mean_of_means(
+        torch.exp(logp - old_logp).clamp(1 - low, 1 + high) * advantages[:, None], mask
+    )
 
 
-def _no_clip(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_clip(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -mean_of_means(torch.exp(logp - old_logp) * advantages[:, None], mask)
 
 
-def _no_mask(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_mask(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -_objective(logp, old_logp, advantages, low, high).mean()
 
 
-def _padded_width(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _padded_width(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -(_objective(logp, old_logp, advantages, low, high) * mask).mean()
 
 
-def _token_mean(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    return -(_objective(logp, old_logp, advantages, low, high) * mask).sum() / mask.sum()
+def _token_mean(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return (
+        -(_objective(logp, old_logp, advantages, low, high) * mask).sum() / mask.sum()
+    )
 
 
-def _row_sum(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _row_sum(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -(_objective(logp, old_logp, advantages, low, high) * mask).sum(1).mean()
 
 
-def _sum_of_means(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _sum_of_means(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return len(logp) * my_clipped_loss(logp, old_logp, advantages, mask, low, high)
 
 
-def _maximised(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _maximised(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -my_clipped_loss(logp, old_logp, advantages, mask, low, high)
 
 
 def _detached_ratio(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     return my_clipped_loss(logp.detach(), old_logp, advantages, mask, low, high)
 
 
 def _ratio_inverted(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     return my_clipped_loss(old_logp, logp, advantages, mask, low, high)
 
 
-def _log_ratio(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _log_ratio(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio, a = logp - old_logp, advantages[:, None]
-    return -mean_of_means(torch.minimum(ratio * a, ratio.clamp(1 - low, 1 + high) * a), mask)
+    return -mean_of_means(
+        torch.minimum(ratio * a, ratio.clamp(1 - low, 1 + high) * a), mask
+    )
 
 
 def _quotient_of_logs(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     ratio, a = logp / old_logp, advantages[:, None]
-    return -mean_of_means(torch.minimum(ratio * a, ratio.clamp(1 - low, 1 + high) * a), mask)
+    return -mean_of_means(
+        torch.minimum(ratio * a, ratio.clamp(1 - low, 1 + high) * a), mask
+    )
 
 
 def _product_clamped(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     free = torch.exp(logp - old_logp) * advantages[:, None]
     return -mean_of_means(torch.minimum(free, free.clamp(1 - low, 1 + high)), mask)
 
 
 def _product_clamped_alone(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     free = torch.exp(logp - old_logp) * advantages[:, None]
     return -mean_of_means(free.clamp(1 - low, 1 + high), mask)
 
 
 def _bounds_swapped(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     return my_clipped_loss(logp, old_logp, advantages, mask, high, low)
 
 
-def _one_bound(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _one_bound(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return my_clipped_loss(logp, old_logp, advantages, mask, low, low)
 
 
-def _along_tokens(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _along_tokens(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = torch.exp(logp - old_logp)
-    return -mean_of_means(torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages), mask)
+    return -mean_of_means(
+        torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages),
+        mask,
+    )
 
 
 def _draw_loss(generator: Generator) -> Case:
@@ -180,8 +327,14 @@ CLIPPED_LOSS = Exercise(
             "This is one mean over all tokens of the batch, as in DAPO. GRPO first averages within each response, then "
             "over responses: a long response counts no more than a short one.",
         ),
-        Mistake(_row_sum, "Within a response you sum over tokens: the factor 1/|o| is missing."),
-        Mistake(_sum_of_means, "You sum over the responses. The outer average, 1/B, is missing."),
+        Mistake(
+            _row_sum,
+            "Within a response you sum over tokens: the factor 1/|o| is missing.",
+        ),
+        Mistake(
+            _sum_of_means,
+            "You sum over the responses. The outer average, 1/B, is missing.",
+        ),
         Mistake(
             _maximised,
             "The sign: this is the objective, which is maximised. A loss is minimised.",
@@ -194,7 +347,10 @@ CLIPPED_LOSS = Exercise(
             _ratio_inverted,
             "The ratio is upside down: new over old, so that above 1 means that the token has become likelier.",
         ),
-        Mistake(_log_ratio, "You clip the logarithm of the ratio. The band 1-low to 1+high is for the ratio itself."),
+        Mistake(
+            _log_ratio,
+            "You clip the logarithm of the ratio. The band 1-low to 1+high is for the ratio itself.",
+        ),
         Mistake(
             _quotient_of_logs,
             "You divide one log-prob by the other. w is a quotient of probabilities: log-probs subtract, and the "
@@ -225,9 +381,17 @@ CLIPPED_LOSS = Exercise(
             "You clip, but never compare with the unclipped product. Where the policy has moved the wrong way (A > 0 "
             "and w below the band) yours has no gradient to come back.",
         ),
-        Mistake(_no_clip, "Nothing is clipped: far outside the band your gradient goes on."),
-        Mistake(_bounds_swapped, "`low` and `high` are swapped: the band runs from 1 - low to 1 + high."),
-        Mistake(_one_bound, "Both sides of your band use `low`: the band runs from 1 - low to 1 + high."),
+        Mistake(
+            _no_clip, "Nothing is clipped: far outside the band your gradient goes on."
+        ),
+        Mistake(
+            _bounds_swapped,
+            "`low` and `high` are swapped: the band runs from 1 - low to 1 + high.",
+        ),
+        Mistake(
+            _one_bound,
+            "Both sides of your band use `low`: the band runs from 1 - low to 1 + high.",
+        ),
         Mistake(
             _along_tokens,
             "`[B, T] * [B]` lines the advantages up with the tokens, silently where B = T and with an error elsewhere. "

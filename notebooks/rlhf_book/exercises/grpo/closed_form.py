@@ -9,7 +9,9 @@ from ..exercise import Case, Exercise, Mistake
 def my_scores(k: int, group_size: int) -> tuple[float, float]:
     """With k of G rewards 1 and the others 0: the z-scores (of a right completion, of a wrong one), without epsilon."""
     q = k / group_size
-    shrink = ((group_size - 1) / group_size) ** 0.5  # sample instead of population standard deviation
+    shrink = (
+        (group_size - 1) / group_size
+    ) ** 0.5  # sample instead of population standard deviation
     return shrink * ((1 - q) / q) ** 0.5, -shrink * (q / (1 - q)) ** 0.5
 
 
@@ -87,15 +89,24 @@ CLOSED_FORM = Exercise(
             "makes scores smaller, not larger.",
         ),
         Mistake(
-            _shrunk_twice, "The correction for the sample is that of a variance: you need that of a standard deviation."
+            _shrunk_twice,
+            "The correction for the sample is that of a variance: you need that of a standard deviation.",
         ),
-        Mistake(_swapped, "The two numbers are swapped: the right completion comes first."),
-        Mistake(_both_positive, "A wrong completion lies below its group's mean: its score is negative."),
+        Mistake(
+            _swapped, "The two numbers are swapped: the right completion comes first."
+        ),
+        Mistake(
+            _both_positive,
+            "A wrong completion lies below its group's mean: its score is negative.",
+        ),
         Mistake(
             _odds_upside_down,
             "The odds are upside down: if a single completion of many is right, should its score be large or small?",
         ),
-        Mistake(_no_root, "Somewhere a square root was lost: the standard deviation of q is the root of q (1 - q)."),
+        Mistake(
+            _no_root,
+            "Somewhere a square root was lost: the standard deviation of q is the root of q (1 - q).",
+        ),
     ),
     where="Write the group's mean as q = k/G; then what is the mean squared distance from it?",
     right="Right. One right answer among many is an outlier: its score grows like the square root of G.",

@@ -75,13 +75,33 @@ DEAD_GROUPS = Exercise(
             "You average p first. Dead groups come from the extremes: a prompt at 0.1 and one at 0.9 waste far more "
             "than two at 0.5.",
         ),
-        Mistake(_all_right, "You count the groups in which all are right. What about those where all are wrong?"),
-        Mistake(_all_wrong, "You count the groups in which all are wrong. What about those where all are right?"),
-        Mistake(_alive, "This is the share of groups that teach something: the exercise asks for the others."),
-        Mistake(_times, "A group is dead when every one of its completions agrees: independent events multiply."),
-        Mistake(_each_prompt, "One number a prompt: the exercise asks for the share in the whole batch."),
-        Mistake(_summed, "This is the expected number of dead groups, not their share."),
-        Mistake(_both_at_once, "All right and all wrong cannot happen together: they exclude each other."),
+        Mistake(
+            _all_right,
+            "You count the groups in which all are right. What about those where all are wrong?",
+        ),
+        Mistake(
+            _all_wrong,
+            "You count the groups in which all are wrong. What about those where all are right?",
+        ),
+        Mistake(
+            _alive,
+            "This is the share of groups that teach something: the exercise asks for the others.",
+        ),
+        Mistake(
+            _times,
+            "A group is dead when every one of its completions agrees: independent events multiply.",
+        ),
+        Mistake(
+            _each_prompt,
+            "One number a prompt: the exercise asks for the share in the whole batch.",
+        ),
+        Mistake(
+            _summed, "This is the expected number of dead groups, not their share."
+        ),
+        Mistake(
+            _both_at_once,
+            "All right and all wrong cannot happen together: they exclude each other.",
+        ),
     ),
     where="List the four outcomes of a group of two: with which probability does each happen?",
     right="Right. Twice as many samples a prompt kill fewer groups, but never those of a prompt with p = 0 or 1.",

@@ -49,7 +49,9 @@ def _k3_padded(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
 
 
 def _k3_token_mean(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
-    return ((torch.exp(ref_logp - logp) - 1 - (ref_logp - logp)) * mask).sum() / mask.sum()
+    return (
+        (torch.exp(ref_logp - logp) - 1 - (ref_logp - logp)) * mask
+    ).sum() / mask.sum()
 
 
 def _k3_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
@@ -66,7 +68,9 @@ def _k3_quotient_of_logs(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor
 
 
 def _k3_times_beta(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
-    return 0.04 * my_k3_penalty(logp, ref_logp, mask)  # GRPO's beta; other values are told as a factor
+    return 0.04 * my_k3_penalty(
+        logp, ref_logp, mask
+    )  # GRPO's beta; other values are told as a factor
 
 
 def _draw_penalty(generator: Generator) -> Case:
@@ -74,7 +78,9 @@ def _draw_penalty(generator: Generator) -> Case:
 
 
 def _penalty_case(batch: dict[str, Tensor]) -> Case:
-    return Case({"logp": batch["logp"], "ref_logp": batch["old_logp"], "mask": batch["mask"]})
+    return Case(
+        {"logp": batch["logp"], "ref_logp": batch["old_logp"], "mask": batch["mask"]}
+    )
 
 
 K3 = Exercise(
@@ -95,8 +101,20 @@ K3 = Exercise(
     solution=my_k3_penalty,
     cases=(
         _penalty_case({**BOOK, "old_logp": BOOK["ref_logp"]}),
-        Case({"logp": torch.tensor([[-1.0]]), "ref_logp": torch.tensor([[-3.0]]), "mask": torch.ones(1, 1)}),
-        Case({"logp": torch.tensor([[-3.0]]), "ref_logp": torch.tensor([[-1.0]]), "mask": torch.ones(1, 1)}),
+        Case(
+            {
+                "logp": torch.tensor([[-1.0]]),
+                "ref_logp": torch.tensor([[-3.0]]),
+                "mask": torch.ones(1, 1),
+            }
+        ),
+        Case(
+            {
+                "logp": torch.tensor([[-3.0]]),
+                "ref_logp": torch.tensor([[-1.0]]),
+                "mask": torch.ones(1, 1),
+            }
+        ),
         _penalty_case(batch([2, 5, 1], Generator().manual_seed(5), apart=1.0)),
     ),
     draw=_draw_penalty,
@@ -107,19 +125,44 @@ K3 = Exercise(
             "yours is 22015 and the right one is 9. On samples of pi it estimates another divergence.",
         ),
         Mistake(
-            _k1, "This is k1, the plain log-ratio. In the loss its expected gradient is zero: it holds nothing back."
+            _k1,
+            "This is k1, the plain log-ratio. In the loss its expected gradient is zero: it holds nothing back.",
         ),
-        Mistake(_k2, "This is k2, half the squared log-ratio. The exercise asks for k3."),
-        Mistake(_k3_without_one, "Two equal policies should cost nothing. What is your value at r = 1?"),
-        Mistake(_k3_sign_of_log, "The sign of the logarithm: k3 is never negative, and yours is for r below 1."),
         Mistake(
-            _k3_detached, "The value is right, but no gradient reaches `logp`: this leash is not tied to the policy."
+            _k2, "This is k2, half the squared log-ratio. The exercise asks for k3."
         ),
-        Mistake(_k3_no_mask, "The mask is not used: rubbish in the padding enters the penalty."),
-        Mistake(_k3_padded, "You divide by the padded width T; each response has its own length."),
-        Mistake(_k3_token_mean, "This is one mean over all tokens. GRPO averages within a response first."),
-        Mistake(_k3_sum, "Within a response you sum over tokens: the factor 1/|o| is missing."),
-        Mistake(_k3_reward, "The sign: a penalty is added to the loss, so it has to be positive."),
+        Mistake(
+            _k3_without_one,
+            "Two equal policies should cost nothing. What is your value at r = 1?",
+        ),
+        Mistake(
+            _k3_sign_of_log,
+            "The sign of the logarithm: k3 is never negative, and yours is for r below 1.",
+        ),
+        Mistake(
+            _k3_detached,
+            "The value is right, but no gradient reaches `logp`: this leash is not tied to the policy.",
+        ),
+        Mistake(
+            _k3_no_mask,
+            "The mask is not used: rubbish in the padding enters the penalty.",
+        ),
+        Mistake(
+            _k3_padded,
+            "You divide by the padded width T; each response has its own length.",
+        ),
+        Mistake(
+            _k3_token_mean,
+            "This is one mean over all tokens. GRPO averages within a response first.",
+        ),
+        Mistake(
+            _k3_sum,
+            "Within a response you sum over tokens: the factor 1/|o| is missing.",
+        ),
+        Mistake(
+            _k3_reward,
+            "The sign: a penalty is added to the loss, so it has to be positive.",
+        ),
         Mistake(
             _k3_quotient_of_logs,
             "You divide one log-prob by the other. r is a quotient of probabilities: log-probs subtract, and the "

@@ -62,7 +62,9 @@ LEAVE_ONE_OUT = Exercise(
     cases=(
         Case({"rewards": books_batch()["rewards"], "group_size": 4}),
         Case({"rewards": torch.tensor([1.0, 3.0]), "group_size": 2}),
-        Case({"rewards": torch.tensor([0.0, 2.0, 7.0, 1.0, 1.0, 4.0]), "group_size": 3}),
+        Case(
+            {"rewards": torch.tensor([0.0, 2.0, 7.0, 1.0, 1.0, 4.0]), "group_size": 3}
+        ),
     ),
     draw=_draw_plain_rewards,
     mistakes=(
@@ -75,11 +77,18 @@ LEAVE_ONE_OUT = Exercise(
             "The factor between the two baselines is upside down: leaving oneself out widens the distance.",
         ),
         Mistake(
-            _others_over_all, "You sum the others and divide by how many there are in all: count those you summed."
+            _others_over_all,
+            "You sum the others and divide by how many there are in all: count those you summed.",
         ),
         Mistake(_all_over_others, "Your sum still holds the completion's own reward."),
-        Mistake(_out_of_the_batch, "You leave one out of the whole batch: the others are those of the same prompt."),
-        Mistake(_others_sign, "The sign is the other way round: a reward above the others is an advantage above 0."),
+        Mistake(
+            _out_of_the_batch,
+            "You leave one out of the whole batch: the others are those of the same prompt.",
+        ),
+        Mistake(
+            _others_sign,
+            "The sign is the other way round: a reward above the others is an advantage above 0.",
+        ),
     ),
     where="Do it by hand for a group of two: there is exactly one other reward.",
     right="Right. Compare it with the centred rewards: a scale, the same for everybody, and no change of direction.",

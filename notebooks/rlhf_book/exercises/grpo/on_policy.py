@@ -45,10 +45,15 @@ def _on_policy_padded(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
 
 
 def _on_policy_tokens(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
-    return -(torch.exp(logp - logp.detach()) * advantages[:, None] * mask).sum() / mask.sum()
+    return (
+        -(torch.exp(logp - logp.detach()) * advantages[:, None] * mask).sum()
+        / mask.sum()
+    )
 
 
-def _on_policy_quotient_of_logs(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+def _on_policy_quotient_of_logs(
+    logp: Tensor, advantages: Tensor, mask: Tensor
+) -> Tensor:
     return -mean_of_means(logp / logp.detach() * advantages[:, None], mask)
 
 
@@ -79,7 +84,13 @@ ON_POLICY = Exercise(
     solution=my_on_policy_loss,
     cases=(
         _on_policy_case(BOOK),
-        Case({"logp": torch.tensor([[-0.7]]), "advantages": torch.tensor([2.0]), "mask": torch.ones(1, 1)}),
+        Case(
+            {
+                "logp": torch.tensor([[-0.7]]),
+                "advantages": torch.tensor([2.0]),
+                "mask": torch.ones(1, 1),
+            }
+        ),
         _on_policy_case(batch([2, 5, 1], Generator().manual_seed(7))),
     ),
     draw=_draw_on_policy,
@@ -94,17 +105,35 @@ ON_POLICY = Exercise(
             "The gradient is right, the value is not: this is -A log pi, whose derivative happens to agree. The "
             "exercise asks for the ratio, whose value here is 1.",
         ),
-        Mistake(_wrong_one_detached, "The wrong half is held constant: the numerator is the policy that learns."),
-        Mistake(_on_policy_log, "This is the logarithm of the ratio: right gradient, but the value is always 0."),
+        Mistake(
+            _wrong_one_detached,
+            "The wrong half is held constant: the numerator is the policy that learns.",
+        ),
+        Mistake(
+            _on_policy_log,
+            "This is the logarithm of the ratio: right gradient, but the value is always 0.",
+        ),
         Mistake(
             _on_policy_quotient_of_logs,
             "You divide one log-prob by the other: 1 as well, but with another gradient. w is a quotient of "
             "probabilities: log-probs subtract, and the difference is exponentiated.",
         ),
-        Mistake(_on_policy_maximised, "The sign: this is the objective. A loss is minimised."),
-        Mistake(_on_policy_no_mask, "The mask is not used: padding is averaged as if it had been sampled."),
-        Mistake(_on_policy_padded, "You divide by the padded width T; each response has its own length."),
-        Mistake(_on_policy_tokens, "This is one mean over all tokens. GRPO averages within a response first."),
+        Mistake(
+            _on_policy_maximised,
+            "The sign: this is the objective. A loss is minimised.",
+        ),
+        Mistake(
+            _on_policy_no_mask,
+            "The mask is not used: padding is averaged as if it had been sampled.",
+        ),
+        Mistake(
+            _on_policy_padded,
+            "You divide by the padded width T; each response has its own length.",
+        ),
+        Mistake(
+            _on_policy_tokens,
+            "This is one mean over all tokens. GRPO averages within a response first.",
+        ),
     ),
     where="With one response of one token: what is the value, and what is its derivative with respect to log pi?",
     right="Right: the value says nothing about learning. Print it for advantages that sum to zero.",

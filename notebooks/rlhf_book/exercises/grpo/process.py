@@ -7,7 +7,9 @@ from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_process_advantage(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
+def my_process_advantage(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
     """One group, [G, T] each: rewards where step_ends is 1 -> [G, T]: normalised, then summed from each token on."""
     ends = step_ends != 0
     steps = step_rewards[ends]  # [N], every step of every response of the group
@@ -16,7 +18,9 @@ def my_process_advantage(step_rewards: Tensor, step_ends: Tensor, eps: float = 1
     return normalised.flip(1).cumsum(1).flip(1)
 
 
-def _normalised_steps(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
+def _normalised_steps(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
     ends = step_ends != 0
     steps = step_rewards[ends]
     normalised = torch.zeros_like(step_rewards)
@@ -29,23 +33,36 @@ def _so_far(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tenso
 
 
 def _later_only(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
-    return my_process_advantage(step_rewards, step_ends, eps) - _normalised_steps(step_rewards, step_ends, eps)
+    return my_process_advantage(step_rewards, step_ends, eps) - _normalised_steps(
+        step_rewards, step_ends, eps
+    )
 
 
 def _own_step(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
     normalised = _normalised_steps(step_rewards, step_ends, eps)
-    own, credit = torch.zeros_like(normalised), torch.zeros(len(normalised), dtype=normalised.dtype)
+    own, credit = (
+        torch.zeros_like(normalised),
+        torch.zeros(len(normalised), dtype=normalised.dtype),
+    )
     for t in reversed(range(normalised.shape[1])):
         credit = torch.where(step_ends[:, t] != 0, normalised[:, t], credit)
         own[:, t] = credit
     return own
 
 
-def _whole_response(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
-    return _normalised_steps(step_rewards, step_ends, eps).sum(1, keepdim=True).expand_as(step_rewards)
+def _whole_response(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
+    return (
+        _normalised_steps(step_rewards, step_ends, eps)
+        .sum(1, keepdim=True)
+        .expand_as(step_rewards)
+    )
 
 
-def _all_positions(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
+def _all_positions(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
     rewards = step_rewards * step_ends
     normalised = (rewards - rewards.mean()) / (rewards.std() + eps) * step_ends
     return normalised.flip(1).cumsum(1).flip(1)
@@ -56,7 +73,9 @@ def _ends_ignored(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) ->
     return normalised.flip(1).cumsum(1).flip(1)
 
 
-def _within_responses(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
+def _within_responses(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
     normalised = torch.zeros_like(step_rewards)
     for row, ends in enumerate(step_ends != 0):
         steps = step_rewards[row, ends]
@@ -64,19 +83,27 @@ def _within_responses(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
     return normalised.flip(1).cumsum(1).flip(1)
 
 
-def _sums_normalised(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
+def _sums_normalised(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
     to_go = (step_rewards * step_ends).flip(1).cumsum(1).flip(1)
     steps = to_go[step_ends != 0]
     return (to_go - steps.mean()) / (steps.std() + eps)
 
 
-def _not_normalised(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
+def _not_normalised(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
     return (step_rewards * step_ends).flip(1).cumsum(1).flip(1)
 
 
-def _process_population(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Tensor:
+def _process_population(
+    step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
+) -> Tensor:
     steps = step_rewards[step_ends != 0]
-    normalised = (step_rewards - steps.mean()) / (steps.std(correction=0) + eps) * step_ends
+    normalised = (
+        (step_rewards - steps.mean()) / (steps.std(correction=0) + eps) * step_ends
+    )
     return normalised.flip(1).cumsum(1).flip(1)
 
 
@@ -108,13 +135,27 @@ PROCESS = Exercise(
     cases=(
         Case(
             {
-                "step_rewards": torch.tensor([[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 9.0]]),
+                "step_rewards": torch.tensor(
+                    [[0.0, 1.0, 0.0, 1.0], [0.0, 0.0, 0.0, 9.0]]
+                ),
                 "step_ends": torch.tensor([[0.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]]),
                 "eps": 1e-4,
             }
         ),
-        Case({"step_rewards": torch.tensor([[1.0, 0.0], [0.0, 0.0]]), "step_ends": torch.ones(2, 2), "eps": 1e-4}),
-        Case({"step_rewards": torch.tensor([[2.0, 7.0], [5.0, 1.0]]), "step_ends": torch.eye(2), "eps": 1e-4}),
+        Case(
+            {
+                "step_rewards": torch.tensor([[1.0, 0.0], [0.0, 0.0]]),
+                "step_ends": torch.ones(2, 2),
+                "eps": 1e-4,
+            }
+        ),
+        Case(
+            {
+                "step_rewards": torch.tensor([[2.0, 7.0], [5.0, 1.0]]),
+                "step_ends": torch.eye(2),
+                "eps": 1e-4,
+            }
+        ),
     ),
     draw=_draw_steps,
     mistakes=(
@@ -122,7 +163,10 @@ PROCESS = Exercise(
             _so_far,
             "You sum from the start up to each token. A token is not to blame for what came before it: look forwards.",
         ),
-        Mistake(_later_only, "The step in which a token stands counts too: your sum begins after it."),
+        Mistake(
+            _later_only,
+            "The step in which a token stands counts too: your sum begins after it.",
+        ),
         Mistake(
             _normalised_steps,
             "Only a step's last token gets an advantage: all tokens of the step, and those before it, led there.",
@@ -132,24 +176,33 @@ PROCESS = Exercise(
             "Each token is credited with its own step alone. It has a share in the steps that follow, too.",
         ),
         Mistake(
-            _whole_response, "Every token gets the same sum. A token that comes after a step cannot have caused it."
+            _whole_response,
+            "Every token gets the same sum. A token that comes after a step cannot have caused it.",
         ),
         Mistake(
             _all_positions,
             "The positions that end no step enter your mean and your spread as zeros: only scored steps count.",
         ),
-        Mistake(_ends_ignored, "You read `step_rewards` everywhere: it means something only where `step_ends` is 1."),
+        Mistake(
+            _ends_ignored,
+            "You read `step_rewards` everywhere: it means something only where `step_ends` is 1.",
+        ),
         Mistake(
             _within_responses,
             "You normalise within each response. Then a response of good steps looks like one of bad steps: compare "
             "across the group.",
         ),
-        Mistake(_sums_normalised, "You sum first and normalise the sums. Here the steps are normalised, then summed."),
         Mistake(
-            _not_normalised, "The rewards are summed as they are: normalise them first, over the steps of the group."
+            _sums_normalised,
+            "You sum first and normalise the sums. Here the steps are normalised, then summed.",
         ),
         Mistake(
-            _process_population, "The population's standard deviation (ddof 0): read again which one is asked for."
+            _not_normalised,
+            "The rewards are summed as they are: normalise them first, over the steps of the group.",
+        ),
+        Mistake(
+            _process_population,
+            "The population's standard deviation (ddof 0): read again which one is asked for.",
         ),
     ),
     where="Write down the steps of the group in one list, normalise that list, and put the numbers back.",

@@ -11,10 +11,14 @@ from ..exercise import Case, Exercise, Mistake
 def my_weight(p: float, group_size: int) -> float:
     """c(G, p), the factor before grad p in GRPO's expected step; 0 < p < 1, sample standard deviation, no epsilon."""
     expected_root = 0.0
-    for k in range(1, group_size):  # the two constant groups, k = 0 and k = G, add nothing
+    for k in range(
+        1, group_size
+    ):  # the two constant groups, k = 0 and k = G, add nothing
         chance = math.comb(group_size, k) * p**k * (1 - p) ** (group_size - k)
         expected_root += chance * math.sqrt(k * (group_size - k))
-    shrink = math.sqrt((group_size - 1) / group_size)  # sample instead of population standard deviation
+    shrink = math.sqrt(
+        (group_size - 1) / group_size
+    )  # sample instead of population standard deviation
     return shrink * expected_root / (group_size * p * (1 - p))
 
 
@@ -32,8 +36,15 @@ def _root_of_the_mean(p: float, group_size: int) -> float:
 
 
 def _sequences_uncounted(p: float, group_size: int) -> float:
-    ways = (p**k * (1 - p) ** (group_size - k) * math.sqrt(k * (group_size - k)) for k in range(group_size + 1))
-    return math.sqrt((group_size - 1) / group_size) * sum(ways) / (group_size * p * (1 - p))
+    ways = (
+        p**k * (1 - p) ** (group_size - k) * math.sqrt(k * (group_size - k))
+        for k in range(group_size + 1)
+    )
+    return (
+        math.sqrt((group_size - 1) / group_size)
+        * sum(ways)
+        / (group_size * p * (1 - p))
+    )
 
 
 def _alive_groups_only(p: float, group_size: int) -> float:
@@ -57,7 +68,12 @@ def _upside_down(p: float, group_size: int) -> float:
 
 
 def _draw(generator: Generator) -> Case:
-    return Case({"p": 0.01 + 0.98 * float(uniform(generator, 1)), "group_size": integer(generator, 2, 33)})
+    return Case(
+        {
+            "p": 0.01 + 0.98 * float(uniform(generator, 1)),
+            "group_size": integer(generator, 2, 33),
+        }
+    )
 
 
 STD_WEIGHT = Exercise(
@@ -86,7 +102,10 @@ STD_WEIGHT = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_population, "Right for the population's standard deviation; the sample's is a little larger."),
+        Mistake(
+            _population,
+            "Right for the population's standard deviation; the sample's is a little larger.",
+        ),
         Mistake(
             _in_the_limit,
             "This is the limit of an infinite group. At finite G a rare success is often not in the group at all.",
@@ -108,8 +127,14 @@ STD_WEIGHT = Exercise(
             _against_p_itself,
             "One factor is missing: a right answer's average score is more than the gradient of p.",
         ),
-        Mistake(_centred, "This is the factor without the division by the spread, for rewards minus their mean."),
-        Mistake(_upside_down, "The weight is upside down: are rare successes louder or quieter than common ones?"),
+        Mistake(
+            _centred,
+            "This is the factor without the division by the spread, for rewards minus their mean.",
+        ),
+        Mistake(
+            _upside_down,
+            "The weight is upside down: are rare successes louder or quieter than common ones?",
+        ),
     ),
     where="With k of G right, what are the two z-scores, and what is E[grad log pi] given a right answer?",
     right="Right. For pairs and triples it does not depend on p at all: the famous reweighting needs larger groups.",

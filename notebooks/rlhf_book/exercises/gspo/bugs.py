@@ -30,10 +30,14 @@ def one_ratio_a_response(ratio: Callable[..., Tensor]) -> None:
     for length in (1, 7, 64):
         old_logp, mask = torch.full((1, length), -2.0), torch.ones(1, length)
         found = ratio(old_logp + torch.tensor(1.01).log(), old_logp, mask)
-        assert (found - 1.01).abs().max() < 1e-5, f"at {length} tokens a drift of 1 % is {found.max():.4f}"
+        assert (found - 1.01).abs().max() < 1e-5, (
+            f"at {length} tokens a drift of 1 % is {found.max():.4f}"
+        )
     moved = torch.tensor([[-2.0, -1.7, -2.1]])
     found = ratio(moved, torch.full((1, 3), -2.0), torch.ones(1, 3))
-    assert (found - found[0, 0]).abs().max() < 1e-6, f"the tokens of one response have ratios {found.tolist()}"
+    assert (found - found[0, 0]).abs().max() < 1e-6, (
+        f"the tokens of one response have ratios {found.tolist()}"
+    )
 
 
 def mended_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
@@ -68,12 +72,16 @@ UNSUMMED_RATIO = Bug(
 # ── who counts how much ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def suspect_token_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+def suspect_token_loss(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor
+) -> Tensor:
     """GSPO in its token form: logp, old_logp, mask [B, T], advantages [B]."""
     drift = ((logp - old_logp) * mask).sum(dim=1) / mask.sum(dim=1)
     ratio = torch.exp(drift).detach()[:, None] * torch.exp(logp - logp.detach())
     clipped = ratio.clamp(1 - 3e-4, 1 + 4e-4)
-    objective = torch.minimum(ratio * advantages[:, None], clipped * advantages[:, None])
+    objective = torch.minimum(
+        ratio * advantages[:, None], clipped * advantages[:, None]
+    )
     return -(objective * mask).sum() / mask.sum()
 
 
@@ -100,12 +108,16 @@ def every_response_counts_once(loss: Callable[..., Tensor]) -> None:
     assert pulls == [1.0, 1.0, -2.0], f"advantages 1, 1 and -2 pull with {pulls}"
 
 
-def mended_token_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
+def mended_token_loss(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor
+) -> Tensor:
     """GSPO in its token form: logp, old_logp, mask [B, T], advantages [B]."""
     drift = ((logp - old_logp) * mask).sum(dim=1) / mask.sum(dim=1)
     ratio = torch.exp(drift).detach()[:, None] * torch.exp(logp - logp.detach())
     clipped = ratio.clamp(1 - 3e-4, 1 + 4e-4)
-    objective = torch.minimum(ratio * advantages[:, None], clipped * advantages[:, None])
+    objective = torch.minimum(
+        ratio * advantages[:, None], clipped * advantages[:, None]
+    )
     per_response = (objective * mask).sum(dim=1) / mask.sum(dim=1)
     return -per_response.mean()
 

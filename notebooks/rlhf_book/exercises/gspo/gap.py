@@ -83,7 +83,12 @@ GAP = Exercise(
     solution=my_gap,
     cases=(
         _case(books_batch()),
-        Case({"log_ratio": torch.tensor([[0.2, -0.2], [0.3, 9.0]]), "mask": torch.tensor([[1.0, 1.0], [1.0, 0.0]])}),
+        Case(
+            {
+                "log_ratio": torch.tensor([[0.2, -0.2], [0.3, 9.0]]),
+                "mask": torch.tensor([[1.0, 1.0], [1.0, 0.0]]),
+            }
+        ),
         _case(batch([3, 5, 1, 4], Generator().manual_seed(2))),
     ),
     draw=_draw,
@@ -93,7 +98,10 @@ GAP = Exercise(
             "That is the difference itself, with all its orders. Expand both means to second order: what is left is a "
             "plain statistic of the log-ratios.",
         ),
-        Mistake(_no_half, "Twice too large: where did the 1/2 of the exponential's second-order term go?"),
+        Mistake(
+            _no_half,
+            "Twice too large: where did the 1/2 of the exponential's second-order term go?",
+        ),
         Mistake(
             _sample,
             "You divide by n - 1, which breaks down for a response of one token. Nothing is being estimated here: "
@@ -103,11 +111,23 @@ GAP = Exercise(
             _uncentred,
             "This is the second-order term of the arithmetic mean alone. The geometric mean has one of its own.",
         ),
-        Mistake(_deviation, "This grows in proportion to the log-ratios. A second-order term grows with their square."),
-        Mistake(_no_mask, "The mask is not used: what stands under the padding is no token."),
-        Mistake(_padded, "The padding counts as tokens that did not move. A response has its own length."),
-        Mistake(_summed, "You sum over the tokens of a response. Both means divide by n."),
-        Mistake(_negative, "The sign: an arithmetic mean is never below the geometric one."),
+        Mistake(
+            _deviation,
+            "This grows in proportion to the log-ratios. A second-order term grows with their square.",
+        ),
+        Mistake(
+            _no_mask, "The mask is not used: what stands under the padding is no token."
+        ),
+        Mistake(
+            _padded,
+            "The padding counts as tokens that did not move. A response has its own length.",
+        ),
+        Mistake(
+            _summed, "You sum over the tokens of a response. Both means divide by n."
+        ),
+        Mistake(
+            _negative, "The sign: an arithmetic mean is never below the geometric one."
+        ),
     ),
     where="Take a response of two tokens with log-ratios d and -d, and expand both means by hand.",
     right="Right. If all tokens of a response drift alike the gap is 0: then GRPO and GSPO weigh it the same.",

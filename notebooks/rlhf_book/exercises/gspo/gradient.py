@@ -8,14 +8,21 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_gspo_gradient(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     """logp, old_logp, mask [B, T], advantages [B] -> [B, T]: the derivative of GSPO's loss by each token's log-prob."""
     length = mask.sum(1)  # [B]
     s = torch.exp((torch.where(mask > 0, logp - old_logp, 0.0)).sum(1) / length)
     gained = (advantages > 0) & (s > 1 + high)
     lost = (advantages < 0) & (s < 1 - low)
-    one_token = torch.where(gained | lost, 0.0, -s * advantages / length / len(s))  # [B]
+    one_token = torch.where(
+        gained | lost, 0.0, -s * advantages / length / len(s)
+    )  # [B]
     return one_token[:, None] * mask
 
 
@@ -32,49 +39,132 @@ def _free(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> T
     return (-s * advantages / mask.sum(1) / len(s))[:, None] * mask
 
 
-def _no_clip(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_clip(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return _free(logp, old_logp, advantages, mask)
 
 
-def _both_sides(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _both_sides(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     s = _s(logp, old_logp, mask)
     inside = (s >= 1 - low) & (s <= 1 + high)
     return _free(logp, old_logp, advantages, mask) * inside[:, None]
 
 
-def _wrong_side(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _wrong_side(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     s = _s(logp, old_logp, mask)
     dropped = ((advantages < 0) & (s > 1 + high)) | ((advantages > 0) & (s < 1 - low))
     return _free(logp, old_logp, advantages, mask) * ~dropped[:, None]
 
 
-def _own_ratio(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _own_ratio(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     right = my_gspo_gradient(logp, old_logp, advantages, mask, low, high)
-    return right / _s(logp, old_logp, mask)[:, None] * _log_ratio(logp, old_logp, mask).exp()
+    return (
+        right
+        / _s(logp, old_logp, mask)[:, None]
+        * _log_ratio(logp, old_logp, mask).exp()
+    )
 
 
-def _no_ratio(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    return my_gspo_gradient(logp, old_logp, advantages, mask, low, high) / _s(logp, old_logp, mask)[:, None]
+def _no_ratio(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return (
+        my_gspo_gradient(logp, old_logp, advantages, mask, low, high)
+        / _s(logp, old_logp, mask)[:, None]
+    )
 
 
-def _no_length(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    return my_gspo_gradient(logp, old_logp, advantages, mask, low, high) * mask.sum(1, keepdim=True)
+def _no_length(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return my_gspo_gradient(logp, old_logp, advantages, mask, low, high) * mask.sum(
+        1, keepdim=True
+    )
 
 
-def _no_batch(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_batch(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return my_gspo_gradient(logp, old_logp, advantages, mask, low, high) * len(logp)
 
 
-def _objective(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _objective(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -my_gspo_gradient(logp, old_logp, advantages, mask, low, high)
 
 
-def _product(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _product(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     right = my_gspo_gradient(logp, old_logp, advantages, mask, low, high)
-    return right / _s(logp, old_logp, mask)[:, None] * _log_ratio(logp, old_logp, mask).sum(1).exp()[:, None]
+    return (
+        right
+        / _s(logp, old_logp, mask)[:, None]
+        * _log_ratio(logp, old_logp, mask).sum(1).exp()[:, None]
+    )
 
 
-def _into_padding(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _into_padding(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     right = my_gspo_gradient(logp, old_logp, advantages, mask, low, high)
     return right[:, :1].expand_as(mask).clone()
 
@@ -106,7 +196,10 @@ GRADIENT = Exercise(
         _case(books_batch(), 3e-4, 4e-4),
         Case(
             {
-                "logp": torch.tensor([[0.3, -0.1], [-0.3, 0.1], [0.3, -0.1], [-0.3, 0.1], [0.01, 0.01]]) - 1,
+                "logp": torch.tensor(
+                    [[0.3, -0.1], [-0.3, 0.1], [0.3, -0.1], [-0.3, 0.1], [0.01, 0.01]]
+                )
+                - 1,
                 "old_logp": -torch.ones(5, 2),
                 "advantages": torch.tensor([1.0, 2.0, -1.5, -1.0, 0.5]),
                 "mask": torch.ones(5, 2),
@@ -119,8 +212,14 @@ GRADIENT = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_into_padding, "There is a gradient in the padding: it has to be 0 under a 0 of the mask."),
-        Mistake(_no_clip, "Two cases are missing: where the minimum picks the clipped product, its slope is zero."),
+        Mistake(
+            _into_padding,
+            "There is a gradient in the padding: it has to be 0 under a 0 of the mask.",
+        ),
+        Mistake(
+            _no_clip,
+            "Two cases are missing: where the minimum picks the clipped product, its slope is zero.",
+        ),
         Mistake(
             _both_sides,
             "You drop every response outside the band. One that has moved the wrong way keeps its gradient: which "
@@ -136,11 +235,23 @@ GRADIENT = Exercise(
             "Each of your tokens carries its own ratio, as in GRPO. Here the ratio of the response multiplies all of "
             "them alike.",
         ),
-        Mistake(_no_ratio, "The ratio itself is missing: the derivative of an exponential contains the exponential."),
-        Mistake(_no_length, "The inner derivative is missing: the exponent is an average over |y| tokens."),
+        Mistake(
+            _no_ratio,
+            "The ratio itself is missing: the derivative of an exponential contains the exponential.",
+        ),
+        Mistake(
+            _no_length,
+            "The inner derivative is missing: the exponent is an average over |y| tokens.",
+        ),
         Mistake(_no_batch, "The average over responses is missing: 1/B."),
-        Mistake(_objective, "The sign: you differentiate the objective. The loss is its negative."),
-        Mistake(_product, "Your weight is the product of the token ratios, without the root of order |y|."),
+        Mistake(
+            _objective,
+            "The sign: you differentiate the objective. The loss is its negative.",
+        ),
+        Mistake(
+            _product,
+            "Your weight is the product of the token ratios, without the root of order |y|.",
+        ),
     ),
     where="Differentiate s by one log-prob first: it is an exponential of an average.",
     right="Right. Compare two tokens of one response: they differ in nothing.",

@@ -8,7 +8,12 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_gspo_loss(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float = 3e-4, high: float = 4e-4
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float = 3e-4,
+    high: float = 4e-4,
 ) -> Tensor:
     """logp, old_logp, mask [B, T], advantages [B] -> scalar to minimise: GSPO's clipped sequence ratios."""
     drift = ((logp - old_logp) * mask).sum(1) / mask.sum(1)  # [B], nats a token
@@ -18,7 +23,9 @@ def my_gspo_loss(
 
 
 def _clipped(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    return torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+    return torch.minimum(
+        ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages
+    )
 
 
 def _mean(x: Tensor, mask: Tensor) -> Tensor:
@@ -29,64 +36,164 @@ def _ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
     return torch.exp(_mean(logp - old_logp, mask))
 
 
-def _product(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _product(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = torch.exp(torch.where(mask > 0, logp - old_logp, 0.0).sum(1))
     return -_clipped(ratio, advantages, low, high).mean()
 
 
-def _no_sum(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_sum(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = torch.exp((logp - old_logp) / mask.sum(1, keepdim=True))  # [B, T]
     return -mean_of_means(_clipped(ratio, advantages[:, None], low, high), mask)
 
 
-def _arithmetic(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _arithmetic(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = _mean(torch.exp(logp - old_logp), mask)
     return -_clipped(ratio, advantages, low, high).mean()
 
 
-def _tokens(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    return -mean_of_means(_clipped(torch.exp(logp - old_logp), advantages[:, None], low, high), mask)
+def _tokens(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return -mean_of_means(
+        _clipped(torch.exp(logp - old_logp), advantages[:, None], low, high), mask
+    )
 
 
-def _padded(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _padded(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = torch.exp(((logp - old_logp) * mask).mean(1))
     return -_clipped(ratio, advantages, low, high).mean()
 
 
-def _no_mask(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_mask(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -_clipped(torch.exp((logp - old_logp).mean(1)), advantages, low, high).mean()
 
 
-def _by_length(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _by_length(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     kept = _clipped(_ratio(logp, old_logp, mask), advantages, low, high)
     return -(kept * mask.sum(1)).sum() / mask.sum()
 
 
-def _summed(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _summed(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -_clipped(_ratio(logp, old_logp, mask), advantages, low, high).sum()
 
 
-def _maximised(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _maximised(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -my_gspo_loss(logp, old_logp, advantages, mask, low, high)
 
 
-def _detached(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _detached(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return my_gspo_loss(logp.detach(), old_logp, advantages, mask, low, high)
 
 
-def _inverted(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _inverted(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return my_gspo_loss(old_logp, logp, advantages, mask, low, high)
 
 
-def _no_clip(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_clip(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -(_ratio(logp, old_logp, mask) * advantages).mean()
 
 
-def _clip_alone(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _clip_alone(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -(_ratio(logp, old_logp, mask).clamp(1 - low, 1 + high) * advantages).mean()
 
 
-def _swapped(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _swapped(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return my_gspo_loss(logp, old_logp, advantages, mask, high, low)
 
 
@@ -124,7 +231,10 @@ LOSS = Exercise(
         # Three tokens of drift .1, above the band and below, with both signs; and one response that has not moved.
         Case(
             {
-                "logp": torch.tensor([[0.1] * 3, [-0.1] * 3, [0.1] * 3, [-0.1] * 3, [0.0] * 3]) - 1,
+                "logp": torch.tensor(
+                    [[0.1] * 3, [-0.1] * 3, [0.1] * 3, [-0.1] * 3, [0.0] * 3]
+                )
+                - 1,
                 "old_logp": -torch.ones(5, 3),
                 "advantages": torch.tensor([1.0, 2.0, -1.5, -1.0, 0.5]),
                 "mask": torch.ones(5, 3),
@@ -137,7 +247,9 @@ LOSS = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_no_mask, "The mask is not used: rubbish in the padding enters the ratio."),
+        Mistake(
+            _no_mask, "The mask is not used: rubbish in the padding enters the ratio."
+        ),
         Mistake(
             _padded,
             "You divide by the padded width T. The exponent is 1/|y|: each response has its own length.",
@@ -157,25 +269,39 @@ LOSS = Exercise(
             "This is the arithmetic mean of the token ratios. The root of a product is a geometric mean: average the "
             "logarithms.",
         ),
-        Mistake(_tokens, "This is GRPO: each token has its own ratio and is clipped by itself."),
+        Mistake(
+            _tokens,
+            "This is GRPO: each token has its own ratio and is clipped by itself.",
+        ),
         Mistake(
             _by_length,
             "You average over tokens, so that a long response counts more. Here each response counts once.",
         ),
         Mistake(_summed, "You sum over the responses. The average, 1/B, is missing."),
-        Mistake(_maximised, "The sign: this is the objective, which is maximised. A loss is minimised."),
+        Mistake(
+            _maximised,
+            "The sign: this is the objective, which is maximised. A loss is minimised.",
+        ),
         Mistake(
             _detached,
             "The value is right, but no gradient reaches `logp`: the ratio was detached, and nothing would be learned.",
         ),
-        Mistake(_inverted, "The ratio is upside down: new over old, so that above 1 means likelier."),
-        Mistake(_no_clip, "Nothing is clipped: outside the band your gradient goes on."),
+        Mistake(
+            _inverted,
+            "The ratio is upside down: new over old, so that above 1 means likelier.",
+        ),
+        Mistake(
+            _no_clip, "Nothing is clipped: outside the band your gradient goes on."
+        ),
         Mistake(
             _clip_alone,
             "You clip, but never compare with the unclipped product. A response that has moved the wrong way has no "
             "gradient to come back.",
         ),
-        Mistake(_swapped, "`low` and `high` are swapped: the band runs from 1 - low to 1 + high."),
+        Mistake(
+            _swapped,
+            "`low` and `high` are swapped: the band runs from 1 - low to 1 + high.",
+        ),
     ),
     where="Try a batch of one response with two tokens, where the ratio is a square root you can work out by hand.",
     right="Right, value and gradient. How many tokens of a response keep their gradient when its ratio is clipped?",

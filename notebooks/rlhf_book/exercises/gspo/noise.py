@@ -101,11 +101,26 @@ NOISE = Exercise(
             "The variance of a product is not the product of variances: what multiplies are the second moments of the "
             "independent factors.",
         ),
-        Mistake(_sums, "Your second number belongs to the sum of the ratios. The mean divides the sum by n."),
-        Mistake(_no_shrinking, "The means do not shrink with n in your answer: n independent terms are averaged."),
-        Mistake(_squared_length, "Too small by a factor of n: a variance of a sum is n times one, divided by n twice."),
-        Mistake(_deviations, "These are standard deviations. The exercise asks for variances."),
-        Mistake(_second_moments, "A variance is the mean of the square minus the square of the mean, which is 1 here."),
+        Mistake(
+            _sums,
+            "Your second number belongs to the sum of the ratios. The mean divides the sum by n.",
+        ),
+        Mistake(
+            _no_shrinking,
+            "The means do not shrink with n in your answer: n independent terms are averaged.",
+        ),
+        Mistake(
+            _squared_length,
+            "Too small by a factor of n: a variance of a sum is n times one, divided by n twice.",
+        ),
+        Mistake(
+            _deviations,
+            "These are standard deviations. The exercise asks for variances.",
+        ),
+        Mistake(
+            _second_moments,
+            "A variance is the mean of the square minus the square of the mean, which is 1 here.",
+        ),
         Mistake(
             _no_correction,
             "Your log-ratios have mean 0, so that the ratios average more than 1. Under its sampler the mean of a "

@@ -7,10 +7,14 @@ from ..draws import any_batch, batch, books_batch
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_reweighted_reward(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
+def my_reweighted_reward(
+    logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor
+) -> Tensor:
     """logp, old_logp, mask [B, T], rewards [B] -> scalar: an unbiased estimate of the new policy's mean reward."""
     log_ratio = (logp - old_logp) * mask  # [B, T]
-    weight = torch.exp(log_ratio.sum(1))  # [B], the product of the ratios of a response's tokens
+    weight = torch.exp(
+        log_ratio.sum(1)
+    )  # [B], the product of the ratios of a response's tokens
     return (weight * rewards).mean()
 
 
@@ -19,20 +23,28 @@ def _log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
 
 
 def _geometric(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
-    return (torch.exp(_log_ratio(logp, old_logp, mask).sum(1) / mask.sum(1)) * rewards).mean()
+    return (
+        torch.exp(_log_ratio(logp, old_logp, mask).sum(1) / mask.sum(1)) * rewards
+    ).mean()
 
 
-def _token_mean(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
+def _token_mean(
+    logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor
+) -> Tensor:
     ratio = torch.exp(_log_ratio(logp, old_logp, mask)) * mask
     return (ratio.sum(1) / mask.sum(1) * rewards).mean()
 
 
 def _token_sum(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
-    return ((torch.exp(_log_ratio(logp, old_logp, mask)) * mask).sum(1) * rewards).mean()
+    return (
+        (torch.exp(_log_ratio(logp, old_logp, mask)) * mask).sum(1) * rewards
+    ).mean()
 
 
 def _expanded(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
-    return ((1 + (torch.exp(_log_ratio(logp, old_logp, mask)) - 1).sum(1)) * rewards).mean()
+    return (
+        (1 + (torch.exp(_log_ratio(logp, old_logp, mask)) - 1).sum(1)) * rewards
+    ).mean()
 
 
 def _inverted(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
@@ -43,7 +55,9 @@ def _no_mask(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> T
     return (torch.exp((logp - old_logp).sum(1)) * rewards).mean()
 
 
-def _normalised(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
+def _normalised(
+    logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor
+) -> Tensor:
     weight = torch.exp(_log_ratio(logp, old_logp, mask).sum(1))
     return (weight * rewards).sum() / weight.sum()
 
@@ -52,14 +66,25 @@ def _no_weight(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) ->
     return rewards.mean()
 
 
-def _last_token(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
+def _last_token(
+    logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor
+) -> Tensor:
     last = mask.sum(1).long() - 1
-    return (torch.exp((logp - old_logp)[torch.arange(len(logp)), last]) * rewards).mean()
+    return (
+        torch.exp((logp - old_logp)[torch.arange(len(logp)), last]) * rewards
+    ).mean()
 
 
 def _case(drawn: dict[str, Tensor]) -> Case:
     rewards = drawn.get("rewards", drawn["advantages"])
-    return Case({"logp": drawn["logp"], "old_logp": drawn["old_logp"], "mask": drawn["mask"], "rewards": rewards})
+    return Case(
+        {
+            "logp": drawn["logp"],
+            "old_logp": drawn["old_logp"],
+            "mask": drawn["mask"],
+            "rewards": rewards,
+        }
+    )
 
 
 def _draw(generator: Generator) -> Case:
@@ -88,7 +113,10 @@ REWEIGHT = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_no_mask, "The mask is not used: the padding's numbers enter the weight of a response."),
+        Mistake(
+            _no_mask,
+            "The mask is not used: the padding's numbers enter the weight of a response.",
+        ),
         Mistake(
             _geometric,
             "This is GSPO's ratio, a geometric mean. It is no importance weight: try a response of two tokens, each "
@@ -108,13 +136,19 @@ REWEIGHT = Exercise(
             "This is the first-order expansion of the right weight. It is near while the policies are; the exercise "
             "asks for the weight itself.",
         ),
-        Mistake(_inverted, "Upside down: a response that the new policy likes better should count more, not less."),
+        Mistake(
+            _inverted,
+            "Upside down: a response that the new policy likes better should count more, not less.",
+        ),
         Mistake(
             _normalised,
             "You divide by the sum of the weights. That tames the variance and costs exactness: the quotient of two "
             "averages is not unbiased.",
         ),
-        Mistake(_no_weight, "This is the old policy's mean reward. Nothing here has looked at the new policy."),
+        Mistake(
+            _no_weight,
+            "This is the old policy's mean reward. Nothing here has looked at the new policy.",
+        ),
         Mistake(
             _last_token,
             "Only the last token is corrected. The tokens before it came from the old policy as well.",

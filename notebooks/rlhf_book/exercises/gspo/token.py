@@ -8,73 +8,172 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_gspo_token_loss(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
 ) -> Tensor:
     """logp, old_logp, advantages, mask [B, T] -> scalar to minimise: GSPO with an advantage for each token."""
     drift = ((logp - old_logp) * mask).sum(1) / mask.sum(1)  # [B]
     s = torch.exp(drift).detach()[:, None]
-    ratio = s * torch.exp(logp - logp.detach())  # [B, T], value s, gradient of the token's own log-prob
-    kept = torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+    ratio = s * torch.exp(
+        logp - logp.detach()
+    )  # [B, T], value s, gradient of the token's own log-prob
+    kept = torch.minimum(
+        ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages
+    )
     return -((kept * mask).sum(1) / mask.sum(1)).mean()
 
 
 def _s(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
-    return torch.exp(torch.where(mask > 0, logp - old_logp, 0.0).sum(1) / mask.sum(1))[:, None]
+    return torch.exp(torch.where(mask > 0, logp - old_logp, 0.0).sum(1) / mask.sum(1))[
+        :, None
+    ]
 
 
 def _clipped(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    return torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+    return torch.minimum(
+        ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages
+    )
 
 
-def _no_stop(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_stop(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = _s(logp, old_logp, mask).expand_as(logp)
     return -mean_of_means(_clipped(ratio, advantages, low, high), mask)
 
 
-def _both(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _both(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = _s(logp, old_logp, mask) * torch.exp(logp - logp.detach())
     return -mean_of_means(_clipped(ratio, advantages, low, high), mask)
 
 
-def _all_stopped(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _all_stopped(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return my_gspo_token_loss(logp.detach(), old_logp, advantages, mask, low, high)
 
 
-def _grpo(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    return -mean_of_means(_clipped(torch.exp(logp - old_logp), advantages, low, high), mask)
+def _grpo(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return -mean_of_means(
+        _clipped(torch.exp(logp - old_logp), advantages, low, high), mask
+    )
 
 
-def _log_prob(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _log_prob(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = _s(logp, old_logp, mask).detach() * logp
     return -mean_of_means(ratio * advantages, mask)
 
 
-def _token_mean(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _token_mean(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = _s(logp, old_logp, mask).detach() * torch.exp(logp - logp.detach())
     return -(_clipped(ratio, advantages, low, high) * mask).sum() / mask.sum()
 
 
-def _averaged(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _averaged(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     mean = (torch.where(mask > 0, advantages, 0.0).sum(1) / mask.sum(1))[:, None]
-    return my_gspo_token_loss(logp, old_logp, mean.expand_as(advantages), mask, low, high)
+    return my_gspo_token_loss(
+        logp, old_logp, mean.expand_as(advantages), mask, low, high
+    )
 
 
-def _no_clip(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _no_clip(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     ratio = _s(logp, old_logp, mask).detach() * torch.exp(logp - logp.detach())
     return -mean_of_means(ratio * advantages, mask)
 
 
-def _maximised(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
+def _maximised(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
     return -my_gspo_token_loss(logp, old_logp, advantages, mask, low, high)
 
 
-def _no_mask(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, low: float, high: float) -> Tensor:
-    return my_gspo_token_loss(logp, old_logp, advantages, torch.ones_like(mask), low, high)
+def _no_mask(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return my_gspo_token_loss(
+        logp, old_logp, advantages, torch.ones_like(mask), low, high
+    )
 
 
-def _case(drawn: dict[str, Tensor], advantages: Tensor, low: float, high: float) -> Case:
+def _case(
+    drawn: dict[str, Tensor], advantages: Tensor, low: float, high: float
+) -> Case:
     given = {name: drawn[name] for name in ("logp", "old_logp")}
-    return Case({**given, "advantages": advantages, "mask": drawn["mask"], "low": low, "high": high})
+    return Case(
+        {
+            **given,
+            "advantages": advantages,
+            "mask": drawn["mask"],
+            "low": low,
+            "high": high,
+        }
+    )
 
 
 def _own(drawn: dict[str, Tensor], generator: Generator) -> Tensor:
@@ -107,13 +206,21 @@ TOKEN = Exercise(
     """,
     solution=my_gspo_token_loss,
     cases=(
-        _case(_BOOK, _BOOK["advantages"][:, None].expand_as(_BOOK["logp"]).contiguous(), 0.03, 0.04),
+        _case(
+            _BOOK,
+            _BOOK["advantages"][:, None].expand_as(_BOOK["logp"]).contiguous(),
+            0.03,
+            0.04,
+        ),
         _case(_FIVE, _own(_FIVE, Generator().manual_seed(8)), 0.03, 0.04),
         _case(_THREE, _own(_THREE, Generator().manual_seed(9)), 0.05, 0.3),
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_no_mask, "The mask is not used: rubbish in the padding enters the ratio and the means."),
+        Mistake(
+            _no_mask,
+            "The mask is not used: rubbish in the padding enters the ratio and the means.",
+        ),
         Mistake(
             _no_stop,
             "The value is right. But a token's gradient flows through the ratio of the whole response, so every token "
@@ -128,20 +235,30 @@ TOKEN = Exercise(
             _all_stopped,
             "The value is right, but no gradient reaches `logp`: everything was detached, nothing is learned.",
         ),
-        Mistake(_grpo, "This is GRPO: the value of each ratio is the token's own, where it should be the response's."),
+        Mistake(
+            _grpo,
+            "This is GRPO: the value of each ratio is the token's own, where it should be the response's.",
+        ),
         Mistake(
             _log_prob,
             "The gradient resembles the right one inside the band, the value does not: a factor with the gradient of "
             "a log-prob and the value 1 is wanted, and then the clip.",
         ),
         Mistake(
-            _token_mean, "You average over all tokens at once, so that a long response counts more than a short one."
+            _token_mean,
+            "You average over all tokens at once, so that a long response counts more than a short one.",
         ),
         Mistake(
-            _averaged, "You average the advantages of a response first. Then there was no need for token advantages."
+            _averaged,
+            "You average the advantages of a response first. Then there was no need for token advantages.",
         ),
-        Mistake(_no_clip, "Nothing is clipped: outside the band your gradient goes on."),
-        Mistake(_maximised, "The sign: this is the objective, which is maximised. A loss is minimised."),
+        Mistake(
+            _no_clip, "Nothing is clipped: outside the band your gradient goes on."
+        ),
+        Mistake(
+            _maximised,
+            "The sign: this is the objective, which is maximised. A loss is minimised.",
+        ),
     ),
     where="Let all advantages of a response be equal: value and gradient have to be those of the plain GSPO loss.",
     right="Right. Give two tokens of one response opposite advantages: can one be clipped and the other not?",

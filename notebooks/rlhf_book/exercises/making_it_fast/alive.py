@@ -52,7 +52,13 @@ def _mean_for_all(stop: float, budget: int, rows: int) -> tuple[float, float]:
 
 def _draw(generator: Generator) -> Case:
     stop = 0.03 + 0.5 * float(uniform(generator, 1))
-    return Case({"stop": stop, "budget": integer(generator, 2, 33), "rows": integer(generator, 2, 17)})
+    return Case(
+        {
+            "stop": stop,
+            "budget": integer(generator, 2, 33),
+            "rows": integer(generator, 2, 17),
+        }
+    )
 
 
 ALIVE = Exercise(
@@ -77,16 +83,34 @@ ALIVE = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_one_late, "Your sums begin one step late: in the first step every row is being written."),
+        Mistake(
+            _one_late,
+            "Your sums begin one step late: in the first step every row is being written.",
+        ),
         Mistake(
             _to_the_budget,
             "Your second number goes to the budget. The loop stops when the last row has ended, which may be earlier.",
         ),
-        Mistake(_no_budget, "Your first number is that of answers without a limit: nobody writes past the budget."),
-        Mistake(_a_row, "These are numbers of steps of one row. The exercise asks for all rows together."),
-        Mistake(_steps, "Your second number is how many steps there are: each of them carries all rows along."),
-        Mistake(_while_all, "Your second loop stops when the first row ends. It has to go on while any row is alive."),
-        Mistake(_swapped, "The two numbers are exchanged: taking rows out cannot cost more than carrying them."),
+        Mistake(
+            _no_budget,
+            "Your first number is that of answers without a limit: nobody writes past the budget.",
+        ),
+        Mistake(
+            _a_row,
+            "These are numbers of steps of one row. The exercise asks for all rows together.",
+        ),
+        Mistake(
+            _steps,
+            "Your second number is how many steps there are: each of them carries all rows along.",
+        ),
+        Mistake(
+            _while_all,
+            "Your second loop stops when the first row ends. It has to go on while any row is alive.",
+        ),
+        Mistake(
+            _swapped,
+            "The two numbers are exchanged: taking rows out cannot cost more than carrying them.",
+        ),
         Mistake(
             _mean_for_all,
             "Twice the same number: without taking rows out it is the longest answer that decides, and the mean of a "

@@ -24,19 +24,26 @@ def pull_of_a_token(loss: Callable[..., Tensor]) -> None:
         advantages = torch.tensor([1.0, -1.0] * 8) * (torch.arange(16) < living)
         loss(logp, advantages, torch.ones(16, 5)).backward()
         assert logp.grad is not None
-        print(f"{living:2d} of 16 rows have an advantage: pull {-logp.grad[0, 0].item():.4f}")
+        print(
+            f"{living:2d} of 16 rows have an advantage: pull {-logp.grad[0, 0].item():.4f}"
+        )
 
 
 def the_same_as_reading_them(loss: Callable[..., Tensor]) -> None:
     """Not reading a row changes nothing: each token is pulled with its advantage over all tokens of the batch."""
     mask = (torch.arange(4) < torch.tensor([[4], [2], [3], [1]])).float()
-    for advantages in (torch.tensor([1.0, -1.0, 0.5, -0.5]), torch.tensor([1.0, -1.0, 0.0, 0.0])):
+    for advantages in (
+        torch.tensor([1.0, -1.0, 0.5, -0.5]),
+        torch.tensor([1.0, -1.0, 0.0, 0.0]),
+    ):
         logp = torch.full((4, 4), -1.0, requires_grad=True)
         loss(logp, advantages, mask).backward()
         assert logp.grad is not None
         plain = advantages[:, None] * mask / 10
         off = (-logp.grad / plain)[0, 0].item()
-        assert (-logp.grad - plain).abs().max() < 1e-6, f"a token is pulled {off:.3f} times as hard as it should be"
+        assert (-logp.grad - plain).abs().max() < 1e-6, (
+            f"a token is pulled {off:.3f} times as hard as it should be"
+        )
 
 
 def mended_thrifty_loss(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
@@ -74,7 +81,11 @@ THRIFTY_LOSS = Bug(
 
 def suspect_decode(start: Tensor, budget: int) -> Tensor:
     """A toy that counts down to 0, which ends its answer. start [B] -> answers [B, budget], -1 where nothing is."""
-    answers, rows, cache = torch.full((len(start), budget), -1), torch.arange(len(start)), start.clone()
+    answers, rows, cache = (
+        torch.full((len(start), budget), -1),
+        torch.arange(len(start)),
+        start.clone(),
+    )
     for t in range(budget):
         tokens = cache  # all that the toy remembers is what it has to write next
         answers[rows, t] = tokens
@@ -98,14 +109,23 @@ def neighbours_do_not_matter(decode: Callable[..., Tensor]) -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(50):
         start = torch.randint(0, 6, (4,), generator=generator)
-        together, alone = decode(start, 6), torch.cat([decode(one, 6) for one in start.split(1)])
+        together, alone = (
+            decode(start, 6),
+            torch.cat([decode(one, 6) for one in start.split(1)]),
+        )
         found = (together != alone).any(1).nonzero().flatten().tolist()
-        assert not found, f"among {start.tolist()}, rows {found} get other answers than alone"
+        assert not found, (
+            f"among {start.tolist()}, rows {found} get other answers than alone"
+        )
 
 
 def mended_decode(start: Tensor, budget: int) -> Tensor:
     """A toy that counts down to 0, which ends its answer. start [B] -> answers [B, budget], -1 where nothing is."""
-    answers, rows, cache = torch.full((len(start), budget), -1), torch.arange(len(start)), start.clone()
+    answers, rows, cache = (
+        torch.full((len(start), budget), -1),
+        torch.arange(len(start)),
+        start.clone(),
+    )
     for t in range(budget):
         tokens = cache  # all that the toy remembers is what it has to write next
         answers[rows, t] = tokens

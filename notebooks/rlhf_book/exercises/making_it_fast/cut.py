@@ -18,7 +18,9 @@ def my_least_cost(lengths: Tensor, overhead: int) -> int:
 
 def _two_pieces(sizes: list[int], overhead: int) -> list[int]:
     n = len(sizes)
-    return [k * max(sizes[:k]) + (n - k) * max(sizes[k:]) + overhead for k in range(1, n)]
+    return [
+        k * max(sizes[:k]) + (n - k) * max(sizes[k:]) + overhead for k in range(1, n)
+    ]
 
 
 def _one(sizes: list[int], overhead: int) -> int:
@@ -49,7 +51,9 @@ def _no_overhead(lengths: Tensor, overhead: int) -> int:
 
 def _in_the_middle(lengths: Tensor, overhead: int) -> int:
     sizes = sorted(lengths.tolist())
-    return min(_one(sizes, overhead), _two_pieces(sizes, 2 * overhead)[len(sizes) // 2 - 1])
+    return min(
+        _one(sizes, overhead), _two_pieces(sizes, 2 * overhead)[len(sizes) // 2 - 1]
+    )
 
 
 def _no_padding(lengths: Tensor, overhead: int) -> int:
@@ -93,15 +97,36 @@ CUT = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_never, "You never cut. A second piece costs an overhead and may save more padding than that."),
-        Mistake(_always, "You always cut. Where lengths are alike, one piece is cheaper."),
-        Mistake(_as_they_come, "The rows are cut in the order in which they came. What if they are sorted first?"),
+        Mistake(
+            _never,
+            "You never cut. A second piece costs an overhead and may save more padding than that.",
+        ),
+        Mistake(
+            _always, "You always cut. Where lengths are alike, one piece is cheaper."
+        ),
+        Mistake(
+            _as_they_come,
+            "The rows are cut in the order in which they came. What if they are sorted first?",
+        ),
         Mistake(_one_overhead, "Two pieces have two overheads."),
-        Mistake(_no_overhead, "The overhead does not enter: without it every cut that saves a token would be free."),
-        Mistake(_in_the_middle, "The cut is always in the middle. The cheapest place depends on the lengths."),
-        Mistake(_no_padding, "You count no padding: within a piece, every row is as wide as the longest one."),
-        Mistake(_where_it_is_cut, "This is where to cut. The exercise asks for the cost."),
-        Mistake(_padding, "You subtracted the tokens themselves. The cost includes them."),
+        Mistake(
+            _no_overhead,
+            "The overhead does not enter: without it every cut that saves a token would be free.",
+        ),
+        Mistake(
+            _in_the_middle,
+            "The cut is always in the middle. The cheapest place depends on the lengths.",
+        ),
+        Mistake(
+            _no_padding,
+            "You count no padding: within a piece, every row is as wide as the longest one.",
+        ),
+        Mistake(
+            _where_it_is_cut, "This is where to cut. The exercise asks for the cost."
+        ),
+        Mistake(
+            _padding, "You subtracted the tokens themselves. The cost includes them."
+        ),
     ),
     where="With two rows there are two ways: work out both by hand.",
     right="Right. More than two pieces is the same idea for each end of a piece: that is the dynamic programme.",

@@ -7,7 +7,9 @@ from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_head_gradient(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
+def my_head_gradient(
+    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
+) -> Tensor:
     """Hidden states [N, H], head [V, H], tokens [N], slopes [N] of the loss in their log-probs -> gradient [N, H]."""
     slope = -torch.softmax(hidden @ weight.T, dim=-1)
     slope[torch.arange(len(ids)), ids] += 1
@@ -18,34 +20,53 @@ def _sign(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tens
     return -my_head_gradient(hidden, weight, ids, upstream)
 
 
-def _no_upstream(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
+def _no_upstream(
+    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
+) -> Tensor:
     return my_head_gradient(hidden, weight, ids, torch.ones_like(upstream))
 
 
-def _picked_alone(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
+def _picked_alone(
+    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
+) -> Tensor:
     return weight[ids] * upstream[:, None]
 
 
-def _softmax_alone(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
-    return my_head_gradient(hidden, weight, ids, upstream) - _picked_alone(hidden, weight, ids, upstream)
+def _softmax_alone(
+    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
+) -> Tensor:
+    return my_head_gradient(hidden, weight, ids, upstream) - _picked_alone(
+        hidden, weight, ids, upstream
+    )
 
 
-def _probability(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
+def _probability(
+    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
+) -> Tensor:
     p = torch.softmax(hidden @ weight.T, dim=-1).gather(1, ids[:, None])
     return p * my_head_gradient(hidden, weight, ids, upstream)
 
 
-def _other_axis(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
+def _other_axis(
+    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
+) -> Tensor:
     p = torch.softmax(hidden @ weight.T, dim=0)
-    return _picked_alone(hidden, weight, ids, upstream) - (p * upstream[:, None]) @ weight
+    return (
+        _picked_alone(hidden, weight, ids, upstream) - (p * upstream[:, None]) @ weight
+    )
 
 
 def _uniform(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
     return (weight[ids] - weight.mean(0)) * upstream[:, None]
 
 
-def _half_weighted(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
-    return _picked_alone(hidden, weight, ids, upstream) - torch.softmax(hidden @ weight.T, dim=-1) @ weight
+def _half_weighted(
+    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
+) -> Tensor:
+    return (
+        _picked_alone(hidden, weight, ids, upstream)
+        - torch.softmax(hidden @ weight.T, dim=-1) @ weight
+    )
 
 
 def _logits(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
@@ -97,18 +118,42 @@ HEAD = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_sign, "The sign is wrong: to raise a token's log-prob, raise its logit and lower all others."),
-        Mistake(_no_upstream, "The slopes of the loss do not enter: multiply by them, as the chain rule does."),
+        Mistake(
+            _sign,
+            "The sign is wrong: to raise a token's log-prob, raise its logit and lower all others.",
+        ),
+        Mistake(
+            _no_upstream,
+            "The slopes of the loss do not enter: multiply by them, as the chain rule does.",
+        ),
         Mistake(
             _picked_alone,
             "Only the token's own logit moves in your answer. The logarithm of the sum over all logits moves, too.",
         ),
-        Mistake(_softmax_alone, "Only the logarithm of the sum is there. The token's own logit is missing."),
-        Mistake(_probability, "This is the gradient of the probability. The slopes are those in its logarithm."),
-        Mistake(_other_axis, "The softmax is taken over the rows. It belongs over the vocabulary."),
-        Mistake(_uniform, "You weigh all tokens of the vocabulary alike, where each counts with its probability."),
-        Mistake(_half_weighted, "The slope of the loss multiplies one of the two terms only."),
-        Mistake(_logits, "This is the gradient in the logits. One more product leads to the hidden states."),
+        Mistake(
+            _softmax_alone,
+            "Only the logarithm of the sum is there. The token's own logit is missing.",
+        ),
+        Mistake(
+            _probability,
+            "This is the gradient of the probability. The slopes are those in its logarithm.",
+        ),
+        Mistake(
+            _other_axis,
+            "The softmax is taken over the rows. It belongs over the vocabulary.",
+        ),
+        Mistake(
+            _uniform,
+            "You weigh all tokens of the vocabulary alike, where each counts with its probability.",
+        ),
+        Mistake(
+            _half_weighted,
+            "The slope of the loss multiplies one of the two terms only.",
+        ),
+        Mistake(
+            _logits,
+            "This is the gradient in the logits. One more product leads to the hidden states.",
+        ),
     ),
     where="Try a vocabulary of two tokens, where the two terms can be written out by hand.",
     right="Right. Each row needs its own logits and nothing of the others, so they may be made, used and thrown away.",

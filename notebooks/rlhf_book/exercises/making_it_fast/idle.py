@@ -50,7 +50,12 @@ def _each(p: Tensor, group_size: int) -> Tensor:
 
 
 def _draw(generator: Generator) -> Case:
-    return Case({"p": uniform(generator, integer(generator, 2, 9)), "group_size": integer(generator, 2, 17)})
+    return Case(
+        {
+            "p": uniform(generator, integer(generator, 2, 9)),
+            "group_size": integer(generator, 2, 17),
+        }
+    )
 
 
 IDLE = Exercise(
@@ -74,14 +79,35 @@ IDLE = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_everything, "This is the share of idle groups: their forward is still paid for."),
-        Mistake(_half, "A backward costs twice its forward, since each product has two gradients."),
-        Mistake(_third, "You saved the forward. What is saved is the backward, and it is twice as much."),
-        Mistake(_all_wrong, "You count the groups in which all are wrong. What about those where all are right?"),
-        Mistake(_all_right, "You count the groups in which all are right. What about those where all are wrong?"),
-        Mistake(_mean_first, "You average p first. Idle groups come from the extremes: each prompt counts by itself."),
+        Mistake(
+            _everything,
+            "This is the share of idle groups: their forward is still paid for.",
+        ),
+        Mistake(
+            _half,
+            "A backward costs twice its forward, since each product has two gradients.",
+        ),
+        Mistake(
+            _third,
+            "You saved the forward. What is saved is the backward, and it is twice as much.",
+        ),
+        Mistake(
+            _all_wrong,
+            "You count the groups in which all are wrong. What about those where all are right?",
+        ),
+        Mistake(
+            _all_right,
+            "You count the groups in which all are right. What about those where all are wrong?",
+        ),
+        Mistake(
+            _mean_first,
+            "You average p first. Idle groups come from the extremes: each prompt counts by itself.",
+        ),
         Mistake(_left, "This is the share that is left."),
-        Mistake(_faster, "This is how many times faster the update becomes. The exercise asks for the share saved."),
+        Mistake(
+            _faster,
+            "This is how many times faster the update becomes. The exercise asks for the share saved.",
+        ),
         Mistake(_each, "One number a prompt: the exercise asks for the whole update."),
     ),
     where="Let all groups be idle: the forward is still there.",

@@ -73,14 +73,32 @@ PREFIX = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_prompt_for_each, "Your second count still reads the prompt once for each completion."),
-        Mistake(_padded, "Your second count pads the completions. Each is to be read as long as it is."),
-        Mistake(_never_padded, "Your first count has no padding: a rectangle is as wide as its longest row."),
-        Mistake(_shared_twice, "Your first count shares the prompt already. In whole rows every row begins with it."),
+        Mistake(
+            _prompt_for_each,
+            "Your second count still reads the prompt once for each completion.",
+        ),
+        Mistake(
+            _padded,
+            "Your second count pads the completions. Each is to be read as long as it is.",
+        ),
+        Mistake(
+            _never_padded,
+            "Your first count has no padding: a rectangle is as wide as its longest row.",
+        ),
+        Mistake(
+            _shared_twice,
+            "Your first count shares the prompt already. In whole rows every row begins with it.",
+        ),
         Mistake(_swapped, "The two counts are exchanged: whole rows come first."),
-        Mistake(_ratio, "This is the ratio of the two counts. The exercise asks for both of them."),
+        Mistake(
+            _ratio,
+            "This is the ratio of the two counts. The exercise asks for both of them.",
+        ),
         Mistake(_completions_alone, "Both counts leave the prompt out."),
-        Mistake(_pairs, "These are pairs of tokens, as attention sees them. The exercise asks for tokens."),
+        Mistake(
+            _pairs,
+            "These are pairs of tokens, as attention sees them. The exercise asks for tokens.",
+        ),
     ),
     where="Draw the rows as a rectangle, and cross out what has been read before and what is padding.",
     right="Right. With equal lengths the ratio tends to G as the prompt grows, and to 1 as it vanishes.",

@@ -14,7 +14,9 @@ def suspect_surrogate(ratio: Tensor, advantages: Tensor, eps: float = 0.2) -> Te
     """PPO's clipped objective of each token, to be maximised: ratio, advantages [N]."""
     free = ratio * advantages
     clipped = ratio.clamp(1 - eps, 1 + eps) * advantages
-    return torch.where(advantages >= 0, torch.minimum(free, clipped), torch.maximum(free, clipped))
+    return torch.where(
+        advantages >= 0, torch.minimum(free, clipped), torch.maximum(free, clipped)
+    )
 
 
 def twenty_steps_on_a_bad_token(surrogate: Callable[..., Tensor]) -> None:
@@ -24,8 +26,12 @@ def twenty_steps_on_a_bad_token(surrogate: Callable[..., Tensor]) -> None:
     for step in range(21):
         ratio = (logits.log_softmax(-1)[:1] - old).exp()
         if step % 5 == 0:
-            print(f"after {step:2d} steps the ratio of the bad action is {ratio.item():.2f}")
-        (gradient,) = torch.autograd.grad(surrogate(ratio, torch.tensor([-1.0])).sum(), logits)
+            print(
+                f"after {step:2d} steps the ratio of the bad action is {ratio.item():.2f}"
+            )
+        (gradient,) = torch.autograd.grad(
+            surrogate(ratio, torch.tensor([-1.0])).sum(), logits
+        )
         logits = (logits + 0.15 * gradient).detach().requires_grad_()
 
 
@@ -35,7 +41,9 @@ def never_above_the_unclipped(surrogate: Callable[..., Tensor]) -> None:
     for advantage in (1.0, -1.0):
         advantages = torch.full_like(ratio, advantage)
         worst = (surrogate(ratio, advantages) - ratio * advantages).max().item()
-        assert worst < 1e-6, f"with an advantage of {advantage:+.0f} it promises up to {worst:.2f} too much"
+        assert worst < 1e-6, (
+            f"with an advantage of {advantage:+.0f} it promises up to {worst:.2f} too much"
+        )
 
 
 def mended_surrogate(ratio: Tensor, advantages: Tensor, eps: float = 0.2) -> Tensor:
@@ -94,18 +102,26 @@ def counts_the_silent(fraction: Callable[..., Tensor]) -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(100):
         ratio = (0.4 * torch.randn(50, generator=generator)).exp().requires_grad_()
-        advantages = torch.randn(50, generator=generator) * (torch.rand(50, generator=generator) > 0.3)
-        objective = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages)
+        advantages = torch.randn(50, generator=generator) * (
+            torch.rand(50, generator=generator) > 0.3
+        )
+        objective = torch.minimum(
+            ratio * advantages, ratio.clamp(0.8, 1.2) * advantages
+        )
         (slope,) = torch.autograd.grad(objective.sum(), ratio)
         pushed = advantages != 0
         silent = (slope[pushed] == 0).float().mean().item()
         said = fraction(ratio.detach(), advantages).item()
-        assert abs(said - silent) < 1e-6, f"it says {said:.0%}, and {silent:.0%} have no gradient"
+        assert abs(said - silent) < 1e-6, (
+            f"it says {said:.0%}, and {silent:.0%} have no gradient"
+        )
 
 
 def mended_fraction(ratio: Tensor, advantages: Tensor, eps: float = 0.2) -> Tensor:
     """The share of tokens that the clip has silenced: ratio, advantages [N]."""
-    silent = ((advantages > 0) & (ratio > 1 + eps)) | ((advantages < 0) & (ratio < 1 - eps))
+    silent = ((advantages > 0) & (ratio > 1 + eps)) | (
+        (advantages < 0) & (ratio < 1 - eps)
+    )
     return silent.sum() / (advantages != 0).sum().clamp(min=1)
 
 
@@ -135,14 +151,18 @@ CLIP_FRACTION = Bug(
 # ── whose log-probs are the old ones ───────────────────────────────────────────────────────────────────────────
 
 
-def suspect_epochs(logits: Tensor, actions: Tensor, advantages: Tensor, steps: int, lr: float = 1.0) -> Tensor:
+def suspect_epochs(
+    logits: Tensor, actions: Tensor, advantages: Tensor, steps: int, lr: float = 1.0
+) -> Tensor:
     """Several steps on one sample, PPO's clip at .2: logits [K], the others [N]."""
     for _ in range(steps):
         logits = logits.detach().requires_grad_()
         logp = logits.log_softmax(-1)[actions]
         old_logp = logp.detach()
         ratio = (logp - old_logp).exp()
-        objective = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+        objective = torch.minimum(
+            ratio * advantages, ratio.clamp(0.8, 1.2) * advantages
+        ).mean()
         (gradient,) = torch.autograd.grad(objective, logits)
         logits = logits + lr * gradient
     return logits.detach()
@@ -154,24 +174,36 @@ def eight_samples_many_steps(epochs: Callable[..., Tensor]) -> None:
     advantages = torch.where(actions == 0, 3.0, -1.0)
     for steps in (1, 4, 16, 64):
         pi = epochs(torch.zeros(4), actions, advantages, steps, lr=0.1).softmax(-1)
-        print(f"after {steps:2d} steps: P(good) {pi[0].item():.2f}, {pi[0].item() / 0.25:.2f} times what it was")
+        print(
+            f"after {steps:2d} steps: P(good) {pi[0].item():.2f}, {pi[0].item() / 0.25:.2f} times what it was"
+        )
 
 
 def stops_near_the_band(epochs: Callable[..., Tensor]) -> None:
     """One good action, small steps, no momentum: the clip has to stop it one step beyond the edge at the latest."""
-    pi = epochs(torch.zeros(2), torch.tensor([0]), torch.tensor([1.0]), 200, lr=0.05).softmax(-1)
+    pi = epochs(
+        torch.zeros(2), torch.tensor([0]), torch.tensor([1.0]), 200, lr=0.05
+    ).softmax(-1)
     ratio = pi[0].item() / 0.5
-    assert ratio < 1.25, f"after 200 small steps the ratio to the policy that sampled is {ratio:.2f}"
+    assert ratio < 1.25, (
+        f"after 200 small steps the ratio to the policy that sampled is {ratio:.2f}"
+    )
 
 
-def mended_epochs(logits: Tensor, actions: Tensor, advantages: Tensor, steps: int, lr: float = 1.0) -> Tensor:
+def mended_epochs(
+    logits: Tensor, actions: Tensor, advantages: Tensor, steps: int, lr: float = 1.0
+) -> Tensor:
     """Several steps on one sample, PPO's clip at .2: logits [K], the others [N]."""
-    old_logp = logits.log_softmax(-1)[actions].detach()  # of the policy that sampled: stored once, with the sample
+    old_logp = logits.log_softmax(-1)[
+        actions
+    ].detach()  # of the policy that sampled: stored once, with the sample
     for _ in range(steps):
         logits = logits.detach().requires_grad_()
         logp = logits.log_softmax(-1)[actions]
         ratio = (logp - old_logp).exp()
-        objective = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+        objective = torch.minimum(
+            ratio * advantages, ratio.clamp(0.8, 1.2) * advantages
+        ).mean()
         (gradient,) = torch.autograd.grad(objective, logits)
         logits = logits + lr * gradient
     return logits.detach()

@@ -69,7 +69,9 @@ def _draw(generator: Generator) -> Case:
     actions = integer(generator, 2, 7)
     old = 0.05 + uniform(generator, actions) ** 2
     low = 0.05 + 0.4 * float(uniform(generator, 1))
-    return Case({"old": old / old.sum(), "bad": integer(generator, 0, actions), "low": low})
+    return Case(
+        {"old": old / old.sum(), "bad": integer(generator, 0, actions), "low": low}
+    )
 
 
 LEAK = Exercise(
@@ -93,22 +95,33 @@ LEAK = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_bad_alone, "Probabilities add up to 1. What one action loses, others gain."),
         Mistake(
-            _mirrored, "The others do not rise by what the bad one falls. Their probabilities have to add up to 1."
+            _bad_alone, "Probabilities add up to 1. What one action loses, others gain."
+        ),
+        Mistake(
+            _mirrored,
+            "The others do not rise by what the bad one falls. Their probabilities have to add up to 1.",
         ),
         Mistake(
             _equal_shares,
             "You share out the lost probability in equal parts. The others' logits stay: what does that say about the "
             "ratio of two of them?",
         ),
-        Mistake(_capped, "You cap the others at the band. No clip holds them: they move because a sum has to stay 1."),
-        Mistake(_probabilities, "These are the new probabilities. Ratios are new over old."),
+        Mistake(
+            _capped,
+            "You cap the others at the band. No clip holds them: they move because a sum has to stay 1.",
+        ),
+        Mistake(
+            _probabilities, "These are the new probabilities. Ratios are new over old."
+        ),
         Mistake(
             _all_mass,
             "You add the lost probability to 1. The others share it, and they start from less than 1 together.",
         ),
-        Mistake(_subtracted, "The bad action loses a fraction of its probability, not that many points of it."),
+        Mistake(
+            _subtracted,
+            "The bad action loses a fraction of its probability, not that many points of it.",
+        ),
         Mistake(
             _logit,
             "You scaled its weight by the factor and then normalised, so its ratio is not at the edge. Fix its new "

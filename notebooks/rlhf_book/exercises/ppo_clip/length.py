@@ -59,7 +59,10 @@ def _downhill(logits: Tensor, rewards: Tensor, lengths: Tensor) -> Tensor:
 def _case(logits: list[float], rewards: list[float], lengths: list[float]) -> Case:
     names = ("logits", "rewards", "lengths")
     return Case(
-        {name: torch.tensor(x, dtype=torch.float64) for name, x in zip(names, (logits, rewards, lengths), strict=True)}
+        {
+            name: torch.tensor(x, dtype=torch.float64)
+            for name, x in zip(names, (logits, rewards, lengths), strict=True)
+        }
     )
 
 
@@ -100,7 +103,10 @@ LENGTH = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_no_length, "This is the gradient of the expected reward. Where did the length go?"),
+        Mistake(
+            _no_length,
+            "This is the gradient of the expected reward. Where did the length go?",
+        ),
         Mistake(
             _baseline_undivided,
             "What you subtract is the mean of R. The softmax subtracts the mean of whatever is being averaged.",
@@ -110,13 +116,26 @@ LENGTH = Exercise(
             "You divide each component by its own response's length. Every sampled response moves all logits, and "
             "brings its own length along.",
         ),
-        Mistake(_mean_length, "You divide by the mean length. Each response is divided by its own."),
         Mistake(
-            _no_mean, "The score of a softmax has a second part: raising one logit lowers all other probabilities."
+            _mean_length,
+            "You divide by the mean length. Each response is divided by its own.",
         ),
-        Mistake(_no_pi, "Responses come up with their probabilities. Each sampled one has to be weighted by its own."),
-        Mistake(_multiplied, "You multiply by the length. That is what a sum over equal token rewards would do."),
-        Mistake(_padded, "You divide by the longest length. Each response is divided by its own."),
+        Mistake(
+            _no_mean,
+            "The score of a softmax has a second part: raising one logit lowers all other probabilities.",
+        ),
+        Mistake(
+            _no_pi,
+            "Responses come up with their probabilities. Each sampled one has to be weighted by its own.",
+        ),
+        Mistake(
+            _multiplied,
+            "You multiply by the length. That is what a sum over equal token rewards would do.",
+        ),
+        Mistake(
+            _padded,
+            "You divide by the longest length. Each response is divided by its own.",
+        ),
         Mistake(_downhill, "Every sign is turned: this points downhill."),
     ),
     where="Write the expectation as a sum over responses, and use that pi times grad log pi is grad pi.",

@@ -7,10 +7,14 @@ from ..draws import any_batch, batch, books_batch, mean_of_means
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_ppo_loss(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def my_ppo_loss(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     """Four times [B, T] -> scalar to minimise: equation 7, a mean over trained tokens."""
     ratio = torch.exp(logp - old_logp)
-    surrogate = torch.minimum(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages)  # [B, T]
+    surrogate = torch.minimum(
+        ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages
+    )  # [B, T]
     return -(surrogate * mask).sum() / mask.sum()
 
 
@@ -23,75 +27,120 @@ def _token_mean(x: Tensor, mask: Tensor) -> Tensor:
     return (x * mask).sum() / mask.sum()
 
 
-def _responses(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _responses(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return -mean_of_means(_cells(logp, old_logp, advantages, eps), mask)
 
 
-def _padded(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _padded(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return -(_cells(logp, old_logp, advantages, eps) * mask).mean()
 
 
-def _no_mask(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _no_mask(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return -_cells(logp, old_logp, advantages, eps).mean()
 
 
-def _summed(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _summed(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return -(_cells(logp, old_logp, advantages, eps) * mask).sum(1).mean()
 
 
-def _sign(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _sign(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return -my_ppo_loss(logp, old_logp, advantages, mask, eps)
 
 
-def _maximum_for_bad(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _maximum_for_bad(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     ratio = torch.exp(logp - old_logp)
     free, clipped = ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages
-    picked = torch.where(advantages >= 0, torch.minimum(free, clipped), torch.maximum(free, clipped))
+    picked = torch.where(
+        advantages >= 0, torch.minimum(free, clipped), torch.maximum(free, clipped)
+    )
     return -_token_mean(picked, mask)
 
 
-def _maximum(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _maximum(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     ratio = torch.exp(logp - old_logp)
-    return -_token_mean(torch.maximum(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages), mask)
+    return -_token_mean(
+        torch.maximum(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages),
+        mask,
+    )
 
 
-def _clip_alone(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
-    return -_token_mean(torch.exp(logp - old_logp).clamp(1 - eps, 1 + eps) * advantages, mask)
+def _clip_alone(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
+    return -_token_mean(
+        torch.exp(logp - old_logp).clamp(1 - eps, 1 + eps) * advantages, mask
+    )
 
 
-def _no_clip(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _no_clip(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return -_token_mean(torch.exp(logp - old_logp) * advantages, mask)
 
 
-def _recomputed(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _recomputed(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return my_ppo_loss(logp, logp.detach(), advantages, mask, eps)
 
 
-def _upside_down(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _upside_down(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     return my_ppo_loss(old_logp, logp, advantages, mask, eps)
 
 
-def _of_the_response(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _of_the_response(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     first = advantages[:, :1].expand_as(advantages)
     return my_ppo_loss(logp, old_logp, first, mask, eps)
 
 
-def _sequence_ratio(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float) -> Tensor:
+def _sequence_ratio(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
     ratio = torch.exp(((logp - old_logp) * mask).sum(1, keepdim=True))
-    return -_token_mean(torch.minimum(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages), mask)
+    return -_token_mean(
+        torch.minimum(ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages),
+        mask,
+    )
 
 
 def _case(drawn: dict[str, Tensor], generator: Generator, eps: float = 0.2) -> Case:
     given = {name: drawn[name] for name in ("logp", "old_logp", "mask")}
-    noise = torch.randn(drawn["mask"].shape, generator=generator, dtype=drawn["logp"].dtype)
+    noise = torch.randn(
+        drawn["mask"].shape, generator=generator, dtype=drawn["logp"].dtype
+    )
     advantages = drawn["advantages"][:, None] + noise
-    order = {"logp": given["logp"], "old_logp": given["old_logp"], "advantages": advantages, "mask": given["mask"]}
+    order = {
+        "logp": given["logp"],
+        "old_logp": given["old_logp"],
+        "advantages": advantages,
+        "mask": given["mask"],
+    }
     return Case({**order, "eps": eps})
 
 
 def _draw(generator: Generator) -> Case:
     drawn = any_batch(generator)
-    return _case(drawn, generator, 0.1 + 0.3 * float(torch.rand((), generator=generator)))
+    return _case(
+        drawn, generator, 0.1 + 0.3 * float(torch.rand((), generator=generator))
+    )
 
 
 LOSS = Exercise(
@@ -123,8 +172,14 @@ LOSS = Exercise(
                 "eps": 0.2,
             }
         ),
-        _case(batch([2, 5, 1, 3], Generator().manual_seed(2)), Generator().manual_seed(3)),
-        _case(batch([3, 1, 4], Generator().manual_seed(4)), Generator().manual_seed(5), eps=0.1),
+        _case(
+            batch([2, 5, 1, 3], Generator().manual_seed(2)), Generator().manual_seed(3)
+        ),
+        _case(
+            batch([3, 1, 4], Generator().manual_seed(4)),
+            Generator().manual_seed(5),
+            eps=0.1,
+        ),
     ),
     draw=_draw,
     mistakes=(
@@ -133,27 +188,44 @@ LOSS = Exercise(
             "You average within each response first: a token of a long response counts less. In equation 7 there are "
             "only time steps, and they all count alike.",
         ),
-        Mistake(_no_mask, "The mask is not used: rubbish in the padding enters the sum."),
+        Mistake(
+            _no_mask, "The mask is not used: rubbish in the padding enters the sum."
+        ),
         Mistake(_padded, "You divide by all of B x T. Padding is no time step."),
         Mistake(
-            _summed, "Within a response you sum, and then average over responses. Equation 7 averages over tokens."
+            _summed,
+            "Within a response you sum, and then average over responses. Equation 7 averages over tokens.",
         ),
-        Mistake(_sign, "The sign: this is the objective, which is maximised. A loss is minimised."),
+        Mistake(
+            _sign,
+            "The sign: this is the objective, which is maximised. A loss is minimised.",
+        ),
         Mistake(
             _maximum_for_bad,
             "For a negative advantage you switch to max. Which token is pushed then, one that has lost enough or one "
             "that has gained?",
         ),
         Mistake(_maximum, "max where there should be min."),
-        Mistake(_clip_alone, "You clip and never compare with the unclipped product: no token can come back."),
-        Mistake(_no_clip, "Nothing is clipped: far outside the band your gradient goes on."),
+        Mistake(
+            _clip_alone,
+            "You clip and never compare with the unclipped product: no token can come back.",
+        ),
+        Mistake(
+            _no_clip, "Nothing is clipped: far outside the band your gradient goes on."
+        ),
         Mistake(
             _recomputed,
             "Your ratio is always 1: the old log-probs are an argument, stored when the responses were sampled.",
         ),
         Mistake(_upside_down, "The ratio is upside down: new over old."),
-        Mistake(_of_the_response, "You use the first token's advantage for the whole response. Each has its own."),
-        Mistake(_sequence_ratio, "You multiply the ratios of a response into one. Each token has its own ratio."),
+        Mistake(
+            _of_the_response,
+            "You use the first token's advantage for the whole response. Each has its own.",
+        ),
+        Mistake(
+            _sequence_ratio,
+            "You multiply the ratios of a response into one. Each token has its own ratio.",
+        ),
     ),
     where="Try one response of one token, where the loss is a single number that you can work out by hand.",
     right="Right, value and gradient. What does a token weigh in a batch with one response of 2 tokens and one of 200?",

@@ -40,7 +40,10 @@ def _one_baseline(p_old: float, q_old: float, p_new: float, q_new: float) -> flo
     """The response's reward minus V(start) on every token, of all three responses."""
     value, r, s = p_old * q_old, p_new / p_old, q_new / q_old
     not_a, not_b = (1 - p_new) / (1 - p_old), (1 - q_new) / (1 - q_old)
-    promised = p_old * q_old * (r + s) * (1 - value) - p_old * (1 - q_old) * (r + not_b) * value
+    promised = (
+        p_old * q_old * (r + s) * (1 - value)
+        - p_old * (1 - q_old) * (r + not_b) * value
+    )
     promised -= (1 - p_old) * not_a * value
     return promised - _true_gain(p_old, q_old, p_new, q_new)
 
@@ -88,9 +91,17 @@ PROMISE = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_true_gain, "This is the true gain of the return. Subtract it from what the surrogate promises."),
-        Mistake(_promised, "This is what the surrogate promises. How much of it is true?"),
-        Mistake(_other_way, "The sign: promised minus true, so a promise that is too good counts as positive."),
+        Mistake(
+            _true_gain,
+            "This is the true gain of the return. Subtract it from what the surrogate promises.",
+        ),
+        Mistake(
+            _promised, "This is what the surrogate promises. How much of it is true?"
+        ),
+        Mistake(
+            _other_way,
+            "The sign: promised minus true, so a promise that is too good counts as positive.",
+        ),
         Mistake(
             _raw_rewards,
             "You took the reward of the whole response for the advantage of each token. A token's advantage is Q minus "
@@ -100,14 +111,23 @@ PROMISE = Exercise(
             _one_baseline,
             "You subtract the value of the empty prefix from both tokens. After `a` the value is another one.",
         ),
-        Mistake(_levels, "You compare a gain with a level: the true gain is the new return minus the old one."),
+        Mistake(
+            _levels,
+            "You compare a gain with a level: the true gain is the new return minus the old one.",
+        ),
         Mistake(
             _product,
             "You multiplied the two ratios. That is the exact weight, and promises nothing false; the surrogate adds "
             "up one term a token.",
         ),
-        Mistake(_relative, "You divide by the old return. The exercise asks for the difference itself."),
-        Mistake(_second_only, "The first token has an advantage too: choosing `a` opens the way to `b`."),
+        Mistake(
+            _relative,
+            "You divide by the old return. The exercise asks for the difference itself.",
+        ),
+        Mistake(
+            _second_only,
+            "The first token has an advantage too: choosing `a` opens the way to `b`.",
+        ),
     ),
     where="Write down Q and V of both prefixes under the old policy: there are only two of each that matter.",
     right="Right: one product of two moves. Each may stay inside the band, and the promise can still be too good.",

@@ -25,7 +25,9 @@ def _second_moment(old: Tensor, new: Tensor, advantages: Tensor) -> Tensor:
 
 
 def _second_moment_from_new(old: Tensor, new: Tensor, advantages: Tensor) -> Tensor:
-    return (new * (new / old * advantages) ** 2).sum() - (new * new / old * advantages).sum() ** 2
+    return (new * (new / old * advantages) ** 2).sum() - (
+        new * new / old * advantages
+    ).sum() ** 2
 
 
 def _upside_down(old: Tensor, new: Tensor, advantages: Tensor) -> Tensor:
@@ -56,13 +58,22 @@ def _mean_of_old(old: Tensor, new: Tensor, advantages: Tensor) -> Tensor:
 def _draw(generator: Generator) -> Case:
     actions = integer(generator, 2, 7)
     old, new = (0.05 + uniform(generator, actions) for _ in range(2))
-    return Case({"old": old / old.sum(), "new": new / new.sum(), "advantages": 4 * uniform(generator, actions) - 2})
+    return Case(
+        {
+            "old": old / old.sum(),
+            "new": new / new.sum(),
+            "advantages": 4 * uniform(generator, actions) - 2,
+        }
+    )
 
 
 def _case(old: list[float], new: list[float], advantages: list[float]) -> Case:
     names = ("old", "new", "advantages")
     return Case(
-        {name: torch.tensor(x, dtype=torch.float64) for name, x in zip(names, (old, new, advantages), strict=True)}
+        {
+            name: torch.tensor(x, dtype=torch.float64)
+            for name, x in zip(names, (old, new, advantages), strict=True)
+        }
     )
 
 
@@ -92,17 +103,32 @@ VARIANCE = Exercise(
             "This is the variance of A for actions of the new policy. The mean is the same, the variance is not: the "
             "draws come from the old one, and each is weighted.",
         ),
-        Mistake(_second_moment, "This is the mean of the square. A variance subtracts the square of the mean."),
+        Mistake(
+            _second_moment,
+            "This is the mean of the square. A variance subtracts the square of the mean.",
+        ),
         Mistake(
             _second_moment_from_new,
             "You weigh by r, and then average over actions of the new policy: that corrects twice. Who draws?",
         ),
         Mistake(_upside_down, "The ratio is upside down: new over old."),
-        Mistake(_unweighted, "All actions count alike here. They are drawn with the probabilities in `old`."),
-        Mistake(_unweighted_sample, "All actions count alike, and K - 1 divides: this takes the table for a sample."),
-        Mistake(_of_the_ratio, "This is the variance of the ratio alone. What is averaged is ratio times advantage."),
+        Mistake(
+            _unweighted,
+            "All actions count alike here. They are drawn with the probabilities in `old`.",
+        ),
+        Mistake(
+            _unweighted_sample,
+            "All actions count alike, and K - 1 divides: this takes the table for a sample.",
+        ),
+        Mistake(
+            _of_the_ratio,
+            "This is the variance of the ratio alone. What is averaged is ratio times advantage.",
+        ),
         Mistake(_deviation, "This is the standard deviation: leave out the root."),
-        Mistake(_mean_of_old, "The mean that you square is that of A under `old`. What is the mean of r A?"),
+        Mistake(
+            _mean_of_old,
+            "The mean that you square is that of A under `old`. What is the mean of r A?",
+        ),
     ),
     where="Take two actions with old (0.9, 0.1), new (0.5, 0.5) and advantages 1, and list both outcomes.",
     right="Right. With all advantages 1 it is the chi-square divergence of new from old: noise of the ratio alone.",

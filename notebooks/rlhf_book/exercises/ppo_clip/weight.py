@@ -27,14 +27,20 @@ def _never(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor
 
 
 def _value(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    return torch.minimum(ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+    return torch.minimum(
+        ratio * advantages, ratio.clamp(1 - low, 1 + high) * advantages
+    )
 
 
-def _clipped_weight(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
+def _clipped_weight(
+    ratio: Tensor, advantages: Tensor, low: float, high: float
+) -> Tensor:
     return ratio.clamp(1 - low, 1 + high) * advantages
 
 
-def _maximum_for_bad(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
+def _maximum_for_bad(
+    ratio: Tensor, advantages: Tensor, low: float, high: float
+) -> Tensor:
     return torch.where(ratio > 1 + high, 0.0, ratio * advantages)
 
 
@@ -52,20 +58,38 @@ def _swapped(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tens
     return my_weight(ratio, advantages, high, low)
 
 
-def _product_clipped(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
+def _product_clipped(
+    ratio: Tensor, advantages: Tensor, low: float, high: float
+) -> Tensor:
     inside = (ratio * advantages > 1 - low) & (ratio * advantages < 1 + high)
     return torch.where(inside, ratio * advantages, 0.0)
 
 
-def _case(ratio: list[float], advantages: list[float], low: float = 0.2, high: float = 0.2) -> Case:
-    return Case({"ratio": torch.tensor(ratio), "advantages": torch.tensor(advantages), "low": low, "high": high})
+def _case(
+    ratio: list[float], advantages: list[float], low: float = 0.2, high: float = 0.2
+) -> Case:
+    return Case(
+        {
+            "ratio": torch.tensor(ratio),
+            "advantages": torch.tensor(advantages),
+            "low": low,
+            "high": high,
+        }
+    )
 
 
 def _draw(generator: Generator) -> Case:
     tokens = integer(generator, 1, 9)
     low, high = (0.05 + 0.4 * uniform(generator, 2)).tolist()
     ratio = (2 * uniform(generator, tokens) - 1).exp()
-    return Case({"ratio": ratio, "advantages": 4 * uniform(generator, tokens) - 2, "low": low, "high": high})
+    return Case(
+        {
+            "ratio": ratio,
+            "advantages": 4 * uniform(generator, tokens) - 2,
+            "low": low,
+            "high": high,
+        }
+    )
 
 
 WEIGHT = Exercise(
@@ -97,20 +121,39 @@ WEIGHT = Exercise(
             "You switch off every token outside the band. On two of the four sides the minimum picks the unclipped "
             "product, and there the gradient lives.",
         ),
-        Mistake(_slope, "This is the slope in the ratio. How does the ratio change with log pi?"),
+        Mistake(
+            _slope,
+            "This is the slope in the ratio. How does the ratio change with log pi?",
+        ),
         Mistake(_never, "Nothing is ever switched off here."),
-        Mistake(_value, "This is the value of the objective. Where the clipped product is picked, does it still move?"),
-        Mistake(_clipped_weight, "You clip the weight and keep the gradient: that is another algorithm, CISPO."),
+        Mistake(
+            _value,
+            "This is the value of the objective. Where the clipped product is picked, does it still move?",
+        ),
+        Mistake(
+            _clipped_weight,
+            "You clip the weight and keep the gradient: that is another algorithm, CISPO.",
+        ),
         Mistake(
             _maximum_for_bad,
             "You look at the upper edge for both signs. A bad token is done when it has lost enough: at which edge?",
         ),
         Mistake(
-            _wrong_side, "The two that you switch off have moved the wrong way. It is the other two that are done."
+            _wrong_side,
+            "The two that you switch off have moved the wrong way. It is the other two that are done.",
         ),
-        Mistake(_loss, "The sign: this is the gradient of the loss. The exercise asks for that of the objective."),
-        Mistake(_swapped, "`low` and `high` are swapped: the band runs from 1 - low to 1 + high."),
-        Mistake(_product_clipped, "You compare ratio times advantage with the band. The band is for the ratio."),
+        Mistake(
+            _loss,
+            "The sign: this is the gradient of the loss. The exercise asks for that of the objective.",
+        ),
+        Mistake(
+            _swapped,
+            "`low` and `high` are swapped: the band runs from 1 - low to 1 + high.",
+        ),
+        Mistake(
+            _product_clipped,
+            "You compare ratio times advantage with the band. The band is for the ratio.",
+        ),
     ),
     where="Take one token at ratio 1.5 and compare the two products for A = 1, then for A = -1.",
     right="Right. In the two open cells the weight has no bound: what would stop a bad token at ratio 50?",

@@ -19,21 +19,31 @@ def suspect_train(weights: Tensor, gradients: list[Tensor], lr: float) -> Tensor
 
 def way_of_a_weight(train: Callable[..., Tensor]) -> None:
     """The same hundred steps downhill, with four learning rates: how far do a thousand weights go?"""
-    weights = (0.02 * torch.randn(1000, generator=torch.Generator().manual_seed(0))).bfloat16()
+    weights = (
+        0.02 * torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    ).bfloat16()
     for lr in (1e-3, 1e-4, 1e-5, 1e-6):
         found = train(weights, [torch.ones(1000)] * 100, lr)
         gone = (weights.float() - found.float()).mean().item()
         moved = (found != weights).float().mean()
-        print(f"lr {lr:g}: {gone / (100 * lr):.3f} of the way, {moved:.1%} of the weights moved")
+        print(
+            f"lr {lr:g}: {gone / (100 * lr):.3f} of the way, {moved:.1%} of the weights moved"
+        )
 
 
 def many_small_steps_are_one_large_one(train: Callable[..., Tensor]) -> None:
     """A hundred equal steps lead where one of a hundred times the length leads, to half a unit of the last place."""
-    weights = (0.02 * torch.randn(1000, generator=torch.Generator().manual_seed(1))).bfloat16()
+    weights = (
+        0.02 * torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    ).bfloat16()
     for lr in (1e-5, 1e-3):
         found = train(weights, [torch.ones(1000)] * 100, lr)
         wanted = weights.float() - 100 * lr
-        off = ((found.float() - wanted).abs() > 2.0**-8 * wanted.abs() + 1e-7).float().mean()
+        off = (
+            ((found.float() - wanted).abs() > 2.0**-8 * wanted.abs() + 1e-7)
+            .float()
+            .mean()
+        )
         assert off == 0, f"with lr {lr:g}, {off:.0%} of the weights are somewhere else"
 
 
@@ -88,7 +98,9 @@ def pull_on_a_token(loss: Callable[..., Tensor]) -> None:
         loss(objective, mask, processes).backward()
         assert objective.grad is not None
         short, long = (-objective.grad[row, 0].item() for row in (0, 7))
-        print(f"{processes} processes: {short:.4f} in a short row, {long:.4f} in a long one")
+        print(
+            f"{processes} processes: {short:.4f} in a short row, {long:.4f} in a long one"
+        )
 
 
 def as_many_as_you_like(loss: Callable[..., Tensor]) -> None:
@@ -103,8 +115,12 @@ def as_many_as_you_like(loss: Callable[..., Tensor]) -> None:
             loss(objective, mask, processes).backward()
             assert objective.grad is not None
             gradients.append(objective.grad)
-        apart = max((gradients[0] - other).abs().max().item() for other in gradients[1:])
-        assert apart < 1e-6, f"lengths {lengths.tolist()}: a token's pull changes by {apart:.4f} with the processes"
+        apart = max(
+            (gradients[0] - other).abs().max().item() for other in gradients[1:]
+        )
+        assert apart < 1e-6, (
+            f"lengths {lengths.tolist()}: a token's pull changes by {apart:.4f} with the processes"
+        )
 
 
 def mended_shared_loss(objective: Tensor, mask: Tensor, processes: int) -> Tensor:

@@ -43,7 +43,13 @@ def _longer_than_all(layers: int, every: int, entering: int, inside: int) -> int
 def _draw(generator: Generator) -> Case:
     entering = integer(generator, 1, 50)
     sizes = {"entering": entering, "inside": entering * integer(generator, 2, 40) + 1}
-    return Case({"layers": integer(generator, 1, 60), "every": integer(generator, 1, 20), **sizes})
+    return Case(
+        {
+            "layers": integer(generator, 1, 60),
+            "every": integer(generator, 1, 20),
+            **sizes,
+        }
+    )
 
 
 CHECKPOINT = Exercise(
@@ -70,12 +76,29 @@ CHECKPOINT = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(_plain, "This is what is kept without checkpoints."),
-        Mistake(_one_layer, "A stretch has several layers, and the insides of all of them exist at the same time."),
-        Mistake(_inputs_alone, "These are the inputs. While a stretch goes backward, its insides exist as well."),
-        Mistake(_all_inputs, "You keep the input of every layer. Only one in k is kept."),
-        Mistake(_rounded_down, "The last stretch may be a short one, and its input is kept, too."),
-        Mistake(_swapped, "Inputs and insides have changed places: many small ones are kept all the time."),
-        Mistake(_longer_than_all, "With k above n, there is only one stretch. How many layers does it have?"),
+        Mistake(
+            _one_layer,
+            "A stretch has several layers, and the insides of all of them exist at the same time.",
+        ),
+        Mistake(
+            _inputs_alone,
+            "These are the inputs. While a stretch goes backward, its insides exist as well.",
+        ),
+        Mistake(
+            _all_inputs, "You keep the input of every layer. Only one in k is kept."
+        ),
+        Mistake(
+            _rounded_down,
+            "The last stretch may be a short one, and its input is kept, too.",
+        ),
+        Mistake(
+            _swapped,
+            "Inputs and insides have changed places: many small ones are kept all the time.",
+        ),
+        Mistake(
+            _longer_than_all,
+            "With k above n, there is only one stretch. How many layers does it have?",
+        ),
     ),
     where="Draw the layers in a row, mark the kept inputs, and shade the stretch that is being computed again.",
     right="Right. The sum n x / k + k a is least at k = sqrt(n x / a): with insides much larger than inputs that is 1.",

@@ -7,21 +7,29 @@ from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_lora(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
+def my_lora(
+    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
+) -> Tensor:
     """Rows x [n, in], frozen weight [out, in], down = A [r, in], up = B [out, r]: the layer's output [n, out]."""
     rank = len(down)
     return x @ weight.T + alpha / rank * (x @ down.T @ up.T)
 
 
-def _unscaled(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
+def _unscaled(
+    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
+) -> Tensor:
     return x @ weight.T + x @ down.T @ up.T
 
 
-def _alpha_alone(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
+def _alpha_alone(
+    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
+) -> Tensor:
     return x @ weight.T + alpha * (x @ down.T @ up.T)
 
 
-def _by_the_width(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
+def _by_the_width(
+    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
+) -> Tensor:
     return x @ weight.T + alpha / down.shape[1] * (x @ down.T @ up.T)
 
 
@@ -29,11 +37,15 @@ def _root(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> 
     return x @ weight.T + alpha / len(down) ** 0.5 * (x @ down.T @ up.T)
 
 
-def _without_the_weight(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
+def _without_the_weight(
+    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
+) -> Tensor:
     return alpha / len(down) * (x @ down.T @ up.T)
 
 
-def _all_scaled(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
+def _all_scaled(
+    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
+) -> Tensor:
     return alpha / len(down) * (x @ (weight + up @ down).T)
 
 
@@ -41,13 +53,24 @@ def _minus(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) ->
     return x @ weight.T - alpha / len(down) * (x @ down.T @ up.T)
 
 
-def _still_frozen(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
+def _still_frozen(
+    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
+) -> Tensor:
     return my_lora(x, weight, down, up.detach(), alpha)
 
 
-def _case(generator: Generator, n: int, wide: int, out: int, rank: int, alpha: float) -> Case:
-    shapes = {"x": (n, wide), "weight": (out, wide), "down": (rank, wide), "up": (out, rank)}
-    drawn = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+def _case(
+    generator: Generator, n: int, wide: int, out: int, rank: int, alpha: float
+) -> Case:
+    shapes = {
+        "x": (n, wide),
+        "weight": (out, wide),
+        "down": (rank, wide),
+        "up": (out, rank),
+    }
+    drawn = {
+        name: torch.randn(shape, generator=generator) for name, shape in shapes.items()
+    }
     return Case({**drawn, "alpha": alpha})
 
 
@@ -79,13 +102,27 @@ LORA = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(_unscaled, "The correction has a factor in front."),
-        Mistake(_alpha_alone, "The factor is alpha over the rank, so that a larger rank is no larger step."),
-        Mistake(_by_the_width, "You divide by the width of the input. What is the rank?"),
+        Mistake(
+            _alpha_alone,
+            "The factor is alpha over the rank, so that a larger rank is no larger step.",
+        ),
+        Mistake(
+            _by_the_width, "You divide by the width of the input. What is the rank?"
+        ),
         Mistake(_root, "The factor is alpha over the rank. The root is rsLoRA's."),
-        Mistake(_without_the_weight, "This is the correction alone. The frozen weight still acts."),
-        Mistake(_all_scaled, "The factor belongs to the correction; the frozen weight keeps its own size."),
+        Mistake(
+            _without_the_weight,
+            "This is the correction alone. The frozen weight still acts.",
+        ),
+        Mistake(
+            _all_scaled,
+            "The factor belongs to the correction; the frozen weight keeps its own size.",
+        ),
         Mistake(_minus, "The correction is added."),
-        Mistake(_still_frozen, "The values are right, but nothing of the gradient reaches B."),
+        Mistake(
+            _still_frozen,
+            "The values are right, but nothing of the gradient reaches B.",
+        ),
     ),
     where="Set B to zero: only the frozen layer must be left.",
     right="Right. First down to r numbers, then up: r (in + out) products a row in place of in times out.",

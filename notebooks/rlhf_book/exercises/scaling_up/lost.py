@@ -41,7 +41,9 @@ def _epsilon(weights: Tensor, step: float) -> Tensor:
 
 
 def _draw(generator: Generator) -> Case:
-    weights = torch.randn(integer(generator, 4, 40), generator=generator) * 10.0 ** -integer(generator, 0, 4)
+    weights = torch.randn(
+        integer(generator, 4, 40), generator=generator
+    ) * 10.0 ** -integer(generator, 0, 4)
     size = weights.abs().mean().item()
     return Case({"weights": weights, "step": size * 2.0 ** -integer(generator, 4, 12)})
 
@@ -60,7 +62,12 @@ LOST = Exercise(
     """,
     solution=my_lost_share,
     cases=(
-        Case({"weights": torch.tensor([1.0, 0.5, 0.02, -0.02, 0.001, 3e-4]), "step": 1e-4}),
+        Case(
+            {
+                "weights": torch.tensor([1.0, 0.5, 0.02, -0.02, 0.001, 3e-4]),
+                "step": 1e-4,
+            }
+        ),
         Case({"weights": torch.tensor([1.0, 2.0, -1.0, -0.25]), "step": 0.005}),
         Case({"weights": torch.tensor([0.123456, 0.2, -0.3, 0.04]), "step": 1e-3}),
         Case({"weights": torch.tensor([0.3, -0.7, 0.9, 0.0]), "step": 1e-6}),
@@ -68,11 +75,20 @@ LOST = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(_in_float32, "Nothing is rounded to bfloat16 here."),
-        Mistake(_half, "float16 has three bits more than bfloat16. The exercise asks for bfloat16."),
+        Mistake(
+            _half,
+            "float16 has three bits more than bfloat16. The exercise asks for bfloat16.",
+        ),
         Mistake(_moved, "This is the share that moves."),
         Mistake(_count, "These are how many. The exercise asks for the share."),
-        Mistake(_rounded_afterwards, "Before the step the weight is rounded, too: compare with that."),
-        Mistake(_epsilon, "The spacing of bfloat16 numbers grows and shrinks with the number."),
+        Mistake(
+            _rounded_afterwards,
+            "Before the step the weight is rounded, too: compare with that.",
+        ),
+        Mistake(
+            _epsilon,
+            "The spacing of bfloat16 numbers grows and shrinks with the number.",
+        ),
     ),
     where="Round, add, round again: compare what is rounded with what is rounded.",
     right="Right. A step below about a 512th of the weight is lost, every time anew: it is not saved up.",

@@ -94,14 +94,33 @@ PROCESSES = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_own_mean, "You divide by the process's own tokens: a token's weight then depends on its neighbours."),
-        Mistake(_mean_of_means, "This is the mean of the processes' means: where rows are short, tokens weigh more."),
-        Mistake(_divided_twice, "You divide by the number of processes as well. The gradients are added up."),
-        Mistake(_for_a_mean, "This is right where gradients are averaged. Here they are added up."),
-        Mistake(_everything, "This is the whole loss. The process reads its own rows only."),
-        Mistake(_dealt_out, "You deal the rows out one by one. Each process reads neighbouring rows."),
+        Mistake(
+            _own_mean,
+            "You divide by the process's own tokens: a token's weight then depends on its neighbours.",
+        ),
+        Mistake(
+            _mean_of_means,
+            "This is the mean of the processes' means: where rows are short, tokens weigh more.",
+        ),
+        Mistake(
+            _divided_twice,
+            "You divide by the number of processes as well. The gradients are added up.",
+        ),
+        Mistake(
+            _for_a_mean,
+            "This is right where gradients are averaged. Here they are added up.",
+        ),
+        Mistake(
+            _everything, "This is the whole loss. The process reads its own rows only."
+        ),
+        Mistake(
+            _dealt_out,
+            "You deal the rows out one by one. Each process reads neighbouring rows.",
+        ),
         Mistake(_padding_counts, "Your denominator counts the padding."),
-        Mistake(_ascends, "The sign is wrong: a loss goes down as the objective goes up."),
+        Mistake(
+            _ascends, "The sign is wrong: a loss goes down as the objective goes up."
+        ),
     ),
     where="Add up the parts of all ranks, and compare with the loss of one process.",
     right="Right. One number, the tokens of everybody, has to be known before anyone goes backward.",

@@ -7,7 +7,9 @@ from ..draws import any_batch, batch
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_corrected_loss(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
+def my_corrected_loss(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
     """logp, sampler_logp and mask [B, T], advantages [B] -> scalar to minimise, a mean over trained tokens."""
     trained = mask != 0
     gap = torch.where(trained, logp.detach() - sampler_logp, 0.0)
@@ -24,51 +26,84 @@ def _gap(logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> Tensor:
     return ((logp - sampler_logp) * mask).detach()
 
 
-def _uncorrected(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
+def _uncorrected(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
     return _loss(torch.ones_like(mask), logp, advantages, mask)
 
 
-def _inverse(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
-    return _loss((-_gap(logp, sampler_logp, mask)).exp().clamp(max=cap), logp, advantages, mask)
+def _inverse(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
+    return _loss(
+        (-_gap(logp, sampler_logp, mask)).exp().clamp(max=cap), logp, advantages, mask
+    )
 
 
-def _uncapped(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
+def _uncapped(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
     return _loss(_gap(logp, sampler_logp, mask).exp(), logp, advantages, mask)
 
 
-def _both_ends(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
-    return _loss(_gap(logp, sampler_logp, mask).exp().clamp(1 / cap, cap), logp, advantages, mask)
+def _both_ends(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
+    return _loss(
+        _gap(logp, sampler_logp, mask).exp().clamp(1 / cap, cap), logp, advantages, mask
+    )
 
 
-def _cap_of_the_log(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
-    return _loss(_gap(logp, sampler_logp, mask).clamp(max=cap).exp(), logp, advantages, mask)
+def _cap_of_the_log(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
+    return _loss(
+        _gap(logp, sampler_logp, mask).clamp(max=cap).exp(), logp, advantages, mask
+    )
 
 
-def _through_the_weight(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
-    return _loss(((logp - sampler_logp) * mask).exp().clamp(max=cap), logp, advantages, mask)
+def _through_the_weight(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
+    return _loss(
+        ((logp - sampler_logp) * mask).exp().clamp(max=cap), logp, advantages, mask
+    )
 
 
-def _whole_rows(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
+def _whole_rows(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
     gap = _gap(logp, sampler_logp, mask).sum(-1, keepdim=True)
     return _loss(gap.exp().clamp(max=cap), logp, advantages, mask)
 
 
-def _dropped(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
+def _dropped(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
     weight = _gap(logp, sampler_logp, mask).exp()
     return _loss(torch.where(weight > cap, 0.0, weight), logp, advantages, mask)
 
 
-def _mean_of_means(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
+def _mean_of_means(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
     weight = _gap(logp, sampler_logp, mask).exp().clamp(max=cap)
     return -((weight * advantages[:, None] * logp * mask).sum(-1) / mask.sum(-1)).mean()
 
 
-def _ascends(logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float) -> Tensor:
+def _ascends(
+    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
+) -> Tensor:
     return -my_corrected_loss(logp, sampler_logp, advantages, mask, cap)
 
 
 def _case(drawn: dict[str, Tensor], cap: float) -> Case:
-    names = {"logp": "logp", "old_logp": "sampler_logp", "advantages": "advantages", "mask": "mask"}
+    names = {
+        "logp": "logp",
+        "old_logp": "sampler_logp",
+        "advantages": "advantages",
+        "mask": "mask",
+    }
     return Case({new: drawn[old] for old, new in names.items()} | {"cap": cap})
 
 
@@ -99,16 +134,42 @@ TRUNCATED = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_uncorrected, "Nothing is corrected: the tokens count as if the model had drawn them."),
-        Mistake(_inverse, "The weight is upside down: what the engine draws too often has to count less."),
+        Mistake(
+            _uncorrected,
+            "Nothing is corrected: the tokens count as if the model had drawn them.",
+        ),
+        Mistake(
+            _inverse,
+            "The weight is upside down: what the engine draws too often has to count less.",
+        ),
         Mistake(_uncapped, "The weight has no cap."),
-        Mistake(_both_ends, "You cap the weight at both ends. Small weights do no harm: only the top is cut."),
-        Mistake(_cap_of_the_log, "You cap the logarithm of the weight. The cap is for the weight."),
-        Mistake(_through_the_weight, "A gradient flows through the weight. It is a constant."),
-        Mistake(_whole_rows, "You weigh whole responses. The exercise asks for a weight a token."),
-        Mistake(_dropped, "You drop the tokens above the cap. They keep the cap as their weight."),
-        Mistake(_mean_of_means, "You average within each response first. The exercise asks for all tokens alike."),
-        Mistake(_ascends, "The sign is wrong: a loss goes down as the objective goes up."),
+        Mistake(
+            _both_ends,
+            "You cap the weight at both ends. Small weights do no harm: only the top is cut.",
+        ),
+        Mistake(
+            _cap_of_the_log,
+            "You cap the logarithm of the weight. The cap is for the weight.",
+        ),
+        Mistake(
+            _through_the_weight,
+            "A gradient flows through the weight. It is a constant.",
+        ),
+        Mistake(
+            _whole_rows,
+            "You weigh whole responses. The exercise asks for a weight a token.",
+        ),
+        Mistake(
+            _dropped,
+            "You drop the tokens above the cap. They keep the cap as their weight.",
+        ),
+        Mistake(
+            _mean_of_means,
+            "You average within each response first. The exercise asks for all tokens alike.",
+        ),
+        Mistake(
+            _ascends, "The sign is wrong: a loss goes down as the objective goes up."
+        ),
     ),
     where="Let engine and model agree: the plain policy gradient must be left.",
     right="Right. For one-token answers and without the cap the expected gradient is exactly the model's own.",
