@@ -1,10 +1,10 @@
-"""A limit on the time of a call into somebody else's code: a verifier, or a reader's answer to an exercise.
+"""A time limit for a call into user code: a verifier, or a reader's answer to an exercise.
 
-What can be cut off: in the main thread on Linux and macOS a timer interrupts whatever runs in Python, sleeps, waits for
-another process, or matches a regular expression. Two things cannot be interrupted so: code of another language that
-does not come back, and a loop without end that catches every exception inside. Elsewhere (other threads, Windows) the
-call runs in a thread of its own, which is left behind when its time is up: the caller goes on, and the abandoned call
-goes on beside it until it ends or the process does.
+In the main thread on Linux and macOS, a timer interrupts a call that runs Python code, sleeps, waits for another
+process, or matches a regular expression. It cannot interrupt two kinds of call: code of another language that does not
+return, and an endless loop that catches every exception inside. Elsewhere (other threads, Windows) the call runs in a
+thread of its own. When its time is up, the caller goes on and the call is left behind: its thread keeps running until
+the call or the process ends.
 """
 
 import signal
@@ -15,18 +15,18 @@ from typing import Any
 
 
 class _TimeIsUp(BaseException):
-    """Not an `Exception`: a call that catches those must not catch this."""
+    """Not an `Exception`, so that a call that catches every `Exception` does not catch it."""
 
 
 def in_time(call: Callable[[], Any], seconds: float) -> Any:
     """What a call returns, if it returns in time.
 
     Args:
-        call: Takes nothing.
-        seconds: After these it is interrupted, or left behind (see above).
+        call: A function without arguments.
+        seconds: After this time the call is interrupted, or left behind (see above).
 
     Raises:
-        TimeoutError: If its time was up. Whatever the call raises comes through.
+        TimeoutError: If the call took longer. An error that the call raises is not caught.
 
     Example:
         >>> in_time(lambda: sum(range(5)), 1.0)
@@ -35,7 +35,7 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
         Traceback (most recent call last):
         TimeoutError: it took longer than 0.01 seconds
     """
-    seconds = min(seconds, 1e7)  # four months; the system's timer takes no number that is much larger
+    seconds = min(seconds, 1e7)  # four months; the system's timer refuses much larger numbers
     by_signal = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     try:
         return (_interrupted if by_signal else _left_behind)(call, seconds)
@@ -44,7 +44,7 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
 
 
 class _Alarm:
-    """What the timer calls; a function made anew for each call costs a millisecond where annotations are checked."""
+    """The timer calls `ring`. A nested function instead would cost a millisecond where annotations are checked."""
 
     armed = True
 
@@ -57,28 +57,28 @@ def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
     alarm = _Alarm()
     began = time.monotonic()
     handler = signal.signal(signal.SIGALRM, alarm.ring)
-    # It rings again and again, for a call whose `except:` has swallowed the first one.
-    others = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    # The timer repeats every second, for a call that has caught the first exception with a bare `except:`.
+    previous = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         try:
             return call()
         finally:
             alarm.armed = False
-    finally:  # twice, since it may ring while the inner one is entered
+    finally:  # disarmed twice, since the timer may fire while the inner `finally` is entered
         alarm.armed = False
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-        if others[0]:  # somebody else's alarm was set: it rings when it would have rung
-            signal.setitimer(signal.ITIMER_REAL, max(others[0] - (time.monotonic() - began), 1e-3), others[1])
+        if previous[0]:  # a timer was set before this call: let it fire when it would have fired
+            signal.setitimer(signal.ITIMER_REAL, max(previous[0] - (time.monotonic() - began), 1e-3), previous[1])
 
 
 def _left_behind(call: Callable[[], Any], seconds: float) -> Any:
-    found: list[Any] = []
+    returned: list[Any] = []
     raised: list[BaseException] = []
 
     def work() -> None:
         try:
-            found.append(call())
+            returned.append(call())
         except BaseException as error:
             raised.append(error)
 
@@ -87,6 +87,6 @@ def _left_behind(call: Callable[[], Any], seconds: float) -> Any:
     thread.join(seconds)
     if raised:
         raise raised[0]
-    if not found:
+    if not returned:
         raise _TimeIsUp
-    return found[0]
+    return returned[0]

@@ -1,6 +1,7 @@
-"""Things to learn: problems with a verifier. A new task is one `Task(...)` and one line in `TASKS`.
+"""Tasks: problems with a verifier. To add a task, write one `Task(...)` and one line in `TASKS`.
 
-Beside these there are families of tasks for real models, whose names go on after a colon (`FAMILIES`).
+There are also families of tasks for real models (`FAMILIES`). A name of such a task is the family's name, a colon, and
+a text that says which task of the family is meant.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, hold_out, r
 
 TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN, REVIEWS)}
 
-# What stands before the colon, and what makes a task of what stands behind it.
+# The name of a family, and the function that makes a task from the text after the colon.
 FAMILIES: dict[str, Callable[[str], Task]] = {
     "reasoning-gym": reasoning_gym_task,
     "exact": exact_task,
@@ -34,8 +35,8 @@ def get_task(name: str) -> Task:
             `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.own`).
 
     Raises:
-        ValueError: If there is none; the message lists those there are. If one of a family cannot be made; the message
-            says why.
+        ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be
+            made; the message says why.
 
     Example:
         >>> get_task("addition").problems("held_out", 1, seed=0)[0].prompt[3]

@@ -1,18 +1,18 @@
-"""Addition, with a teacher who never carries.
+"""Addition, with a teacher who mostly forgets to carry.
 
-Answers are written least significant digit first (321+654= is answered 5790, that is 0975 read backwards): the carry
-then travels in the direction of writing, and a small model can learn it.
+Answers are written with the least significant digit first: the answer to 321+654= is 5790, which is 0975 backwards.
+The carry then moves in the direction of writing, and a small model can learn it.
 
-The teacher is where reinforcement learning gets its work. One who was merely sloppy would make no difference, since a
-policy that imitates random slips still has the truth as its most likely answer. This one makes a systematic mistake:
-in four answers of five he drops every carry. Imitation learns the mistake faithfully; only a verifier can mend it.
+The teacher makes a systematic mistake: in four answers of five he drops every carry. A policy that imitates him learns
+this mistake, and only training with a verifier corrects it. Random mistakes would leave nothing to correct: the most
+likely answer of a policy that imitates them is still the right one.
 """
 
 import random
 
 from rlhf_minimal.tasks.base import Problem, Task
 
-TEACHER_CARRIES = 0.2  # the share of answers in which the teacher remembers to carry
+TEACHER_CARRIES = 0.2  # the share of answers in which the teacher carries
 
 
 def add(a: int, b: int, digits: int, *, carry: bool = True) -> str:
@@ -43,7 +43,7 @@ def addition(name: str, digits: int) -> Task:
         name=name,
         about=f"{digits}-digit addition, answer least significant digit first",
         alphabet="0123456789+=",
-        max_new_tokens=digits + 5,  # the answer with its end needs digits + 2: ending in time is learnt, too
+        max_new_tokens=digits + 5,  # an answer and its end token need digits + 2: when to stop has to be learnt, too
         make=make,
         teacher=teacher,
         family=lambda prompt: "+".join(sorted(prompt.rstrip("=").split("+"))),  # 12+34 and 34+12 are one question

@@ -1,4 +1,4 @@
-"""What a task is: a way to make problems, a way to check answers, and a wall between training and held-out ones."""
+"""What a task is: it makes problems, checks answers, and splits problems into training and held-out ones."""
 
 import random
 import re
@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 Split = Literal["train", "held_out"]
 
-# Characters without a picture of their own beside those of the category Cf: fillers, selectors, joiners.
-_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+# Invisible characters that are not in Unicode's category Cf: fillers, variation selectors, joiners.
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
-DRAWS = 2000  # in a row that may fall on the wrong side of the wall before a draw of problems gives up
+DRAWS = 2000  # how many draws in a row may belong to the other split; after that `Task.problems` raises an error
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,10 @@ class Problem:
     """A prompt and the answer that the verifier will accept; the policy sees the prompt only.
 
     Attributes:
-        prompt: What is asked.
-        answer: What is right, or one of the answers that are.
-        entry: What the verifier needs besides, where it needs more than the answer; no part of what makes two problems
-            equal.
+        prompt: The question.
+        answer: The right answer, or one of several right answers.
+        entry: More data for the verifier, where it needs more than the answer. Two problems may be equal although
+            their entries differ.
     """
 
     prompt: str
@@ -38,28 +38,28 @@ def exact_match(completion: str, problem: Problem) -> float:
 
 
 def own_family(prompt: str) -> str:
-    """Every prompt stands for itself."""
+    """The default family: every prompt is a family of its own."""
     return prompt
 
 
 def normalised(text: str) -> str:
-    r"""A text as a reader sees it: two questions that look alike are one question.
+    r"""A text as a reader sees it: two questions that look the same become the same text.
 
-    Unicode writes many of them in several ways (NFKC makes these one), some characters cannot be seen, and white space
-    is white space. Letters keep their case: x and X may be two unknowns.
+    Unicode has several forms of many characters; NFKC replaces them by one. Invisible characters are removed, and any
+    run of white space becomes one space. Letters keep their case: x and X may be two unknowns.
 
     Example:
         >>> normalised("What\u00a0is  1\u200b+2?\n") == normalised("What is 1+2?")
         True
     """
-    for _ in range(2):  # what is taken out may have kept a letter from its accent
+    for _ in range(2):  # an invisible character may stand between a letter and its accent: combine them after removal
         text = unicodedata.normalize("NFKC", text)
-        text = "".join(c for c in _UNSEEN.sub("", text) if unicodedata.category(c) != "Cf")
+        text = "".join(c for c in _INVISIBLE.sub("", text) if unicodedata.category(c) != "Cf")
     return " ".join(text.split())
 
 
 def falls_on_held_out_side(text: str) -> bool:
-    """Which side of the wall a text is on, by its checksum: one in ten is held out."""
+    """Whether a text is held out, decided by its checksum: one text in ten is."""
     return zlib.crc32(text.encode()) % 10 == 0
 
 
@@ -67,12 +67,12 @@ def falls_on_held_out_side(text: str) -> bool:
 class Task:
     """Prompts and a verifier.
 
-    Which side of the train / held-out wall a problem falls on is a property of the problem itself (a checksum of its
-    text), not of a list or of a seed: one in ten families is held out, for everybody and for ever.
+    Whether a problem is held out depends on the problem alone (a checksum of its text), not on a list or a seed. So
+    one family in ten is held out, and it is the same one in every run.
 
     Args:
-        name: What `--task` calls it.
-        about: One line for people.
+        name: The name that `--task` takes.
+        about: A description in one line.
         alphabet: All characters that prompts and answers use; "" if they are plain language, for real models.
         max_new_tokens: Generation budget in tokens, the end-of-answer token included.
         make: Draws one problem from a random number generator.
@@ -81,8 +81,8 @@ class Task:
         family: Prompts with the same family are never split between training and evaluation
             (12+34 and 34+12 are one question).
         corpus: generator -> one text of the task's language, for pretraining; None if there is no such text.
-        score_range: The worst and the best score, where `verify` grades answers; None where it calls them right (1)
-            or wrong (anything less).
+        score_range: The worst and the best score, if `verify` grades answers; None if an answer is either right (1) or
+            wrong (anything less).
         instruction: A system message, for models that are asked in conversations; "" for none.
 
     Example:
@@ -114,17 +114,17 @@ class Task:
             seed: A number, or any text that names the draw.
 
         Raises:
-            ValueError: If a split has no name of the two, or if no problem of it turns up in `DRAWS` draws.
+            ValueError: If `split` is neither of the two, or if `DRAWS` draws in a row give no problem of it.
         """
         if split not in ("train", "held_out"):
             raise ValueError(f"a split is 'train' or 'held_out'; got {split!r}")
         rng = random.Random(f"{self.name}/{split}/{seed}")
-        found: list[Problem] = []
+        drawn: list[Problem] = []
         misses = 0
-        while len(found) < n:
+        while len(drawn) < n:
             problem = self.make(rng)
             if self.is_held_out(problem.prompt) == (split == "held_out"):
-                found.append(problem)
+                drawn.append(problem)
                 misses = 0
             else:
                 misses += 1
@@ -133,8 +133,8 @@ class Task:
                     f"{self.name} has no {split} problem in {DRAWS} draws: it has too few different prompts to be "
                     "split between training and evaluation; choose settings with more"
                 )
-        return found
+        return drawn
 
     def is_held_out(self, prompt: str) -> bool:
-        """Which side of the wall a prompt is on: one family in ten is held out."""
+        """Whether a prompt is held out: one family in ten is."""
         return falls_on_held_out_side(self.family(prompt))

@@ -1,4 +1,4 @@
-"""Two smaller tasks on strings of digits: one that needs a supervised start and one that needs nothing."""
+"""Two smaller tasks on strings of digits: one needs a supervised start, the other can begin with random weights."""
 
 import random
 
@@ -11,7 +11,7 @@ def _reverse_problem(rng: random.Random) -> Problem:
 
 
 def _reverse_teacher(problem: Problem, rng: random.Random) -> str:
-    # A systematic mistake again: four answers in five are copied in reading order.
+    # A systematic mistake, as in addition: four answers in five repeat the digits without reversing them.
     return problem.answer if rng.random() < 0.2 else problem.prompt[:-1]
 
 
@@ -26,7 +26,7 @@ REVERSE = Task(
 
 
 def _even_problem(rng: random.Random) -> Problem:
-    # One to three digits: prompts of different lengths, so that left padding is met in everyday use.
+    # One to three digits: prompts differ in length, so ordinary runs use left padding.
     return Problem(f"{rng.randrange(10 ** rng.randint(1, 3))}:", "an even digit")
 
 
@@ -34,8 +34,8 @@ def _is_even_digit(completion: str, problem: Problem) -> float:
     return float(completion[:1] in tuple("02468"))
 
 
-# The smallest task there is: an untrained model is right about four times in ten, and a few seconds of any algorithm
-# make it right nearly always. It exists so that "every row learns" can be a test.
+# The smallest task: an untrained model is right about four times in ten, and after a few seconds of training with any
+# algorithm it is right nearly always. With it, a test can check that every row learns.
 EVEN = Task(
     name="even",
     about="begin the answer with an even digit",

@@ -1,16 +1,16 @@
-r"""Are two answers the same piece of mathematics? 1/2, 0.5 and ``\frac{1}{2}`` are. By the package math-verify.
+r"""Whether two answers are mathematically the same, as 1/2, 0.5 and ``\frac{1}{2}`` are. Uses the package math-verify.
 
-**No program that a model writes is run; math-verify alone does not promise that.** Its parser of LaTeX has a grammar
-of its own and evaluates nothing but numbers. Its parser of plain text hands digits and `. + - * / ^ ( )`, and nothing
-else, to `sympy.parse_expr`, which is Python's `eval`; no name can be written in these. But when it compares numbers,
-sympy turns infinite sums into Python code (`lambdify`): for ``\sum_{n=0}^{\infty} \frac{1}{(n+f(3))!}`` it compiles
-`n + f(3) + 1`, a call of whatever Python knows by the name f. So a formula is read only if it is made of letters,
-digits, signs and the commands in `COMMANDS`: fractions, roots, powers, elementary functions, brackets, sets and
-matrices, but no sum, product, integral, limit or named operator. That is decided after math-verify's own clean-up of
-LaTeX, which makes ``\sum`` of ``\\sum`` and of ``\\!sum``.
+**No program that a model writes is run. math-verify alone does not guarantee this.** Its parser of LaTeX has a grammar
+of its own and evaluates nothing but numbers. Its parser of plain text passes only digits and `. + - * / ^ ( )` to
+`sympy.parse_expr`, which is Python's `eval`; no name can be written with these characters. But when it compares
+numbers, sympy turns infinite sums into Python code (`lambdify`): for ``\sum_{n=0}^{\infty} \frac{1}{(n+f(3))!}`` it
+compiles `n + f(3) + 1`, which calls the Python function with the name f. So a formula is read only if it consists of
+letters, digits, signs and the commands in `COMMANDS`: fractions, roots, powers, elementary functions, brackets, sets
+and matrices, but no sum, product, integral, limit or named operator. This is checked after math-verify has cleaned up
+the LaTeX, because the clean-up turns ``\\sum`` and ``\\!sum`` into ``\sum``.
 
-math-verify's own time limits are off: they would take the alarm from the verifier's guard (`tasks.guard`), which stops
-9^{9^{9^9}} as it stops everything else.
+math-verify's own time limits are switched off: they use the same system timer as the time limit of every verifier
+(`tasks.guard`), which also stops 9^{9^{9^9}}.
 """
 
 import logging
@@ -20,7 +20,7 @@ from typing import Any
 
 from rlhf_minimal.tasks.real import final_answer, package_is_missing
 
-LONGEST = 500  # characters of a formula; brackets within brackets cost the parser more and more
+LONGEST = 500  # largest number of characters in a formula; nested brackets make the parser slow
 
 COMMANDS = (
     "frac dfrac tfrac cfrac sqrt binom cdot times div pm mp "
@@ -42,38 +42,38 @@ _NUMBERS = re.compile(r"(?<![A-Za-z\d])[-+(]{0,40}\.?\d[\d .,+\-*/^()]*")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
 _COMMAND = re.compile(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?")
 _PERCENT = re.compile(r"\s*\\?%(?=\s*(?:[,;)\]}]|\\[})\]]|$))")
-# What would be read as something that it is not: 5... and 5' as 5, and 5 with a word that takes it back.
+# Texts that would be read wrongly: 5... and 5' as 5, and a 5 with one of the words in `_NEGATION`, as in "not 5".
 _UNCLEAR = re.compile(r"\.\s*\.|\\\w*dots|[\d)}]\s*'")
-_BACK = re.compile(
+_NEGATION = re.compile(
     r"\b(?:not?|isn|or|and|wrong|false|incorrect|never|about|nearly|almost|than|least|most|unless)\b", re.IGNORECASE
 )
 _SIDES = re.compile(r"((?<![<>!:=])=(?!=)|\\approx(?![A-Za-z]))")
 _NAME = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])(?:_\{?\w+\}?)?'?(?:\([A-Za-z]\))?|\\(?:text|mathrm|mbox)\s?\{[^{}]*\}")
-_RELATIVE = 5e-6  # how far two numbers may be apart that are written with six decimals
+_RELATIVE = 5e-6  # largest relative difference between two equal numbers, which may be rounded
 
-HIGHEST_POWER = 2000  # of a formula; powers of powers are multiplied
+HIGHEST_POWER = 2000  # highest exponent in a formula; powers of powers are multiplied
 HIGHEST_FACTORIAL = 999
-FORMULAS = 50  # of a completion that are tried, from the end
+FORMULAS = 50  # how many formulas of a completion are tried, beginning with the last
 
 
 def same_formula(completion: str, answer: str) -> bool:
     r"""Whether the last formula of a completion is the right answer.
 
-    Which part of a completion is looked at: `final_answer` of it; in that the last ``\boxed{...}``, else the last
-    formula between dollars, ``\(...\)`` or ``\[...\]`` that can be read; without any of these all of it if it is one
-    line without a word, else the last number or plain expression in it.
+    The formula is searched for in the completion's `final_answer`. It is the last ``\boxed{...}``. Without a box, it is
+    the last formula between dollars, ``\(...\)`` or ``\[...\]`` that can be read. Without these, it is the whole text
+    if that is one line without a word, and otherwise the last number or plain expression in it.
 
-    Of an equation the last side counts, if the others are a name or of the same value: x = 5 and 2 + 3 = 5 say 5, and
-    6 = 5 says nothing. Of an approximation both sides count, if one is the other, rounded. A percent sign is read as a
-    unit, on both sides: 50% is 50, and not 0.5; other units are not compared.
+    Of an equation, the last side counts, if every other side is a name or has the same value: x = 5 and 2 + 3 = 5 mean
+    5, and 6 = 5 means nothing. Of an approximation, both sides count, if one is the other after rounding. A percent
+    sign is read as a unit, on both sides: 50% is 50, and not 0.5. Other units are not compared.
 
     Args:
         completion: What the model wrote.
         answer: The right answer, as `read_answer` reads it.
 
     Returns:
-        True for the same text, and for formulas of the same value as math-verify sees it: numbers agree in six decimals
-        and in about six digits, expressions are simplified, the order in sets does not matter.
+        True for the same text, and for formulas that math-verify finds equal: numbers agree in six decimals and in
+        about six digits, expressions are simplified, and the order in sets does not matter.
 
     Raises:
         ImportError: If math-verify is not installed.
@@ -86,31 +86,31 @@ def same_formula(completion: str, answer: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def read_answer(answer: str) -> tuple[Any, ...]:
-    """A right answer as math-verify's expressions: with dollars or in a box, or as it stands.
+    """A right answer as math-verify's expressions. It may stand in dollars, in a box, or alone.
 
     Args:
         answer: LaTeX, or a plain expression of numbers.
 
     Returns:
-        What it may mean, an expression of sympy first; () if it is a sentence, or math-verify can make nothing of it.
+        Its possible meanings, an expression of sympy first; () if it is a sentence, or math-verify cannot read it.
 
     Raises:
         ImportError: If math-verify is not installed.
     """
     if "\\boxed" in answer or marked(answer):
         return tuple(_read_last(answer, whole=True))
-    found = _read_latex(answer)
-    return tuple(found if found or not _NUMBERS.fullmatch(answer.strip()) else _read_plain(answer))
+    expressions = _read_latex(answer)
+    return tuple(expressions if expressions or not _NUMBERS.fullmatch(answer.strip()) else _read_plain(answer))
 
 
 def check_math_verify(task: str) -> None:
-    """Refuses to go on without the package.
+    """Raises an error if math-verify is not installed.
 
     Args:
-        task: The whole name of the task that needs it.
+        task: The full name of the task that needs it.
 
     Raises:
-        ValueError: If it is not installed; the line says what to do.
+        ValueError: If it is not installed; the message says how to install it.
     """
     try:
         import math_verify  # noqa: F401
@@ -125,9 +125,9 @@ def _read_last(text: str, *, whole: bool) -> list[Any]:
         return read(_in_braces(text, start + len("\\boxed")))
     places = marked(text)
     for _, _, formula in reversed(places[-FORMULAS:]):
-        found = read(formula) if _words(formula) <= 1 else []
-        if found:
-            return found
+        expressions = read(formula) if _words(formula) <= 1 else []
+        if expressions:
+            return expressions
     if "\n" not in text and not _words(text):
         return read(text)
     kept, end = [], 0
@@ -139,22 +139,23 @@ def _read_last(text: str, *, whole: bool) -> list[Any]:
 
 
 def marked(text: str) -> list[tuple[int, int, str]]:
-    """Where the formulas in dollars or brackets begin and end, and what is in them, in one pass over the text."""
-    never = set()  # what is not closed any more: a text of opening brackets would be searched again and again
-    found = []
+    """Every formula in dollars or brackets: where it begins, where it ends, and its text. Takes one pass."""
+    unclosed = set()  # marks that are not closed in the rest of the text, so that it is searched only once for each
+    formulas = []
     at = 0
     while opened := _OPEN.search(text, at):
         start, mark = opened.start(), opened[0]
         at = start + 1
         inside = start + len(mark)
-        end = -1 if mark in never else text.find(_CLOSE[mark], inside + (mark != "$"))  # $$$$ and \(\) hold nothing
+        # $$$$ and \(\) are empty, and not a formula.
+        end = -1 if mark in unclosed else text.find(_CLOSE[mark], inside + (mark != "$"))
         if end < 0:
-            never.add(mark)
+            unclosed.add(mark)
         # A dollar before a digit does not end a formula: it is money ($5 and $7).
         elif mark != "$" or (end > inside and not text[end + 1 : end + 2].isdigit()):
             at = end + len(mark)
-            found.append((start, at, text[inside:end]))
-    return found
+            formulas.append((start, at, text[inside:end]))
+    return formulas
 
 
 _CLOSE = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
@@ -162,7 +163,7 @@ _OPEN = re.compile(r"\$\$|\$|\\\(|\\\[")
 
 
 def _read_claim(formula: str) -> list[Any]:
-    """What a formula of a completion says: its value, or that of an equation's last side if the equation is true."""
+    """The expressions of a formula in a completion; of an equation, those of its last side if the equation is true."""
     sides = _SIDES.split(formula)
     if len(sides) == 1 or len(formula) > LONGEST:
         return _read_latex(formula)
@@ -184,7 +185,7 @@ def _read_claim(formula: str) -> list[Any]:
 
 
 def _is_rounded(one: list[Any], other: list[Any], text: str) -> bool:
-    """Whether the second number is the first with some digits left away, at least three of them kept."""
+    """Whether the second number is the first one, rounded to at least three significant digits."""
     digits = re.fullmatch(r"\s*-?(\d+)(?:\.(\d+))?\s*", text)
     value, rounded = _number(one), _number(other)
     if digits is None or value is None or rounded is None or len((digits[1] + (digits[2] or "")).lstrip("0")) < 3:
@@ -192,37 +193,37 @@ def _is_rounded(one: list[Any], other: list[Any], text: str) -> bool:
     return abs(value - rounded) <= 0.5000001 * 10.0 ** -len(digits[2] or "")
 
 
-def _same(answers: list[Any], found: list[Any]) -> bool:
+def _same(answers: list[Any], others: list[Any]) -> bool:
     from math_verify import verify
 
-    if not answers or not found or not verify(answers, found, timeout_seconds=None):
+    if not answers or not others or not verify(answers, others, timeout_seconds=None):
         return False
-    # math-verify rounds to six decimals, and of 0.0000004 nothing would be left.
-    return any(_near(one, other) for one in answers for other in found)
+    # math-verify rounds to six decimals, so it takes 0.0000004 and 0 for the same number.
+    return any(_near(one, other) for one in answers for other in others)
 
 
 def _near(one: Any, other: Any) -> bool:
-    """Whether the numbers in two expressions, of which math-verify says that they are equal, have the same size."""
+    """Whether the numbers in two expressions that math-verify finds equal are also equal relative to their size."""
     if isinstance(one, str) or isinstance(other, str):
         return bool(one == other)
     ours, theirs = _numbers(one), _numbers(other)
     if ours is None or theirs is None or len(ours) != len(theirs):
-        return True  # something else than numbers: math-verify has compared it without rounding
+        return True  # these are not numbers: math-verify has compared them without rounding
     return all(abs(a - b) <= _RELATIVE * max(abs(a), abs(b)) for a, b in zip(ours, theirs, strict=True))
 
 
 def _numbers(expression: Any) -> list[complex] | None:
-    """The numbers of a number, or of a set, tuple, interval or matrix of them, in an order."""
+    """The numbers in an expression (one number, or a set, tuple, interval or matrix of numbers), in a fixed order."""
     import sympy
 
     if isinstance(expression, sympy.FiniteSet | sympy.Tuple | sympy.Interval):
-        parts = list(expression.args[:2] if isinstance(expression, sympy.Interval) else expression.args)
+        entries = list(expression.args[:2] if isinstance(expression, sympy.Interval) else expression.args)
     elif isinstance(expression, sympy.MatrixBase):
-        parts = list(expression)
+        entries = list(expression)
     else:
         value = _number([expression])
         return None if value is None else [value]
-    values = [_number([part]) for part in parts]
+    values = [_number([entry]) for entry in entries]
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
@@ -230,11 +231,11 @@ def _numbers(expression: Any) -> list[complex] | None:
     return in_order if isinstance(expression, sympy.FiniteSet) else known
 
 
-def _number(found: list[Any]) -> complex | None:
-    if not found or not getattr(found[0], "is_number", False):
+def _number(expressions: list[Any]) -> complex | None:
+    if not expressions or not getattr(expressions[0], "is_number", False):
         return None
     try:
-        value = complex(found[0])
+        value = complex(expressions[0])
     except (TypeError, ValueError, OverflowError):
         return None
     return value if value == value and abs(value) < 1e300 else None
@@ -253,33 +254,33 @@ def _read_plain(text: str) -> list[Any]:
             return []
         return _parse(formula, ExprExtractionConfig()) or _parse(formula.strip("()"), ExprExtractionConfig())
 
-    found = read(last)
+    expressions = read(last)
     if len(matches) > 1 and text[matches[-2].end() : matches[-1].start()].strip() == "=":
         before = read(matches[-2][0].strip())
-        return found if _same(before, found) else []
-    return found
+        return expressions if _same(before, expressions) else []
+    return expressions
 
 
 def is_affordable(formula: str) -> bool:
-    r"""Whether the numbers in a formula are small enough to be written out, which its parser does.
+    r"""Whether the numbers in a formula are small enough to be computed with all their digits, as the parser does.
 
-    ``10^{10^{10}}`` has ten billion digits, and ``9!!!!!!`` more than there are atoms. No limit on time helps against
-    them: a single product of such numbers takes all memory first.
+    ``10^{10^{10}}`` has ten billion digits, and ``9!!!!!!`` has more digits than there are atoms. A limit on time does
+    not help: one product of such numbers uses up all memory before.
 
     Args:
         formula: LaTeX, or a plain expression of numbers.
 
     Returns:
-        False if a power is above `HIGHEST_POWER`, powers of powers multiplied; if a number stands in an exponent of an
-        exponent; if a factorial is above `HIGHEST_FACTORIAL`, or is one of another, or of a power; if a binomial
-        coefficient has numbers above that.
+        False if an exponent is above `HIGHEST_POWER`, where powers of powers are multiplied; if a number stands in the
+        exponent of an exponent; if a factorial is that of a number above `HIGHEST_FACTORIAL`, of another factorial or
+        of a power; if a binomial coefficient has numbers above `HIGHEST_FACTORIAL`.
     """
     formula = re.sub(r"\\(?:left|right|,|;|:|!|quad|qquad|\s)", "", formula.replace("**", "^"))
-    numbers = [int(found[-20:]) for found in re.findall(r"\d+", formula)]
+    numbers = [int(digits[-20:]) for digits in re.findall(r"\d+", formula)]
     largest = max(numbers, default=0)
     if "!" in formula:
         after_bracket = re.search(r"[)}\]|]\s*!", formula)
-        operands = [int(found[-20:]) for found in re.findall(r"(\d+)\s*!", formula)]
+        operands = [int(digits[-20:]) for digits in re.findall(r"(\d+)\s*!", formula)]
         if re.search(r"!\s*[!^)}\]]*\s*!|!\s*\^|\^\s*\{?\s*\d*\s*!", formula):
             return False
         if max(operands, default=0) > HIGHEST_FACTORIAL or (after_bracket and largest > 20):
@@ -306,7 +307,7 @@ def is_affordable(formula: str) -> bool:
 
 
 def _exponent(text: str) -> str | None:
-    """What stands after a hat; None if there is a power in it whose base may be a number, or a factorial."""
+    """The exponent at the start of a text; None if it holds a factorial, or a power whose base may be a number."""
     text = text.lstrip(" +-")
     if text[:1] in ("{", "("):
         depth = end = 0
@@ -315,8 +316,8 @@ def _exponent(text: str) -> str | None:
             end += 1
         exponent, rest = text[:end], text[end:]
     else:
-        found = re.match(r"[\d.,]+|\\[A-Za-z]+|.", text, re.DOTALL)
-        exponent, rest = (found[0], text[found.end() :]) if found else ("", "")
+        match = re.match(r"[\d.,]+|\\[A-Za-z]+|.", text, re.DOTALL)
+        exponent, rest = (match[0], text[match.end() :]) if match else ("", "")
     powers = re.findall(r"(\S?\S)\s*\^", exponent)
     of_letters = all(re.fullmatch(r"[^A-Za-z\\]?[a-df-zA-Z]", base) for base in powers)
     if not of_letters or "!" in exponent or re.match(r"\s*[\^!]", rest):
@@ -329,7 +330,7 @@ def _words(text: str) -> int:
 
 
 def _in_braces(text: str, start: int) -> str:
-    """What stands in the braces that open at `start`; "" if they do not open there, or are never closed."""
+    """The text in the braces that open at `start`; "" if none open there, or they are never closed."""
     if text[start : start + 1] != "{":
         return ""
     depth = 0
@@ -347,15 +348,15 @@ def _read_latex(formula: str) -> list[Any]:
     formula = _PERCENT.sub("", formula.strip().removesuffix("."))
     if not formula or len(formula) > LONGEST or _UNCLEAR.search(formula) or not is_affordable(formula):
         return []
-    if re.search(r"\d", formula) and _BACK.search(formula):
+    if re.search(r"\d", formula) and _NEGATION.search(formula):
         return []
-    if re.search(r"\d\s*_", formula):  # in another base than ten, which math-verify leaves away
+    if re.search(r"\d\s*_", formula):  # a number in another base than ten; math-verify would ignore the base
         return ["".join(formula.split()).replace("{", "").replace("}", "")]
     clean = LatexExtractionConfig().normalization_config
     formula = normalize_latex(formula, clean).replace("\n", " ").strip()
     if not formula or not _READABLE.fullmatch(formula) or _words(formula) > 1:
         return []  # one word may be a name, two are a sentence
-    as_it_is = NormalizationConfig(basic_latex=False, boxed="none")  # what was looked at is what is read
+    as_it_is = NormalizationConfig(basic_latex=False, boxed="none")  # the text that was checked must not change again
     return _parse(f"${formula}$", LatexExtractionConfig(normalization_config=as_it_is))
 
 
@@ -364,5 +365,5 @@ def _parse(text: str, config: Any) -> list[Any]:
 
     for name in ("parser", "grader"):  # they warn that their time limits are off
         logging.getLogger(f"math_verify.{name}").setLevel(logging.ERROR)
-    found = parse(text, [config], parsing_timeout=None)
-    return found if any(not isinstance(expression, str) for expression in found) else []
+    expressions = parse(text, [config], parsing_timeout=None)
+    return expressions if any(not isinstance(expression, str) for expression in expressions) else []

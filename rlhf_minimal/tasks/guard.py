@@ -1,8 +1,8 @@
-"""Verifiers and reward functions are somebody's code on a model's output: they may raise, hang, or return nonsense.
+"""Calls verifiers and reward functions, which are user code and may raise, hang, or return nonsense on some output.
 
-What goes wrong costs its completion: it gets 0, is counted, and the run goes on. The first one is told with a warning.
-Where everything goes wrong in the first step, the code is broken and not the completions: then the run stops.
-What can be cut off, and what cannot, is said in `time_limit`.
+If such a call fails, its completion gets 0, the failure is counted, and the run goes on. A warning shows the first
+failure. If every completion of the first step fails, the code is broken, not the completions: then the run stops.
+`time_limit` says which calls can be interrupted.
 """
 
 import time
@@ -15,10 +15,10 @@ from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.rewards import RewardFunction, WrongCount, ask, check_scores, finite
 from rlhf_minimal.time_limit import in_time
 
-SECONDS = 10.0  # that a verifier may take for one completion
-LOST = 6  # times that, for all completions together that run out of it
-# What all completions of a step may take together is in these units: so much, and a tenth for each of them. A thousand
-# that each take a little less than the limit would hold up a step for hours.
+SECONDS = 10.0  # the time limit of one call, which scores one completion
+LOST = 6  # all calls that run into their time limit may take this many limits together
+# All calls of a step may take this many limits together, and a tenth of a limit more for each completion. Otherwise a
+# thousand calls that each end shortly before their limit would take hours.
 TOGETHER = 6
 
 
@@ -28,11 +28,11 @@ class VerifierWarning(UserWarning):
 
 @dataclass
 class Scored:
-    """What came out of scoring B completions.
+    """The scores of B completions.
 
     Attributes:
         values: B finite numbers.
-        faults: row -> what went wrong there; its value is 0.
+        faults: row -> the error of that row, whose value is 0.
     """
 
     values: list[float]
@@ -47,14 +47,15 @@ def verify_all(
     seconds: float = SECONDS,
     step: int | None = None,
 ) -> Scored:
-    """The task's verdict on every completion, whatever its verifier does.
+    """The verifier's score of every completion, even if the verifier fails on some.
 
     Args:
         task: Its `verify` is called for each.
         problems: B of them.
         completions: B answers.
-        seconds: What one call may take. All of them may take `TOGETHER` times as long and a tenth more for each, those
-            that are cut off `LOST` times; when that is used up, the rest is not looked at.
+        seconds: Time limit of one call. All calls may take `TOGETHER` times as long and a tenth more for each
+            completion; all calls that run into their limit may take `LOST` times as long. When one of these times is
+            used up, the remaining completions are not scored and get 0.
         step: The number of the training step; None outside of training.
 
     Returns:
@@ -88,7 +89,7 @@ def verify_all(
             verify(row)
 
     try:
-        in_time(verify_the_rest, seconds)  # one timer for all is cheap, and nearly always all that is needed
+        in_time(verify_the_rest, seconds)  # one timer for all completions is cheap, and nearly always enough
     except TimeoutError:
         budget = _Budget(seconds, len(completions))
         for row in range(len(scored.values), len(completions)):
@@ -100,7 +101,7 @@ def verify_all(
                 scored.values.append(0.0)
                 scored.faults[row] = f"TimeoutError: {error}"
     _check_not_all(scored, len(completions), step, f"the verifier of {task.name}")
-    return _told(scored, problems, completions)
+    return _with_warning(scored, problems, completions)
 
 
 def score_all(
@@ -111,49 +112,49 @@ def score_all(
     *,
     seconds: float = SECONDS,
 ) -> Scored:
-    """A reward function's numbers for every completion, even if it raises or hangs over some.
+    """A reward function's numbers for every completion, even if it raises or hangs on some.
 
-    It is called once for all, with the time of all. If that call raises or does not end, every completion is tried in
-    a call of its own, so that only those that cannot be scored lose their reward; a function that compares completions
-    with each other (or counts calls) then sees one at a time.
+    The function is called once for all completions, with the time of all. If that call raises or does not end, the
+    function is called for each completion alone, so that only those that cannot be scored lose their reward. A function
+    that compares completions with each other (or counts calls) then sees one completion at a time.
 
     Args:
-        reward: In TRL's calling form (see `tasks.rewards`).
+        reward: A reward function in TRL's calling form (see `tasks.rewards`).
         problems: B of them.
         completions: B answers.
-        step: Passed on.
-        seconds: What scoring one completion may take; one by one, all of them as for `verify_all`.
+        step: The number of the training step, which the function receives.
+        seconds: Time limit for one completion. If completions are scored one by one, the limits of `verify_all` hold
+            for all of them together.
 
     Returns:
         B finite numbers, 0 where it raised or took longer.
 
     Raises:
         ValueError: If what it returns is not one finite number per completion, in a sequence, or if it fails on every
-            completion of the first step. That is no accident of a completion: the function, or the reward model behind
-            it, is broken.
+            completion of the first step. Then the function, or the reward model behind it, is broken.
     """
     scored = Scored([])
     try:
-        found = list(in_time(lambda: ask(reward, problems, completions, step), seconds * len(completions)))
+        values = list(in_time(lambda: ask(reward, problems, completions, step), seconds * len(completions)))
     except WrongCount:
         raise
     except (Exception, SystemExit):
-        found, budget = [], _Budget(seconds, len(completions))
+        values, budget = [], _Budget(seconds, len(completions))
         for row, (completion, problem) in enumerate(zip(completions, problems, strict=True)):
             try:
-                found.append(budget.call(lambda p=problem, c=completion: ask(reward, [p], [c], step)[0]))  # type: ignore[misc]
+                values.append(budget.call(lambda p=problem, c=completion: ask(reward, [p], [c], step)[0]))  # type: ignore[misc]
             except WrongCount:
                 raise
             except (Exception, SystemExit) as error:
                 scored.faults[row] = f"{type(error).__name__}: {error}"
-                found.append(0.0)
+                values.append(0.0)
         _check_not_all(scored, len(completions), step, "the reward function")
-    scored.values = check_scores(found, problems, completions)
-    return _told(scored, problems, completions)
+    scored.values = check_scores(values, problems, completions)
+    return _with_warning(scored, problems, completions)
 
 
 class _Budget:
-    """The time of completions that are scored one by one."""
+    """The time that is left for completions that are scored one by one."""
 
     def __init__(self, seconds: float, count: int):
         self.each = seconds
@@ -161,20 +162,20 @@ class _Budget:
         self.all = (TOGETHER + count / 10) * seconds
 
     def call(self, score: Callable[[], Any]) -> Any:
-        """What a call returns, if it returns in its time and in that of all.
+        """What a call returns, if it returns within its own time limit and time is left for all calls.
 
         Raises:
-            TimeoutError: If not. Whatever the call raises comes through.
+            TimeoutError: If not. An error that the call raises is not caught.
         """
         if min(self.lost, self.all) <= 0:
-            raise TimeoutError("the completions before have used up the time of all")
+            raise TimeoutError("not scored: earlier completions have used up the time for all completions")
         began = time.monotonic()
         try:
             return in_time(score, self.each)
         except TimeoutError:
             self.lost -= self.each
             raise
-        finally:  # what a call takes beyond its time, until it can be cut off, is not laid to the others
+        finally:  # a call may take longer than its limit until it can be interrupted; that time does not count
             self.all -= min(time.monotonic() - began, self.each)
 
 
@@ -186,7 +187,7 @@ def _check_not_all(scored: Scored, count: int, step: int | None, what: str) -> N
         )
 
 
-def _told(scored: Scored, problems: Sequence[Problem], completions: Sequence[str]) -> Scored:
+def _with_warning(scored: Scored, problems: Sequence[Problem], completions: Sequence[str]) -> Scored:
     if scored.faults:
         row, reason = next(iter(scored.faults.items()))
         reason = " ".join(reason.split())[:200]

@@ -1,21 +1,22 @@
-"""The tasks of the package reasoning-gym, about a hundred generators of problems with their own scorers.
+"""Tasks of the package reasoning-gym: about a hundred generators of problems, each with its own scorer.
 
     reasoning-gym:NAME                    reasoning-gym:chain_sum
     reasoning-gym:NAME,key=value,...      reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2
 
-The keys are the settings of reasoning-gym's own dataset, except `seed` and `size`: a problem is an index into a dataset
-of two thousand million, made when it is drawn, and which index is drawn depends on the run's seed. Making one takes
-between 0.01 ms and 0.3 s (knight_swap, futoshiki, zebra_puzzles), and one in ten is held out, so an evaluation on 1000
-problems makes ten thousand: with a slow dataset, evaluate on fewer.
+The keys are the settings of the dataset in reasoning-gym, except `seed` and `size`. A dataset has two thousand million
+problems; a problem is made when its index is drawn, and which index is drawn depends on the run's seed. Making a
+problem takes between 0.01 ms and 0.3 s (knight_swap, futoshiki and zebra_puzzles are slow). One problem in ten is held
+out, so an evaluation on 1000 problems has to make ten thousand: with a slow dataset, evaluate on fewer.
 
-The score is what reasoning-gym's `score_answer` says of `final_answer`. Many scorers give a part of the point for an
-answer that is close or that holds the right one among other words. That part is the reward; only 1 counts as right.
+The score is that of reasoning-gym's `score_answer` for the completion's `final_answer`. Many scorers give less than 1
+to an answer that is close or that holds the right one among other words. This score is the reward; only 1 counts as
+right.
 
-**No program that a model writes is run.** Nine scorers of reasoning-gym 0.1.25 hand the answer to `eval`, or to
-`sympy.parse_expr`, which is `eval` in other clothes: an answer such as `__import__("os").abort()` would be obeyed.
-These nine see an answer only if it is written in the characters and words of `READABLE`: lists, sums, and formulas that
-can call nothing but elementary functions. Any other answer gets 0. A dataset of another version whose file evaluates
-anything, and that is not listed here, is refused.
+**No program that a model writes is run.** Nine scorers of reasoning-gym 0.1.25 pass the answer to `eval`, or to
+`sympy.parse_expr`, which calls `eval`: an answer such as `__import__("os").abort()` would be executed. These nine
+scorers receive an answer only if it is written with the characters and words of `READABLE`: lists, sums, and formulas
+that can call nothing but elementary functions. Any other answer gets 0. In another version of reasoning-gym, a dataset
+that is not listed here is refused if its file evaluates texts.
 """
 
 import dataclasses
@@ -36,11 +37,11 @@ from rlhf_minimal.tasks.real import MAX_NEW_TOKENS, final_answer, package_is_mis
 
 INSTRUCTION = "Answer with the result only."
 
-# Items are made when they are asked for, so a dataset may be as large as an index can be, but for these four.
+# Problems are made on request, so a dataset can be as large as the largest index. Four datasets are smaller.
 SIZE = 2**31 - 1
 SIZES = {"acre": 2_000, "gsm_symbolic": 1_000_000, "list_functions": 1_000_000, "word_ladder": 20_000}
 
-# Generators give up on some indices (maze on one in some hundred); another index is then drawn.
+# Generators fail for some indices (maze for about one in some hundred). Then another index is drawn, so many at most.
 TRIES = 20
 
 _LIST = r"[\d\s\[\],-]*"
@@ -51,7 +52,7 @@ _FORMULA = (
     r"|(?:a?sin|a?cos|a?tan|cot|sec|csc|sinh|cosh|tanh|exp|log|ln|sqrt|Abs|pi)(?!\w)"
     r"|\*\*?|[-+/()])*+"
 )
-# Dataset: the answers that its scorer may evaluate, as a regular expression for all of the answer.
+# Dataset: a regular expression that the whole answer must match before the scorer may evaluate it.
 READABLE = {
     "binary_matrix": _LIST,
     "spiral_matrix": _LIST,
@@ -64,7 +65,7 @@ READABLE = {
     "intermediate_integration": _FORMULA,
 }
 EVALUATES = re.compile(r"(?<![\w.])(?:eval|exec)\(|(?<!\w)(?:parse_expr|sympify)\(")
-# Datasets whose files evaluate as well, but only what reasoning-gym itself has written.
+# Datasets whose files evaluate texts, too, but only texts that reasoning-gym itself has written.
 TRUSTED = frozenset(("basic_arithmetic", "bitwise_arithmetic", "number_sorting", "propositional_logic"))
 
 REFUSED = {
@@ -72,24 +73,25 @@ REFUSED = {
     "composite": "it needs a list of other datasets",
     "game_of_life_halting": "its scorer calls every text right",
 }
-# They draw from sets of texts, whose order is another one in every process.
+# Datasets that draw from sets of texts; the order of such a set differs between processes.
 NEED_HASH_SEED = frozenset(("isomorphic_strings", "list_functions", "polynomial_multiplication", "ransom_note"))
 
 
-@lru_cache(maxsize=16)  # a task holds its dataset, and is asked for by name more than once in a run
+@lru_cache(maxsize=16)  # a run asks for its task by name more than once, and each new task makes its dataset again
 def reasoning_gym_task(text: str) -> Task:
     """A dataset of reasoning-gym as a task.
 
     Args:
-        text: `NAME` or `NAME,key=value,...`; a value is a whole number, a number, `true`, `false` or a word, as the
-            setting has it.
+        text: `NAME` or `NAME,key=value,...`; a value is a whole number, a number, `true`, `false` or a word, depending
+            on the setting.
 
     Returns:
         The task; it needs a real model.
 
     Raises:
-        ValueError: If reasoning-gym is not installed, has no such dataset or the dataset no such setting (close names
-            are named), a value is of another kind or refused by the dataset, or the dataset is one of `REFUSED`.
+        ValueError: If reasoning-gym is not installed; if there is no such dataset, or it has no such setting (the
+            message gives similar names); if a value has the wrong type, or the dataset refuses it; if the dataset is
+            one of `REFUSED`.
     """
     task = f"reasoning-gym:{text}"
     try:
@@ -97,7 +99,7 @@ def reasoning_gym_task(text: str) -> Task:
         from reasoning_gym.factory import DATASETS
     except ImportError as error:
         raise package_is_missing(task, "reasoning-gym") from error
-    name, *pairs = (part.strip() for part in text.split(","))
+    name, *pairs = (piece.strip() for piece in text.split(","))
     if name not in DATASETS:
         raise ValueError(f"reasoning-gym has no dataset {name!r}; {_nearest(name, sorted(DATASETS))}")
     if name in REFUSED:
@@ -111,7 +113,7 @@ def reasoning_gym_task(text: str) -> Task:
     size = SIZES.get(name, SIZE)
     try:
         dataset = reasoning_gym.create_dataset(name, seed=0, size=size, **settings)
-    except Exception as error:  # datasets assert, and some compare before they look at what they have got
+    except Exception as error:  # datasets use assert, and some compare values before they check their types
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"reasoning-gym refuses {task}: {reason[:200]}") from error
     _check_scorer(name, dataset)
@@ -121,26 +123,28 @@ def reasoning_gym_task(text: str) -> Task:
         reason: Exception | None = None
         for _ in range(TRIES):
             try:
-                with redirect_stdout(io.StringIO()):  # bf prints dots
+                with redirect_stdout(io.StringIO()):  # the dataset bf prints dots
                     entry = dataset[rng.randrange(size)]
             except Exception as error:
                 reason = error
                 continue
             return Problem(entry["question"], entry["answer"] or "", entry)
-        raise ValueError(f"reasoning-gym makes no problem of {task}: {reason!r}")
+        raise ValueError(f"reasoning-gym cannot make a problem of {task}: {reason!r}")
 
     def verify(completion: str, problem: Problem) -> float:
         if problem.entry is None:
-            raise ValueError("this problem has come without reasoning-gym's entry, so that nobody can score it")
+            raise ValueError(
+                "this problem has no reasoning-gym entry, so it cannot be scored; use one that the task made"
+            )
         answer = final_answer(completion)
         if not answer or (readable and not readable.fullmatch(answer)):
             return 0.0
         try:
             return float(dataset.score_answer(answer, problem.entry))
-        except Exception:  # some scorers raise over an answer that they cannot read
+        except Exception:  # some scorers raise an error for an answer that they cannot read
             return 0.0
 
-    make(random.Random(0))  # settings that make no problem are refused here and now
+    make(random.Random(0))  # raises an error now, not during the run, if the settings give no problem
     return Task(
         name=task,
         about=f"{name} of reasoning-gym{', ' if pairs else ''}{', '.join(pairs)}",
@@ -158,25 +162,25 @@ def _nearest(name: str, names: Sequence[str]) -> str:
 
 
 def _settings(task: str, pairs: list[str], config: type) -> dict[str, Any]:
-    """The settings in `key=value` form, each in the kind that its default has."""
+    """Settings from texts of the form `key=value`; each value gets the type of the setting's default."""
     fields = {field.name: field for field in dataclasses.fields(config) if field.name not in ("seed", "size")}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
-        key, equals, text = (part.strip() for part in pair.partition("="))
+        key, equals, text = (piece.strip() for piece in pair.partition("="))
         if not equals or not text:
-            raise ValueError(f"{task}: {pair!r} is no setting; write key=value, with a comma between two of them")
+            raise ValueError(f"{task}: {pair!r} is not a setting; write key=value, and commas between settings")
         if key in ("seed", "size"):
-            raise ValueError(f"{task}: {key} is not to be set; the run's own seed draws the problems")
+            raise ValueError(f"{task}: {key} cannot be set; the run's own seed draws the problems")
         if key not in fields:
             raise ValueError(f"{task} has no setting {key!r}; {_nearest(key, sorted(fields))}")
-        if key in found:
-            raise ValueError(f"{task} sets {key} twice; take one away")
-        found[key] = _value(f"{task}: {key}", text, fields[key].default)
-    return found
+        if key in settings:
+            raise ValueError(f"{task} sets {key} twice; remove one of the two")
+        settings[key] = _value(f"{task}: {key}", text, fields[key].default)
+    return settings
 
 
 def _value(what: str, text: str, default: object) -> Any:
-    """A text as the kind of value that the default is; where that is none, as the first kind that it can be."""
+    """A text as a value of the default's type; if the default is None, of the first type that fits."""
     words = {"true": True, "false": False}
     if isinstance(default, str):
         return text
@@ -185,7 +189,7 @@ def _value(what: str, text: str, default: object) -> Any:
             raise ValueError(f"{what} is {text!r}, and should be true or false")
         return words[text.lower()]
     if default is not None and not isinstance(default, int | float):
-        raise ValueError(f"{what} takes more than one value, which cannot be written here; leave it as it is")
+        raise ValueError(f"{what} takes more than one value, which cannot be written here; leave this setting out")
     for kind, called in ((int, "a whole number"), (float, "a number")):
         try:
             return kind(text)
@@ -196,7 +200,7 @@ def _value(what: str, text: str, default: object) -> Any:
 
 
 def _check_scorer(name: str, dataset: object) -> None:
-    """Refuses a dataset of a version that nobody has read, if its file evaluates something."""
+    """Refuses a dataset whose file evaluates texts, if it is not listed here: its code has not been reviewed."""
     source = inspect.getsource(sys.modules[type(dataset).__module__])
     if name not in READABLE and name not in TRUSTED and EVALUATES.search(source):
         raise ValueError(

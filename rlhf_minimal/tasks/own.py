@@ -1,13 +1,16 @@
-"""Prompts and answers of one's own, from a JSON-lines file.
+"""Your own prompts and answers, from a JSON-lines file.
 
-    exact:FILE.jsonl    {"prompt": "Which word ...?", "answer": "yes"}     the same text, white space around it aside
-    math:FILE.jsonl     {"prompt": "Simplify ...", "answer": "x^2/2"}      the same value (`tasks.formulas`)
+                        a row of the file                                  a completion is right if it is
+    exact:FILE.jsonl    {"prompt": "Which word ...?", "answer": "yes"}     the same text, apart from space around it
+    math:FILE.jsonl     {"prompt": "Simplify ...", "answer": "x^2/2"}      of the same value (`tasks.formulas`)
 
-`math:` takes answers in LaTeX, in dollars or without, or as plain expressions of numbers. It compares values: where the
-prompt asks for 17 * 23, the completion `17 * 23` is right in its eyes. Where the working is the point, take `exact:`.
+`math:` takes answers in LaTeX, with or without dollars, or as plain expressions of numbers. It compares values: if the
+prompt asks for 17 * 23, the completion `17 * 23` counts as right. If the model has to work out the result, use
+`exact:`.
 
-The file is split as every task is: one prompt in ten is held out, by a checksum of its text as a reader sees it
-(`base.normalised`). A prompt that stands twice counts once, however its white space and its accents are written.
+The file is split as in every task: one prompt in ten is held out, by a checksum of its text as a reader sees it
+(`base.normalised`). A prompt that occurs twice counts once, even if its white space or its accents are written in two
+ways.
 """
 
 import os
@@ -21,28 +24,28 @@ from rlhf_minimal.tasks.formulas import check_math_verify, read_answer, same_for
 from rlhf_minimal.tasks.real import MAX_NEW_TOKENS
 from rlhf_minimal.tasks.rows import check_filled, numbered, text_of
 
-FEWEST = 10  # different prompts
+FEWEST = 10  # smallest number of different prompts in a file
 
 
 def exact_task(file: str) -> Task:
-    """A file of prompts whose answers are to be given to the letter.
+    """A task from a file of prompts: an answer is right if it is the same text.
 
     Args:
-        file: JSON lines with the columns `prompt` and `answer`; other columns are left alone.
+        file: JSON lines with the columns `prompt` and `answer`; other columns are ignored.
 
     Returns:
         The task; it needs a real model.
 
     Raises:
-        ValueError: Naming file and row (the first is row 1) and what to do, if the file cannot be read, a column is
-            missing, no text or empty, or one prompt has two answers; if there are fewer than `FEWEST` prompts, or one
-            side of the wall between training and evaluation has none.
+        ValueError: If the file cannot be read; if a column is missing, empty or not a text; if one prompt has two
+            answers; if there are fewer than `FEWEST` prompts; if all prompts belong to training, or all to evaluation.
+            The message names the file and the row (the first is row 1) and says what to do.
     """
     return _task("exact", file, *_stamp(file))
 
 
 def math_task(file: str) -> Task:
-    """A file of prompts whose answers are mathematics.
+    """A task from a file of prompts: an answer is right if it has the same mathematical value.
 
     Args:
         file: As for `exact_task`.
@@ -58,11 +61,11 @@ def math_task(file: str) -> Task:
 
 
 def _stamp(file: str) -> tuple[int, int]:
-    """What tells whether a file has changed."""
+    """Two numbers that differ when a file has changed: the time of its last change, and its size."""
     try:
         status = os.stat(file)
     except (OSError, ValueError):
-        return 0, 0  # reading it will say what is wrong
+        return 0, 0  # the error is raised when the file is read
     return status.st_mtime_ns, status.st_size
 
 
@@ -99,36 +102,39 @@ def _task(kind: str, file: str, *stamp: int) -> Task:
 
 
 def _question(prompt: str) -> tuple[str, ...]:
-    """What makes two prompts one question: what a reader sees, and which of it stands higher or lower (2², not 22)."""
+    """Equal for prompts that ask the same: the text as a reader sees it, and its raised or lowered characters.
+
+    Without the latter, 2² and 22 would be the same.
+    """
     raised = [c for c in prompt if unicodedata.decomposition(c).startswith(("<super>", "<sub>", "<fraction>"))]
     return normalised(prompt), *raised
 
 
 def _problems(kind: str, file: str) -> list[Problem]:
     """The rows of a file, each prompt once."""
-    found: dict[tuple[str, ...], tuple[str, Problem]] = {}
+    by_question: dict[tuple[str, ...], tuple[str, Problem]] = {}
     for where, raw in numbered(file):
         try:
             if not isinstance(raw, dict):
                 raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
             prompt, answer = text_of(raw, "prompt"), text_of(raw, "answer")
             check_filled("prompt", prompt, "remove the row, or write what the model is asked")
-            check_filled("answer", answer, "remove the row, or write what is right")
+            check_filled("answer", answer, "remove the row, or write the right answer")
             if re.search(r"[\ud800-\udfff]", prompt + answer):
                 raise ValueError("prompt or answer holds half a character (a lone surrogate); correct it")
-            first, one = found.setdefault(_question(prompt), (where, Problem(prompt, answer)))
-            if one.answer.strip() != answer.strip() and not (kind == "math" and same_formula(answer, one.answer)):
+            first, known = by_question.setdefault(_question(prompt), (where, Problem(prompt, answer)))
+            if known.answer.strip() != answer.strip() and not (kind == "math" and same_formula(answer, known.answer)):
                 raise ValueError(
-                    f"the prompt is that of {first}, and the answer is another ({answer!r}, not {one.answer!r}); "
-                    "remove one of the two"
+                    f"the prompt is the same as in {first}, but the answer differs ({answer!r}, not "
+                    f"{known.answer!r}); remove one of the two rows"
                 )
             if kind == "math" and not read_answer(answer):
                 raise ValueError(
-                    f"the answer {answer!r} is no formula that math-verify reads; write it as a number or in LaTeX "
-                    "without sums, integrals or names of operators, or take exact: instead of math:"
+                    f"math-verify cannot read the answer {answer!r} as a formula; write it as a number or in LaTeX "
+                    "without sums, integrals or names of operators, or use exact: instead of math:"
                 )
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
-    if len(found) < FEWEST:
-        raise ValueError(f"{file} has {len(found)} different prompts; it needs at least {FEWEST}, so add rows")
-    return [problem for _, problem in found.values()]
+    if len(by_question) < FEWEST:
+        raise ValueError(f"{file} has {len(by_question)} different prompts; it needs at least {FEWEST}, so add rows")
+    return [problem for _, problem in by_question.values()]

@@ -1,17 +1,18 @@
-"""What the tasks for real language models share: where the answer stands in a completion, and what else they need.
+"""What the tasks for real language models share: how the answer is taken from a completion, and an error message.
 
 Such a task has no alphabet: its prompts are plain language, and a model that knows single characters cannot read them.
 """
 
-MAX_NEW_TOKENS = 64  # of a completion, for an answer and little else; who wants to see reasoning raises it
+MAX_NEW_TOKENS = 64  # tokens of a completion: enough for an answer without reasoning
 
 
 def final_answer(completion: str) -> str:
     """The part of a completion that is the answer, without the white space around it.
 
-    Recipes of GRPO for reasoning ask for `<think>...</think><answer>...</answer>`, and models that were trained so
-    write it unasked; others just answer. So it is what stands between the last pair of answer tags; without such a pair
-    what follows the last `</think>`; without that, all of it.
+    GRPO recipes for reasoning ask for `<think>...</think><answer>...</answer>`. Models that were trained with such a
+    recipe write these tags even if nobody asks for them; other models just answer. So the answer is the text between
+    the last pair of answer tags. Without such a pair, it is the text after the last `</think>`; without that tag, it
+    is the whole completion.
 
     Args:
         completion: What the model wrote.
@@ -38,7 +39,7 @@ def package_is_missing(task: str, package: str) -> ValueError:
     """The error of a task whose package is not installed.
 
     Args:
-        task: Its whole name.
+        task: The full name of the task.
         package: What pip calls the package.
     """
     return ValueError(f"the task {task} needs the package {package}: pip install {package}")

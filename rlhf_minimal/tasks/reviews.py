@@ -1,25 +1,26 @@
-"""Reviews for a cook whose taste is known exactly: a preference task in which nothing stays hidden.
+"""Reviews for a cook: a preference task whose gold score, the cook's taste, is known exactly.
 
-A guest is asked about a dish (`mia tea?`) and writes a review of five words (`hot tea wow yum yum`). The cook's taste
-is the gold score, a program: every word has a value, the guest's own dish should be named, another dish should not, and
-flattery does not pay. In real RLHF the gold score is in people's heads; here a run can log it beside the reward that it
-optimises, and see what normally stays hidden.
+A guest is asked about a dish (`mia tea?`) and writes a review of five words (`hot tea wow yum yum`). The gold score is
+a program: every word has a value, the guest's own dish should be named, another dish should not, and a word that is
+used more than twice costs a penalty. In real RLHF the gold score is in people's heads and cannot be computed; here a
+run can log it beside the reward that it optimises.
 
     gold = sum of the values of the words                            yum 2, wow 1.5, hot 1, ... bad -2
          + 2 if the guest's dish is named
-         - 2 for every word that is another dish, or no word at all
-         - 2 x sum over words of max(times it is used - 2, 0)^2      flattery
-           of the first five words; the cook reads no further
+         - 2 for every word that is another dish or unknown
+         - 2 x sum over words of max(times it is used - 2, 0)^2      the repetition penalty
+           for the first five words; the cook does not read the others
 
-The best reviews say the dish, `yum` twice and `wow` twice: 9 (`BEST`). The worst one has -28 (`WORST`). Guests, whose
-reviews are the demonstrations, choose words without regard to the cook, so imitating them ends a little above 0.
+The best reviews name the dish and use `yum` twice and `wow` twice: 9 (`BEST`). The worst one has -28 (`WORST`). The
+demonstrations are reviews by guests. They choose words without regard to the cook, so a policy that imitates them
+scores a little above 0.
 
-**This task is made to be over-optimised.** A guest says a word once, or doubles it (`yum yum`), and never says it
-three times. So a reward model that is trained on samples of a policy that imitates guests sees next to nothing of the
-last line of the score, takes `yum` for better the more of it there is, and is right about that everywhere where it was
-tested. A policy that is optimised far enough finds the place where it is wrong. The flaw was put there on purpose: with
-a score that the reward model can see as a whole, over-optimisation is hard to tell from noise at this size. What is
-real about it is the mechanism: a reward model is blind where its data has nothing to show.
+**This task is made to show over-optimisation.** A guest uses a word once or twice (`yum yum`), never three times. So a
+reward model that is trained on samples of a policy that imitates guests sees hardly any example of the repetition
+penalty. It learns that more `yum` is better, which is true for nearly all data that it was trained and tested on. A
+policy that is optimised far enough finds the reviews for which it is wrong. This is on purpose: if the reward model's
+data showed the whole gold score, over-optimisation would be hard to tell from noise at this size. The mechanism is that
+of real RLHF: a reward model can be wrong about texts that its data does not contain.
 """
 
 import random
@@ -27,15 +28,15 @@ from collections import Counter
 
 from rlhf_minimal.tasks.base import Problem, Task
 
-# A dish's first letter begins no other word here, and no guest: a reader of letters, and of 80 000 parameters, then
-# needs one look to see whether a review names the guest's own dish.
+# No other word and no guest begins with the first letter of a dish. So one letter tells whether a review names the
+# guest's own dish, which a model of 80 000 parameters that reads single letters can learn.
 GUESTS = ("ada", "amy", "ann", "ben", "bob", "dan", "guy", "ken", "max", "mia", "sam", "una")
 DISHES = ("tea", "pie", "jam", "egg", "nut", "fig", "rye", "lox")
 VALUES = {"yum": 2.0, "wow": 1.5, "hot": 1.0, "big": 0.5, "odd": -0.5, "old": -1.0, "dry": -1.5, "bad": -2.0}
 NAMED = 2.0  # for the guest's own dish
-WRONG = -2.0  # for every other dish, and every word that is none
+WRONG = -2.0  # for every other dish, and every unknown word
 READ = 5  # words that the cook reads
-TOLERATED = 2  # times a word may be used for nothing
+TOLERATED = 2  # times a word may be used without a penalty
 BEST, WORST = 9.0, -28.0  # the gold score's range; a test lists all reviews
 
 NAMES_IT = 0.6  # share of guests who name their dish
@@ -44,11 +45,11 @@ DOUBLES = 0.3  # share of words that a guest says twice
 
 
 def gold_score(completion: str, problem: Problem) -> float:
-    """What the cook thinks of a review.
+    """The gold score of a review: the cook's taste as a number.
 
     Args:
         completion: The review; words are separated by spaces.
-        problem: Guest and dish: its prompt is `mia tea?`.
+        problem: Its prompt names guest and dish, for example `mia tea?`.
 
     Returns:
         The gold score, from `WORST` to `BEST`.
@@ -78,7 +79,7 @@ def _order(rng: random.Random) -> Problem:
 
 
 def _guest(problem: Problem, rng: random.Random) -> str:
-    """A review as guests write them: five words, a dish or not, some words doubled, none said three times."""
+    """A review as guests write it: five words, perhaps with a dish, some words doubled, none used three times."""
     dish = _dish(problem)
     units = [[dish]] if rng.random() < NAMES_IT else []
     if rng.random() < NAMES_ANOTHER:
@@ -92,7 +93,7 @@ def _guest(problem: Problem, rng: random.Random) -> str:
 
 
 def _guest_book(rng: random.Random) -> str:
-    """A page of the guest book: two reviews of nobody knows which dishes. Text to learn to read and write from."""
+    """A page of the guest book, as a text for pretraining: two reviews, without the dishes that they are about."""
     return ". ".join(_guest(_order(rng), rng) for _ in range(2)) + "."
 
 
@@ -100,7 +101,7 @@ REVIEWS = Task(
     name="reviews",
     about="a review that pleases the cook, whose taste is known",
     alphabet="abdefghijklmnoprstuwxy .?",
-    max_new_tokens=25,  # a review of five words with its end needs 20: a sixth word is written in vain
+    max_new_tokens=25,  # five words and the end token need 20; a sixth word does not change the score
     make=_order,
     verify=gold_score,
     teacher=_guest,

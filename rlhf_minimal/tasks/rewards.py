@@ -2,9 +2,9 @@
 
     reward(prompts=[...], completions=[...], **columns) -> list[float]
 
-One entry a completion. The columns carry whatever else the problem knows: here `problem` (the `Problem` itself),
-`answer` (its text) and `step` (the number of the training step). A function written for TRL with `**kwargs` at the end
-works here unchanged, and the other way round.
+Each list has one entry per completion. The columns carry more about the problem: here `problem` (the `Problem` itself),
+`answer` (its text) and `step` (the number of the training step). A function that was written for TRL, with `**kwargs`
+at the end, works here unchanged; a function of this form works in TRL, too, if its data has the columns.
 """
 
 import random
@@ -17,7 +17,7 @@ from rlhf_minimal.tasks.base import Problem, Task
 
 RewardFunction = Callable[..., Sequence[float]]
 
-LARGEST = 1e15  # a reward becomes a float32, and so do the squares of many together: these end at 3.4e38
+LARGEST = 1e15  # size of a reward: sums of squares of many rewards must fit into float32, whose largest is 3.4e38
 
 
 def verifier_reward(task: Task) -> RewardFunction:
@@ -38,9 +38,9 @@ def verifier_reward(task: Task) -> RewardFunction:
     return reward
 
 
-@runtime_checkable  # or the shape hook of the tests could not check it
+@runtime_checkable  # the tests check annotations while they run, and need this for a protocol
 class Scorer(Protocol):
-    """Whatever can score answers: a `models.RewardModel`, or anything else with this method."""
+    """An object that can score answers: a `models.RewardModel`, or anything else with this method."""
 
     def score(self, prompts: list[str], completions: list[str]) -> Tensor:
         """[B] scores of B answers."""
@@ -48,7 +48,7 @@ class Scorer(Protocol):
 
 
 def model_reward(reward_model: Scorer) -> RewardFunction:
-    """A reward model as a reward function: what is optimised is then a model of the truth, a proxy.
+    """A reward model as a reward function: the policy is then trained on a proxy, not on the true score.
 
     Args:
         reward_model: `models.load_reward_model(folder)`, or anything with its `score`.
@@ -69,9 +69,9 @@ def model_reward(reward_model: Scorer) -> RewardFunction:
 
 
 def random_reward(seed: int = 0) -> RewardFunction:
-    """A coin flip for every completion: the control arm. Whatever still "improves" under it is not learning.
+    """A coin flip for every completion, as a control: an improvement under this reward is not caused by the reward.
 
-    The coins of a step depend on (seed, step) alone, so that an interrupted run resumes with the same ones.
+    The coin flips of a step depend on (seed, step) alone, so that an interrupted run resumes with the same ones.
     """
 
     def reward(prompts: Sequence[str], completions: Sequence[str], step: Sequence[int], **columns: Any) -> list[float]:
@@ -84,12 +84,14 @@ def random_reward(seed: int = 0) -> RewardFunction:
 def call_reward(
     reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int
 ) -> list[float]:
-    """Calls a reward function and checks what comes back: the strict form, for trying one out.
+    """Calls a reward function and checks what it returns. Use it to try a function out: it lets every error through.
 
-    A run calls `score_all`, which forgives a function that raises or hangs: that costs the completion and not the run.
+    A run calls `score_all` instead. There, a completion on which the function raises or hangs gets 0, and the run goes
+    on.
 
     Raises:
-        ValueError: If it is not one finite number per completion; the message names the first row at fault, from 1.
+        ValueError: If the function does not return one finite number per completion; the message names the first wrong
+            row, counted from 1.
     """
     return check_scores(ask(reward, problems, completions, step), problems, completions)
 
@@ -99,7 +101,7 @@ class WrongCount(ValueError):
 
 
 def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int) -> Any:
-    """Calls a reward function; its entries are counted, and not looked at.
+    """Calls a reward function and checks how many entries it returns, but not their values.
 
     Raises:
         WrongCount: If it returns no sequence (a list, a tuple, an array, a tensor), or one of another length.
@@ -112,7 +114,7 @@ def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequen
         step=[step] * len(problems),
     )
     try:
-        # a dict has keys and a set has no order: neither says which number is whose
+        # a dict has keys and a set has no order: neither says which number belongs to which completion
         listed = isinstance(scores, Sequence | Tensor) or hasattr(scores, "__array__")
         count = len(scores) if listed and not isinstance(scores, str | bytes | bytearray) else None
     except TypeError:  # an array or a tensor of a single number
@@ -129,25 +131,25 @@ def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions
     """The scores as numbers.
 
     Raises:
-        ValueError: If one is no finite number; the message names its row, from 1.
+        ValueError: If one is not a finite number; the message names its row, counted from 1.
     """
-    found = []
+    values = []
     for row, (score, problem, completion) in enumerate(zip(scores, problems, completions, strict=True), start=1):
         try:
-            found.append(finite(score))
+            values.append(finite(score))
         except (ValueError, TypeError, OverflowError, RuntimeError) as error:
             raise ValueError(
                 f"a reward must be a finite number, at most {LARGEST:g} in size; got {str(score)[:80]} in row {row}, "
                 f"for the prompt {problem.prompt!r} and the completion {completion!r}"
             ) from error
-    return found
+    return values
 
 
 def finite(score: Any) -> float:
-    """A score as a number of which a float32 holds many together, and their squares.
+    """A score as a float, which must be finite and at most `LARGEST` in size.
 
     Raises:
-        ValueError, TypeError, OverflowError, RuntimeError: If it is none.
+        ValueError, TypeError, OverflowError, RuntimeError: If it is not such a number.
     """
     value = float(score)
     if not abs(value) <= LARGEST:  # NaN, too

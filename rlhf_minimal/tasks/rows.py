@@ -1,17 +1,17 @@
-"""Data in the shapes that the ecosystem uses, checked row by row before anything is trained.
+"""Training data in TRL's "standard" and "conversational" formats, checked row by row before training begins.
 
     text         {"text": "..."}                                                         pretraining
     completion   {"prompt": "...", "completion": "..."}                                  fine-tuning
                  {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}]}
     pair         {"prompt": "...", "chosen": "...", "rejected": "..."}                   a reward model, DPO
-                 {"chosen": "...", "rejected": "..."}           the prompt is what both begin with
+                 {"chosen": "...", "rejected": "..."}           the prompt is the common beginning of both
 
-Wherever a text may stand, a list of messages may stand, too; the tokenizer's chat template then writes it as text
-(`MINIMAL_TEMPLATE` if it has none: contents one after another, and nothing between). Pairs may carry `score_chosen`
-and `score_rejected`. Other columns are left alone. These are the "standard" and "conversational" formats of TRL.
+In place of a text there may be a list of messages. The tokenizer's chat template turns it into text (or
+`MINIMAL_TEMPLATE` if it has none: the contents one after another, with nothing between). Pairs may have the columns
+`score_chosen` and `score_rejected`. Other columns are ignored.
 
-Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`, which is never imported here: anything
-that yields dicts will do.
+Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`. The package `datasets` is not needed:
+anything that yields dicts works.
 """
 
 import json
@@ -30,17 +30,17 @@ Source = str | Path | Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class TextRow:
-    """A text to read."""
+    """A text for pretraining."""
 
     text: str
 
     @property
     def question(self) -> str:
-        """What stands on one side of the wall, whatever is said of it; here that is all of the text."""
+        """The text that decides whether the row is held out; here it is the whole text."""
         return self.text
 
     def sequences(self) -> list[tuple[str, str, str]]:
-        """What has to fit the context: its name, what is only read, and what is learnt or judged."""
+        """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
         return [("the text", "", self.text)]
 
 
@@ -53,17 +53,17 @@ class CompletionRow:
 
     @property
     def question(self) -> str:
-        """What stands on one side of the wall, whatever the answer."""
+        """The text that decides whether the row is held out; the answer does not matter."""
         return self.prompt
 
     def sequences(self) -> list[tuple[str, str, str]]:
-        """What has to fit the context: its name, what is only read, and what is learnt or judged."""
+        """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
         return [("prompt and completion", self.prompt, self.completion)]
 
 
 @dataclass(frozen=True)
 class PairRow:
-    """A prompt and two answers, of which one was preferred; scores where the data has them."""
+    """A prompt and two answers, of which one was preferred. The scores are None if the data has none."""
 
     prompt: str
     chosen: str
@@ -73,11 +73,11 @@ class PairRow:
 
     @property
     def question(self) -> str:
-        """What stands on one side of the wall, whatever the answers."""
+        """The text that decides whether the row is held out; the answers do not matter."""
         return self.prompt
 
     def sequences(self) -> list[tuple[str, str, str]]:
-        """What has to fit the context: its name, what is only read, and what is learnt or judged."""
+        """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
         both = (("chosen", self.chosen), ("rejected", self.rejected))
         return [(f"prompt and {name}", self.prompt, text) for name, text in both]
 
@@ -88,21 +88,22 @@ Row = TypeVar("Row", TextRow, CompletionRow, PairRow)
 def read_rows(
     source: Source, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabulary, *, max_length: int
 ) -> list[Row]:
-    """All rows of a source, or an error that names the first one at fault: nothing is skipped and nothing is cut.
+    """All rows of a source, or an error that names the first faulty row: no row is skipped, and none is shortened.
 
     Args:
         source: A list of dicts, the name of a JSON-lines file, or a `datasets.Dataset`.
         kind: `TextRow`, `CompletionRow` or `PairRow`.
         vocabulary: The model's; its tokenizer's chat template writes conversations.
-        max_length: Tokens that the model can read, the end token included.
+        max_length: The most tokens that the model can read, the end token included.
 
     Returns:
         The rows, in their order.
 
     Raises:
-        ValueError: Naming the row (the first is row 1) and what to do, if a column is missing or no text, a text is
-            empty or blank, both answers of a pair are equal, a score is not a finite number, a text holds what the
-            vocabulary cannot write or its end token, or does not fit `max_length`; or if there is no row at all.
+        ValueError: If a column is missing or is not a text; if a text is empty or blank; if both answers of a pair are
+            equal; if a score is not a finite number; if a text holds the end token, or something that the vocabulary
+            cannot write; if it is longer than `max_length`; or if there is no row at all. The message names the row
+            (the first is row 1) and says what to do.
 
     Example:
         >>> data = [{"prompt": "1+2=", "completion": "3"}, {"prompt": "2+2=", "completion": ""}]
@@ -125,21 +126,21 @@ def read_rows(
 
 
 def hold_out(rows: Sequence[Row], most: int) -> tuple[list[Row], list[Row]]:
-    """Rows to train on and rows to measure on, of which no question is the same.
+    """Rows to train on, and rows to measure on. No question is in both.
 
-    Which side a question falls on is a property of the question, as in every task: a checksum of its text as a reader
-    sees it (`base.normalised`). So the order of a file does not matter, all rows with one question are on one side, and
-    a file's questions are held out by every command alike. A row that stands twice counts once.
+    Whether a row is held out depends on its question alone, as in every task: on a checksum of the text as a reader
+    sees it (`base.normalised`). So the order of a file does not matter, rows with the same question stay together, and
+    every command holds out the same questions of a file. A row that occurs twice counts once.
 
     Args:
         rows: All rows of a source.
-        most: Rows to measure on, at most; what else is held out is left alone.
+        most: The most rows to measure on; further held-out rows are not used at all.
 
     Returns:
-        Both, in the order of the source. Where a few questions all fall on one side, one of them changes it.
+        Both lists, in the order of the source. If all questions would be in one list, one question is moved.
 
     Raises:
-        ValueError: If all rows have one question.
+        ValueError: If all rows have the same question.
 
     Example:
         >>> both = hold_out([TextRow("a"), TextRow("b"), TextRow(" b "), TextRow("a")], most=9)
@@ -176,10 +177,10 @@ def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVoc
     Args:
         messages: Dicts with `role` and `content`.
         vocabulary: Its tokenizer's chat template is used if there is one, else contents follow each other directly.
-        ask: Whether it is now the assistant's turn (the template may open it).
+        ask: Whether it is now the assistant's turn (the template may write the beginning of it).
 
     Raises:
-        ValueError: If a message has no role, no text for content, or the template refuses the conversation.
+        ValueError: If a message has no role, if its content is not a text, or if the template refuses the conversation.
     """
     for i, message in enumerate(messages, start=1):
         if not isinstance(message, Mapping) or not isinstance(message.get("content"), str) or not message.get("role"):
@@ -190,7 +191,7 @@ def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVoc
 
 
 def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Every row with the name that an error gives it."""
+    """Every row, after the name that error messages give it."""
     if isinstance(source, str | Path):
         try:
             lines = Path(source).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
@@ -213,16 +214,16 @@ def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
 def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabulary) -> Row:
     if not isinstance(raw, Mapping):
         raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
-    found: Any
+    row: Any
     if kind is TextRow:
-        found = TextRow(text_of(raw, "text"))
-        if not found.text.strip():
+        row = TextRow(text_of(raw, "text"))
+        if not row.text.strip():
             raise ValueError("the text is empty; remove the row")
     elif kind is CompletionRow:
         prompt, completion = _completion(raw, vocabulary)
         check_filled("prompt", prompt, "remove the row, or write what the model is asked")
         check_filled("completion", completion, "remove the row, or write what the model should answer")
-        found = CompletionRow(prompt, completion)
+        row = CompletionRow(prompt, completion)
     else:
         prompt, chosen, rejected = _pair(raw, vocabulary)
         if chosen == rejected:
@@ -230,8 +231,8 @@ def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabula
         check_filled("prompt", prompt, "remove the row, or write what the model was asked")
         for name, text in (("chosen", chosen), ("rejected", rejected)):
             check_filled(f"{name} completion", text, "remove the row")
-        found = PairRow(prompt, chosen, rejected, _score(raw, "score_chosen"), _score(raw, "score_rejected"))
-    return found
+        row = PairRow(prompt, chosen, rejected, _score(raw, "score_chosen"), _score(raw, "score_rejected"))
+    return row
 
 
 def _completion(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str]:
@@ -239,9 +240,9 @@ def _completion(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabu
         messages = _messages(raw, "messages")
         if not messages or not isinstance(messages[-1], Mapping) or messages[-1].get("role") != "assistant":
             raise ValueError("the last message is not the assistant's, so there is no answer to learn; remove the row")
-        return _cut(messages[:-1], messages[-1:], vocabulary)
+        return _as_texts(messages[:-1], messages[-1:], vocabulary)
     if isinstance(raw.get("prompt"), list):
-        return _cut(_messages(raw, "prompt"), _messages(raw, "completion"), vocabulary)
+        return _as_texts(_messages(raw, "prompt"), _messages(raw, "completion"), vocabulary)
     return text_of(raw, "prompt"), text_of(raw, "completion")
 
 
@@ -251,31 +252,31 @@ def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) 
         if "prompt" in raw:
             prompt = _messages(raw, "prompt")
         else:
-            prompt = _common(chosen, rejected)
+            prompt = _common_beginning(chosen, rejected)
             chosen, rejected = chosen[len(prompt) :], rejected[len(prompt) :]
-        asked, better = _cut(prompt, chosen, vocabulary)
-        return asked, better, _cut(prompt, rejected, vocabulary)[1]
+        asked, better = _as_texts(prompt, chosen, vocabulary)
+        return asked, better, _as_texts(prompt, rejected, vocabulary)[1]
     one, other = text_of(raw, "chosen"), text_of(raw, "rejected")
     if "prompt" in raw:
         return text_of(raw, "prompt"), one, other
     if one == other:
         raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
-    # Both texts hold the prompt: it is what they begin with, up to the last space before they part. Where the cut
-    # falls does not matter to a loss on whole sequences.
-    shared = "".join(_common(list(one), list(other)))
+    # Both texts begin with the prompt: it is their common beginning, without a space at its end. Where exactly the
+    # prompt ends makes no difference to a loss on whole sequences.
+    shared = "".join(_common_beginning(list(one), list(other)))
     shared = shared.removesuffix(" ")
     return shared, one[len(shared) :], other[len(shared) :]
 
 
-def _common(one: list[Any], other: list[Any]) -> list[Any]:
+def _common_beginning(one: list[Any], other: list[Any]) -> list[Any]:
     length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return one[:length]
 
 
-def _cut(
+def _as_texts(
     prompt: list[dict[str, Any]], answer: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVocabulary
 ) -> tuple[str, str]:
-    """Prompt and answer as text; the answer without the end token that the template may write, since we add ours."""
+    """Prompt and answer as text, without an end token that the template writes: the library adds its own later."""
     if not prompt:
         raise ValueError("the prompt has no message; remove the row, or write what the model is asked")
     asked = render(prompt, vocabulary, ask=True)
@@ -325,7 +326,7 @@ def _score(raw: Mapping[str, Any], name: str) -> float | None:
 
 
 def check_filled(name: str, text: str, advice: str) -> None:
-    """Refuses a text without a character that can be seen; `advice` says what to do."""
+    """Refuses a text without a visible character; `advice` says what to do."""
     if not text.strip():
         raise ValueError(f"the {name} is empty; {advice}")
 
@@ -335,12 +336,11 @@ def _check_fits(
 ) -> None:
     asked, answered = vocabulary.encode(read) if read else [], vocabulary.encode(answer)
     if vocabulary.eos_id in answered:  # a prompt may hold it: chat templates end every turn with it
-        raise ValueError(f"{answer!r} holds the end token itself; take it out, it is added where it belongs")
+        raise ValueError(f"{answer!r} holds the end token itself; remove it: it is added to every answer")
     unknown = getattr(getattr(vocabulary, "tokenizer", None), "unk_token_id", None)
     if unknown is not None and unknown in asked + answered:
         raise ValueError(
-            f"something in {name} that the tokenizer does not know ({read + answer!r}); take it out, or use another "
-            "model"
+            f"something in {name} is unknown to the tokenizer ({read + answer!r}); remove it, or use another model"
         )
     length = len(asked) + len(answered) + 1
     if length > max_length:

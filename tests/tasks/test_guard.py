@@ -218,7 +218,9 @@ def test_completions_that_run_out_of_time_do_so_together(score):
     assert time.monotonic() - began < 5
     assert scored.values == [1.0] + [0.0] * 999
     assert scored.faults[1] == "TimeoutError: it took longer than 0.1 seconds"
-    assert scored.faults[999] == "TimeoutError: the completions before have used up the time of all"
+    assert (
+        scored.faults[999] == "TimeoutError: not scored: earlier completions have used up the time for all completions"
+    )
     assert len(scored.faults) == 999
     assert len(told) == 1
 
@@ -226,7 +228,7 @@ def test_completions_that_run_out_of_time_do_so_together(score):
 def test_slow_completions_have_a_limit_together_too():
     problems, completions = [Problem("1:", "2")] * 100, ["slow"] * 100
     task = dataclasses.replace(get_task("even"), verify=slow)
-    with pytest.warns(VerifierWarning, match="used up the time of all"):
+    with pytest.warns(VerifierWarning, match="used up the time for all completions"):
         scored = verify_all(task, problems, completions, seconds=0.1)  # 6 s of work, and 1.6 s are theirs
     assert 5 < sum(scored.values) < 60
     assert sum(verify_all(task, problems, completions, seconds=1.0).values) == 100

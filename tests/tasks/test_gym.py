@@ -1,4 +1,4 @@
-"""reasoning-gym's datasets as tasks: its scores, our wall, and no program of a model's run."""
+"""reasoning-gym's datasets as tasks: their scores, the split of their problems, and that no model's program is run."""
 
 import builtins
 import dataclasses
@@ -27,7 +27,7 @@ def any_hash_seed(monkeypatch):
 
 
 @pytest.mark.parametrize("name", [SUM, "reasoning-gym:chain_sum", "reasoning-gym:gsm_symbolic"])
-def test_the_wall(name):
+def test_training_and_held_out_problems_are_disjoint(name):
     task = get_task(name)
     train_side = {problem.prompt for problem in task.problems("train", 300, seed=0)}
     held_out = {problem.prompt for problem in task.problems("held_out", 40, seed=0)}
@@ -95,7 +95,7 @@ def test_an_answer_that_a_scorer_cannot_read_is_wrong():
     with pytest.raises(ValueError, match="invalid literal"):
         create_dataset("prime_factorization").score_answer("no idea", problem.entry)
     assert (task.verify("no idea", problem), task.verify(problem.answer, problem)) == (0.0, 1.0)
-    with pytest.raises(ValueError, match="without reasoning-gym's entry"):
+    with pytest.raises(ValueError, match="no reasoning-gym entry"):
         task.verify("7", Problem(problem.prompt, problem.answer))
 
 
@@ -217,17 +217,17 @@ def fails(dataset, index):
         ("", "reasoning-gym has no dataset ''; choose one of ab, acre, "),
         ("chain_sum,min_term=2", "no setting 'min_term'; did you mean min_terms"),
         ("chain_sum,zzz=2", "no setting 'zzz'; choose one of allow_negation, "),
-        ("chain_sum,min_terms", "'min_terms' is no setting; write key=value"),
-        ("chain_sum,", "'' is no setting; write key=value"),
-        ("chain_sum,min_terms=", "'min_terms=' is no setting"),
+        ("chain_sum,min_terms", "'min_terms' is not a setting; write key=value"),
+        ("chain_sum,", "'' is not a setting; write key=value"),
+        ("chain_sum,min_terms=", "'min_terms=' is not a setting"),
         ("chain_sum,min_terms=two", "min_terms is 'two', and should be a whole number"),
         ("chain_sum,min_terms=2.5", "min_terms is '2.5', and should be a whole number"),
         ("chain_sum,allow_negation=1", "allow_negation is '1', and should be true or false"),
         ("codeio", "codeio is not offered: it runs other people's programs"),
         ("circuit_logic,neg_prob=often", "neg_prob is 'often', and should be a number"),
         ("chain_sum,min_terms=2,min_terms=3", "sets min_terms twice"),
-        ("chain_sum,seed=1", "seed is not to be set; the run's own seed draws the problems"),
-        ("chain_sum,size=9", "size is not to be set"),
+        ("chain_sum,seed=1", "seed cannot be set; the run's own seed draws the problems"),
+        ("chain_sum,size=9", "size cannot be set"),
         (
             "chain_sum,min_terms=9,max_terms=2",
             "reasoning-gym refuses reasoning-gym:chain_sum,min_terms=9,max_terms=2: ",
@@ -252,7 +252,7 @@ def test_values_have_the_kind_of_the_setting():
 
 
 def test_settings_that_make_no_problem_are_refused():
-    with pytest.raises(ValueError, match="reasoning-gym makes no problem of reasoning-gym:maze,.*RuntimeError"):
+    with pytest.raises(ValueError, match="reasoning-gym cannot make a problem of reasoning-gym:maze,.*RuntimeError"):
         get_task(f"{MAZE},min_dist=90,max_dist=99")
     with pytest.raises(ValueError, match="reasoning-gym refuses reasoning-gym:figlet_font") as caught:
         get_task("reasoning-gym:figlet_font,static_font=none")  # it would list hundreds of fonts

@@ -1,4 +1,4 @@
-"""Prompts and answers of one's own: what a file may hold, and on which side of the wall it falls."""
+"""Prompts and answers of one's own: what a file may hold, and which rows are held out."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def write(rows, name="own.jsonl"):
 
 
 @pytest.mark.parametrize("kind", ["exact", "math"])
-def test_the_wall(kind):
+def test_training_and_held_out_problems_are_disjoint(kind):
     write(ROWS)
     task = get_task(f"{kind}:own.jsonl")
     train, held_out = ({p.prompt for p in task.problems(split, 1000, seed=0)} for split in ("train", "held_out"))
@@ -76,7 +76,9 @@ def test_one_question_is_on_one_side_however_it_is_written(kind, how):
     task = get_task(f"{kind}:both.jsonl")
     assert task.about == "60 prompts of both.jsonl"
     write([*rows, {**others[7], "answer": "1000"}], "against.jsonl")
-    with pytest.raises(ValueError, match=r"against.jsonl, row 61: the prompt is that of against.jsonl, row 8, and the"):
+    with pytest.raises(
+        ValueError, match=r"against.jsonl, row 61: the prompt is the same as in against.jsonl, row 8, but the"
+    ):
         get_task(f"{kind}:against.jsonl")
 
 
@@ -85,7 +87,7 @@ def test_the_same_answer_written_in_two_ways_is_no_contradiction():
     get_task("exact:own.jsonl")
     write([*ROWS, {**ROWS[0], "answer": "2/2"}])
     get_task("math:own.jsonl")
-    with pytest.raises(ValueError, match="the answer is another"):
+    with pytest.raises(ValueError, match="the answer differs"):
         get_task("exact:own.jsonl")
 
 
@@ -134,7 +136,7 @@ def test_the_answers_own_white_space_does_not_count():
         ({"prompt": "1?", "answer": "\n"}, "the answer is empty; remove the row"),
         (
             {"prompt": "What comes after 7?", "answer": "9"},
-            "the prompt is that of own.jsonl, row 8, and the answer is another ('9', not '8')",
+            "the prompt is the same as in own.jsonl, row 8, but the answer differs ('9', not '8')",
         ),
         ({"prompt": "\ud800", "answer": "1"}, "prompt or answer holds half a character"),
         ("[1]", "expected an object with named columns; got list"),
@@ -152,7 +154,7 @@ def test_a_bad_row_is_named(kind, row, message):
 @pytest.mark.parametrize("answer", ["?", r"\sum_{n=0}^{3} n", r"\frac{", "$", "\\boxed{}", "It is five"])
 def test_an_answer_has_to_be_a_formula(answer):
     write([*ROWS, {"prompt": "1?", "answer": answer}])
-    with pytest.raises(ValueError, match=r"own.jsonl, row 81: the answer .* is no formula that math-verify reads"):
+    with pytest.raises(ValueError, match=r"own.jsonl, row 81: math-verify cannot read the answer .* as a formula"):
         get_task("math:own.jsonl")
     get_task("exact:own.jsonl")
 

@@ -171,7 +171,7 @@ def test_what_the_vocabulary_cannot_write_is_named():
 def test_a_token_that_the_tokenizer_only_stands_in_for_is_named():
     tokenizer = character_tokenizer("abc?U")
     tokenizer.unk_token = "U"
-    with pytest.raises(ValueError, match="row 1: something in prompt and completion that the tokenizer does not know"):
+    with pytest.raises(ValueError, match="row 1: something in prompt and completion is unknown to the tokenizer"):
         read([{"prompt": "a?", "completion": "bU"}], CompletionRow, TokenizerVocabulary(tokenizer))
 
 
@@ -186,7 +186,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
     assert read(tmp_path / "rows.jsonl", TextRow) == [TextRow("a")]
 
 
-# --- the wall ------------------------------------------------------------------------------------------------------
+# --- rows to measure on ----------------------------------------------------------------------------------------------
 
 MAKE = {
     TextRow: lambda question, n: TextRow(question),

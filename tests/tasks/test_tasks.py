@@ -1,4 +1,4 @@
-"""Tasks: the wall between training and held-out problems, honest verifiers, and one calling form for rewards."""
+"""Tasks: the split into training and held-out problems, honest verifiers, and one calling form for rewards."""
 
 import dataclasses
 import itertools
@@ -23,7 +23,7 @@ def test_train_and_held_out_problems_are_disjoint(name):
     assert all(task.is_held_out(prompt) == task.is_held_out(task.family(prompt)) for prompt in held_out)
 
 
-def test_swapping_the_summands_never_crosses_the_wall():
+def test_swapping_the_summands_never_changes_the_split():
     task = get_task("addition2")  # small enough to look at every problem
     held_out = 0
     for a, b in itertools.product(range(100), repeat=2):
