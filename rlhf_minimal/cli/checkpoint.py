@@ -1,4 +1,4 @@
-"""What `sample` and `evaluate` share: loading the model and the task, and showing a verdict."""
+"""Loads a checkpoint and its task, for the commands `sample` and `evaluate`."""
 
 import argparse
 import dataclasses
@@ -15,14 +15,13 @@ from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.settings import add_flags, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import Config, Recipe
 from rlhf_minimal.training.run_folder import RunFolder, check_settings
 
 
 @dataclass(frozen=True)
-class Asking:
-    """Options of both commands: the model and the problems.
+class CheckpointOptions:
+    """Options of both commands: how the model is asked, and which problems.
 
     Args:
         chat: Whether prompts are written with the model's chat template; auto, if it has one.
@@ -39,9 +38,15 @@ class Asking:
     seed: int = 0
 
 
-SAID = {"system": "the run's own, else the task's", "task": f"the run's own, else {DEFAULT_TASK}"}
-# The settings of a run that its completions depend on.
-KEPT = {"task": str, "system": str | None, "max_new_tokens": int | None, "precision": Literal["float32", "bfloat16"]}
+# The defaults of these options, as the help describes them.
+DEFAULTS = {"system": "the run's own, else the task's", "task": f"the run's own, else {DEFAULT_TASK}"}
+# The settings of a run that its completions depend on, with their types.
+SETTINGS = {
+    "task": str,
+    "system": str | None,
+    "max_new_tokens": int | None,
+    "precision": Literal["float32", "bfloat16"],
+}
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -50,26 +55,26 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         "checkpoint", nargs="?", help="A run or checkpoint folder, or 'start' (default: the newest run under runs/)."
     )
     starts.add_model_flag(sub, "a checkpoint")
-    add_flags(sub, fields_of(Asking, SAID), filled=True)
+    add_flags(sub, fields_of(CheckpointOptions, DEFAULTS), filled=True)
 
 
 def load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary, Recipe]:
-    """Model, task and budget: those of a run, unless others are named."""
+    """Model, vocabulary and a recipe with task and budget: those of the run, unless the flags name others."""
     device, path = starts.find_device(args.device), args.checkpoint
     if path is not None and args.model is not None:
         raise ValueError("--model takes the place of a checkpoint: give one of them")
     if path is None:
         path = _newest_run() if args.model is None else f"hf:{args.model}"
-    kept = _kept(path)
-    settings = {"task": args.task or kept.get("task", DEFAULT_TASK), "programs": {}}
+    saved = _saved_settings(path)
+    settings = {"task": args.task or saved.get("task", DEFAULT_TASK), "programs": {}}
     task = find_task(settings, args.task)
-    system = kept.get("system") if args.system is None else args.system
+    system = saved.get("system") if args.system is None else args.system
     if system is not None:
         task = dataclasses.replace(task, instruction=system)
     policy, vocabulary, _ = starts.load_start(str(ASSETS / task.name) if path == "start" else path, task, 0, args.chat)
     starts.check_alphabet(vocabulary, task)
     policy.to(device)  # type: ignore[arg-type]
-    same = kept if settings["task"] == kept.get("task") else {}
+    same = saved if settings["task"] == saved.get("task") else {}
     config = Config(**{name: value for name, value in same.items() if name in ("max_new_tokens", "precision")})
     # Any row of the table: only task, budget and precision are used to sample and to evaluate.
     return policy, vocabulary, Recipe(ALGORITHMS["reinforce"], task, config)
@@ -84,25 +89,11 @@ def _newest_run() -> str:
     return path
 
 
-def _kept(path: str) -> dict[str, Any]:
+def _saved_settings(path: str) -> dict[str, Any]:
     """The settings of a run that its completions depend on; empty if the path is not a run folder."""
     if not (Path(path) / "metrics.jsonl").exists():
         return {}
     own = RunFolder(path).settings()
-    kept = {name: own[name] for name in KEPT if name in own}
-    check_settings(kept, {name: KEPT[name] for name in kept}, Path(path) / "config.json")
-    return kept
-
-
-def mark(task: Task, score: float) -> str:
-    """The verdict of the task's verifier on one completion, in words."""
-    if task.score_range is not None:
-        return f"({score:g})"
-    return "right" if score == 1 else "wrong"
-
-
-def measure_of(task: Task) -> str:
-    """The name of the measure that an evaluation of the task reports."""
-    if task.score_range is None:
-        return "accuracy"
-    return "score ({:g} to {:g})".format(*task.score_range)
+    saved = {name: own[name] for name in SETTINGS if name in own}
+    check_settings(saved, {name: SETTINGS[name] for name in saved}, Path(path) / "config.json")
+    return saved

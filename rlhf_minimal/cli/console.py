@@ -1,4 +1,4 @@
-"""The terminal: errors on one line, long texts shortened, one warning for a failing verifier, Ctrl-C."""
+"""The terminal: errors in one line, long texts cut, scores in words, one warning for failing verifiers, Ctrl-C."""
 
 import argparse
 import signal
@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from rlhf_minimal.tasks import VerifierWarning
+from rlhf_minimal.tasks import Task, VerifierWarning
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,6 +32,20 @@ def in_brief(text: str, most: int = 48) -> str:
     """A prompt or a completion on one line, cut to at most `most` characters, for a printed table."""
     text = " ".join(text.split()) if "\n" in text else text
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def mark(task: Task, score: float) -> str:
+    """The score of one completion in words: right or wrong, or the number if the task grades answers."""
+    if task.score_range is not None:
+        return f"({score:g})"
+    return "right" if score == 1 else "wrong"
+
+
+def measure_of(task: Task) -> str:
+    """The name of the measure that an evaluation of the task reports."""
+    if task.score_range is None:
+        return "accuracy"
+    return "score ({:g} to {:g})".format(*task.score_range)
 
 
 def at_least_1(given: Mapping[str, Any], *names: str) -> None:

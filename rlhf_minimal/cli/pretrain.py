@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli import fitting
-from rlhf_minimal.cli.answers import measure_of
+from rlhf_minimal.cli.console import measure_of
 from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
 from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.settings import Setting

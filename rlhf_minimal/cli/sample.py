@@ -2,8 +2,8 @@
 
 import argparse
 
-from rlhf_minimal.cli import answers
-from rlhf_minimal.cli.console import in_brief
+from rlhf_minimal.cli import checkpoint
+from rlhf_minimal.cli.console import in_brief, mark
 from rlhf_minimal.tasks import Problem
 from rlhf_minimal.training import roll_out
 
@@ -13,7 +13,7 @@ IF_MEMORY_RUNS_OUT = "lower -n"
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    answers.add_arguments(sub)
+    checkpoint.add_arguments(sub)
     sub.add_argument("--prompt", action="append", help="A prompt of your own. May be repeated.")
     sub.add_argument(
         "-n", type=int, default=8, help="Held-out problems to ask, if no prompt is given (default %(default)s)."
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError(f"need -n at least 1 and --temperature at least 0; got {args.n} and {args.temperature}")
     if "" in (args.prompt or []):
         raise ValueError("the prompt is empty: give --prompt at least one character")
-    policy, vocabulary, recipe = answers.load(args)
+    policy, vocabulary, recipe = checkpoint.load(args)
     # A prompt of the user's own comes without an answer, so no verifier can check its completion.
     own = [Problem(prompt, answer="") for prompt in args.prompt or []]
     problems = own or recipe.task.problems("held_out", args.n, seed=f"sample/{args.seed}")
@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
     asked = [in_brief(problem.prompt) for problem in problems]
     first, width = max(12, 2 + max(map(len, asked))), max(12, 2 + max(map(len, written.texts)))
     for prompt, text, correct in zip(asked, written.texts, written.correct.tolist(), strict=True):
-        mark = "" if own else answers.mark(recipe.task, correct)
+        verdict = "" if own else mark(recipe.task, correct)
         if "\n" in text:  # a completion of several lines is shown as it was written
-            print(f"{prompt}  {mark}\n{text}\n")
+            print(f"{prompt}  {verdict}\n{text}\n")
         else:
-            print(f"{prompt:<{first}}{text:<{width}}{mark}".rstrip())
+            print(f"{prompt:<{first}}{text:<{width}}{verdict}".rstrip())
     return 0

@@ -14,8 +14,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import training
 from rlhf_minimal.cli import programs, recipes, starts
-from rlhf_minimal.cli.answers import mark, measure_of
-from rlhf_minimal.cli.console import at_least_1, in_brief
+from rlhf_minimal.cli.console import at_least_1, in_brief, mark, measure_of
 from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, settings_of_run
 from rlhf_minimal.extras import curves
