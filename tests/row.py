@@ -70,7 +70,7 @@ def rows() -> dict[str, Any]:
 
 
 def functions(row: Any) -> Iterator[Callable[..., Any]]:
-    """The functions behind a row's cells, in the order of its columns; a cell may hold several leashes."""
+    """The functions behind a row's cells, in the order of its columns; a cell may hold several KL penalties."""
     from rlhf_minimal import KL
     from rlhf_minimal.functional import kl
 
@@ -87,10 +87,10 @@ def functions(row: Any) -> Iterator[Callable[..., Any]]:
 
 
 def where(function: Callable[..., Any], tests: dict[str, str]) -> dict[str, int]:
-    """test file -> how often it names a function: as `gates.clip`, by importing it, or "k3", as a leash is written."""
+    """test file -> how often it names a function: as `gates.clip`, by importing it, or "k3" of a KL penalty."""
     module, name = function.__module__.rpartition(".")[2], function.__name__
-    leash = f'|"{name}"' if module == "kl" else ""
-    named = re.compile(rf"\b{module}\.{name}\b|import [^\n]*\b{name}\b{leash}")
+    estimator = f'|"{name}"' if module == "kl" else ""
+    named = re.compile(rf"\b{module}\.{name}\b|import [^\n]*\b{name}\b{estimator}")
     return {file: n for file, text in tests.items() if (n := len(named.findall(text)))}
 
 

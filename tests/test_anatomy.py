@@ -172,7 +172,7 @@ def test_table_shows_a_column_once_a_row_uses_it():
     assert row[-2:] == ["`truncated_importance`", "`0.01`"]
 
 
-def test_every_word_of_a_leash_is_shown():
+def test_every_word_of_a_kl_penalty_is_shown():
     kl = (KL(0.04, "k3", weighted=True, aggregate=aggregation.token_mean), KL(0.1, "k1", place="reward"))
     shown = rows_of(table({"mine": replace(ALGORITHMS["grpo"], kl=kl)}))[2][-1]
     assert shown == "`k3 weighted in loss 0.04 by token_mean + k1 in reward 0.1`"

@@ -599,7 +599,7 @@ def test_under_a_mean_within_each_response_the_estimators_lose_their_gradients()
     assert min(abs(values[name] - exact.item()) for name in ("k1", "k3")) > 0.08
 
 
-def test_the_rows_own_leash_is_not_the_gradient_of_the_forward_kl():
+def test_the_rows_own_kl_penalty_is_not_the_gradient_of_the_forward_kl():
     """GRPO's row divides its KL term by |o|, as it does its objective."""
     assert ALGORITHMS["grpo"].aggregate is aggregation.sequence_mean
     theta, ref = policy(), TREE.random_logits(5)

@@ -394,7 +394,7 @@ def test_k2_and_k3_of_a_response_in_the_reward(estimator):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_several_leashes_add_up(seed):
+def test_several_kl_penalties_add_up(seed):
     x = sample(seed)
     first, second = KL(0.1, "k2"), KL(0.2, "k3", weighted=True, aggregate=aggregation.token_mean)
     none, a, b, c = (run(cells("grpo", kl=kl), x)[1] for kl in ((), (first,), (second,), (first, second)))
@@ -405,7 +405,7 @@ def test_several_leashes_add_up(seed):
 @pytest.mark.parametrize("against", ["reference", "old"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
-def test_every_leash_in_the_loss_by_hand(estimator, weighted, against, level):
+def test_every_kl_penalty_in_the_loss_by_hand(estimator, weighted, against, level):
     """No advantage, so that the loss is the leash: summed in a loop over tokens or over responses."""
     x = sample(3)
     mean = None if level == "sequence" else aggregation.token_mean

@@ -286,7 +286,7 @@ def test_ipo_descends_to_it():
     close(SMALL.probs(found), SMALL.probs(SMALL.tilted(ref, prefer @ drawn / 0.5)[0]), 1e-5)
 
 
-def test_where_every_comparison_comes_out_alike_dpo_drops_the_leash_and_ipo_does_not():
+def test_where_every_comparison_comes_out_alike_dpo_drops_the_kl_penalty_and_ipo_does_not():
     """Deterministic preferences: DPO's loss falls all the way to 0 along one ray; IPO's optimum stays in reach."""
     ref, r = SMALL.random_logits(0), torch.arange(7.0, dtype=torch.float64)
     prefer = (r[:, None] > r[None, :]).double() + 0.5 * torch.eye(7, dtype=torch.float64)

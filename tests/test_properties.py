@@ -595,7 +595,7 @@ def test_gradient_of_every_cell_is_the_finite_difference(name, scene):
 @pytest.mark.parametrize("weighted", [False, True])
 @given(scenes(spread=(0.1,)))
 @settings(max_examples=3)
-def test_gradient_of_every_leash_is_the_finite_difference(level, against, estimator, weighted, scene):
+def test_gradient_of_every_kl_penalty_is_the_finite_difference(level, against, estimator, weighted, scene):
     algorithm = replace(
         ALGORITHMS["gspo"], gate=gates.none, kl=(KL(0.3, estimator, against=against, level=level, weighted=weighted),)
     )

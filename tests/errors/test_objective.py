@@ -266,7 +266,7 @@ def test_the_entropy_of_a_policy_is_not_known_before_it_is_trained():
     refused("needs entropy", policy_loss, algorithm, prepared)
 
 
-def test_a_leash_of_length_zero_needs_no_reference():
+def test_a_kl_penalty_with_coefficient_zero_needs_no_reference():
     loose = replace(ALGORITHMS["grpo"], kl=(KL(0.0, "k3"), KL(0.0, "k1", place="reward")))
     assert "ref_logp" not in loose.needs
     expected = policy_loss(replace(loose, kl=()), batch())
@@ -310,7 +310,7 @@ def test_a_ratio_that_overflows(name):
     assert "100 nats" in message
 
 
-def test_a_leash_that_overflows():
+def test_a_kl_penalty_that_overflows():
     """Its padding may hold anything, and is not what the message speaks of."""
     ref, old = good()["old_logp"], good()["old_logp"] - 100.0
     logp = old.masked_fill(good()["mask"] == 0, NAN)
@@ -420,7 +420,7 @@ def test_value_loss():
         ({"aggregate": "token_mean"}, "KL aggregate is 'token_mean', expected a function"),
     ],
 )
-def test_a_leash_that_does_not_exist_or_would_do_nothing(options, message):
+def test_a_kl_penalty_that_does_not_exist_or_would_do_nothing(options, message):
     refused(message, KL, **{"coef": 0.1, "estimator": "k3"} | options)
 
 
@@ -460,7 +460,7 @@ def test_a_geometric_mean_averages_nothing_but_ratios():
             assert torch.isfinite(policy_loss(replace(gmpo, kl=(kl,)), batch()))
 
 
-def test_leashes_in_any_wrapping():
+def test_kl_penalties_in_any_wrapping():
     penalty = KL(0.04, "k3")
     for kl in (penalty, [penalty], (penalty,)):
         assert replace(ALGORITHMS["dapo"], kl=kl).kl == (penalty,)

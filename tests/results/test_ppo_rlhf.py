@@ -23,7 +23,7 @@ def test_every_arm_has_every_seed_and_every_step():
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
 
-def test_with_a_leash_ppo_goes_nine_tenths_of_the_way_in_every_seed():
+def test_with_a_kl_penalty_ppo_goes_nine_tenths_of_the_way_in_every_seed():
     assert all(share >= 0.9 for share in of("beta-0.05", "attained"))
     assert all(4 < kl < 9 for kl in of("beta-0.05", "kl"))
 
@@ -42,7 +42,7 @@ def test_without_one_the_reward_model_is_pleased_and_the_cook_is_not():
     assert below == 2  # as the page says
 
 
-def test_a_shorter_leash_ends_nearer_to_the_start():
+def test_a_stronger_kl_penalty_ends_nearer_to_the_start():
     ends = [statistics.mean(of(arm, "kl")) for arm in script.ARMS]
     assert ends == sorted(ends, reverse=True)
     golds = [statistics.mean(of(arm, "gold")) for arm in script.ARMS]

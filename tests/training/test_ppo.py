@@ -1,4 +1,4 @@
-"""PPO's whole loop: a step written out by hand, the two critics, the leash that adjusts itself, the early stop."""
+"""PPO's whole loop: a step written out by hand, the two critics, the adaptive KL penalty, the early stop."""
 
 import copy
 import dataclasses
@@ -380,7 +380,7 @@ def test_the_random_head_is_that_of_the_runs_seed():
     assert not torch.equal(heads[0], heads[2])
 
 
-# --- the leash -----------------------------------------------------------------------------------------------------
+# --- the KL penalty --------------------------------------------------------------------------------------------------
 
 
 def test_the_controller_is_that_of_ziegler_et_al():
