@@ -1,4 +1,4 @@
-"""Policies: tiny ones made on the spot, real ones by name; critics and reward models."""
+"""Policies (a tiny model with random weights, or a real model loaded by name), critics and reward models."""
 
 from rlhf_minimal.models.forward import critic_values, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.models.heads import Critic

@@ -1,8 +1,9 @@
-"""A model's folder: where it is, and the vocabulary in it. Policies and reward models are kept alike.
+"""A model's folder: how it is found, and the vocabulary in it. Policies and reward models are saved in the same way.
 
 config.json  model.safetensors                     the model; transformers' `from_pretrained` reads it
 tokenizer.json  tokenizer_config.json              its tokenizer; `AutoTokenizer.from_pretrained` reads it
-vocabulary.json                                    a character vocabulary's alphabet; else, whether prompts are chats
+vocabulary.json                                    a character vocabulary's alphabet, or, for a tokenizer, whether
+                                                   prompts are written with its chat template
 """
 
 import json
@@ -15,14 +16,15 @@ from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary, char
 
 
 def find_checkpoint(folder: str | Path) -> Path:
-    """The checkpoint folder meant by a path: itself, or the `checkpoint/` inside a run folder.
+    """The checkpoint folder that a path means: the folder itself, or `checkpoint/` in a run folder.
 
     Raises:
         ValueError: If there is none.
     """
     folder = Path(folder)
     for candidate in (folder / "checkpoint", folder):
-        # A process killed between the two renames of a swap leaves the last good checkpoint under the spare name.
+        # A new checkpoint replaces the old one by two renames. If the process is killed between them, the last good
+        # checkpoint has the name that `spare` gives.
         for place in (candidate, spare(candidate)):
             if (place / "config.json").exists() and (place / "model.safetensors").exists():
                 return place
@@ -30,12 +32,12 @@ def find_checkpoint(folder: str | Path) -> Path:
 
 
 def spare(folder: Path) -> Path:
-    """Where the old checkpoint waits while a new one takes its place."""
+    """The name of the old checkpoint while a new one takes its place."""
     return folder.with_name(folder.name + ".old")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out. Python and CUDA have a class for it; torch on the CPU says it in its text only."""
+    """Whether memory ran out. Python and CUDA have a class for this error; torch on the CPU only has a message."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     )
@@ -60,7 +62,7 @@ def save_vocabulary(folder: Path, vocabulary: Vocabulary | TokenizerVocabulary) 
 
 
 def load_vocabulary(folder: Path) -> Vocabulary | TokenizerVocabulary:
-    """Reads it back.
+    """Reads a vocabulary that `save_vocabulary` wrote.
 
     Raises:
         OSError, ValueError, KeyError, TypeError: If its files are missing or damaged.
@@ -72,6 +74,6 @@ def load_vocabulary(folder: Path) -> Vocabulary | TokenizerVocabulary:
             return Vocabulary(own["alphabet"])
         chat = own["chat"]
         if not isinstance(chat, bool):
-            raise ValueError(f"vocabulary.json says chat {chat!r}, and should say true or false")
+            raise ValueError(f"chat in vocabulary.json is {chat!r}, and should be true or false")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     return TokenizerVocabulary(tokenizer, chat=chat)

@@ -1,9 +1,9 @@
-"""The forward over prompt and completion, with gradient.
+"""The forward pass over prompt and completion, with gradient.
 
-Policy and critic are read at the same places: the prompt's last token and all completion tokens but the last, where
-the T completion tokens are predicted (`functional.logprobs.completion_logits` holds that shift).
+Outputs of policy and critic are taken at the same positions: at the prompt's last token, and at all completion tokens
+but the last. There the T completion tokens are predicted (`functional.logprobs.completion_logits` does this shift).
 
-Every row is read from its first token to its last, without a cache. `training.fast` has a way that reads a prompt once
+The model reads every row from its first token to its last, without a cache. In `training.fast` it reads a prompt once
 for its whole group.
 """
 
@@ -38,17 +38,16 @@ def policy_logits(
     prompt_mask: Int[Tensor, "B S"],
     completions: Int[Tensor, "B T"],
 ) -> Float[Tensor, "B T V"]:
-    """The scores from which each completion token was drawn, or would be drawn.
+    """The logits from which each completion token was drawn, or would be drawn.
 
     Args:
         model: Any causal language model of transformers.
         prompts: [B, S] ids, padded on the left.
         prompt_mask: [B, S], 1 for real prompt tokens.
-        completions: [B, T] ids, padded on the right with anything: what follows the end cannot be seen by what
-            precedes it.
+        completions: [B, T] ids, padded on the right with any id: no token sees those that follow it.
 
     Returns:
-        [B, T, V] logits; entry t belongs to completion token t.
+        [B, T, V] logits; entry t is for completion token t.
     """
     ids, attention_mask = joined(prompts, prompt_mask, completions)
     logits = model(
@@ -86,7 +85,7 @@ def policy_logits_and_values(
     prompt_mask: Int[Tensor, "B S"],
     completions: Int[Tensor, "B T"],
 ) -> tuple[Float[Tensor, "B T V"], Float[Tensor, "B T"]]:
-    """`policy_logits` and `critic_values` of a shared trunk, in one pass through it.
+    """`policy_logits` and `critic_values` of a policy and a critic that share their body, in one pass through it.
 
     Args:
         model: The policy.
@@ -96,13 +95,13 @@ def policy_logits_and_values(
         completions: [B, T].
 
     Returns:
-        [B, T, V] logits and [B, T] values; a gradient of either reaches the one body.
+        [B, T, V] logits and [B, T] values; the gradient of either goes through the shared body.
 
     Raises:
         ValueError: If the critic has a body of its own.
     """
     if not critic.shared:
-        raise ValueError("this critic has a body of its own: read it with critic_values")
+        raise ValueError("this critic has a body of its own: compute its values with critic_values")
     ids, attention_mask = joined(prompts, prompt_mask, completions)
     T = completions.shape[1]
     output = model(
@@ -113,11 +112,11 @@ def policy_logits_and_values(
         logits_to_keep=T + 1,
         output_hidden_states=True,
     )
-    values = critic.values(output.hidden_states[-1])  # [B, S + T]; the last entry has been through the last norm
+    values = critic.values(output.hidden_states[-1])  # [B, S + T]; the last hidden states are after the final norm
     return completion_logits(output.logits, T), completion_logits(values.unsqueeze(-1), T).squeeze(-1)
 
 
 def joined(prompts: Tensor, prompt_mask: Tensor, completions: Tensor) -> tuple[Tensor, Tensor]:
-    """[B, S + T] ids and attention mask of prompts with their completions behind them."""
+    """[B, S + T] ids and attention mask of prompts followed by their completions."""
     ids = torch.cat([prompts, completions], dim=1)  # [B, S + T]
     return ids, torch.cat([prompt_mask.long(), torch.ones_like(completions)], dim=1)

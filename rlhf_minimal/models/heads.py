@@ -1,4 +1,4 @@
-"""The critic: the network that PPO asks how good a half-written answer is."""
+"""The critic: the network that estimates the value of an unfinished answer, for PPO."""
 
 import copy
 
@@ -11,29 +11,28 @@ HEAD_INITS = ("zero", "normal", "orthogonal")
 
 
 class Critic(nn.Module):
-    """A language model's body with one number per token in place of its vocabulary head.
+    """A language model's body with a head that gives one number per token, in place of the vocabulary head.
 
-    The body is a copy of the policy's at the start, or, if shared, the policy's own.
+    The body begins as a copy of the policy's, or it is the policy's own body, which is then shared.
 
-    A copy costs a second model, and is the default: the value loss then cannot move the policy, and a difference
-    between PPO and a critic-free method can be read as a difference between algorithms. A shared trunk costs one
-    number per token. What the critic learns then shapes what the policy knows, for better or worse, and a weight
-    has to say how much (`Config.value_coef`). OpenAI's first RLHF shared it (arXiv 1909.08593), InstructGPT did not.
+    A copy is the default, and costs the memory of a second model. The value loss then cannot change the policy, so a
+    difference between PPO and a method without a critic is a difference between the algorithms. A shared body costs
+    only the weights of the head. The value loss then changes the policy as well, for better or worse, and
+    `Config.value_coef` is its weight. OpenAI's first RLHF shared the body (arXiv 1909.08593), InstructGPT did not.
 
-    A head of zeros expects nothing anywhere before it has seen a reward, so the first advantages are simply the
-    rewards. A random head adds noise of its own opinions to them. With one output, a normal head of variance
-    1 / (width + 1) has a length near 1, and an orthogonal one is a random direction of length exactly 1: the two
-    hardly differ.
+    With a head of zeros, all values are 0 before the first update, so the first advantages are computed from the
+    rewards alone. A random head adds noise to them. With one output, a normal head of variance 1 / (width + 1) has a
+    norm near 1, and an orthogonal one is a random direction of norm exactly 1: the two hardly differ.
 
     Chapter: ppo-rlhf. Paper: arXiv 2203.02155, appendix C.4 (the value function is a network of its own); normal
     heads: arXiv 2009.01325; orthogonal ones: arXiv 2005.12729, section 3.
 
     Args:
         policy: The causal language model whose body is copied or shared.
-        shared: Use the policy's body itself. The parameters of this module are then the head's alone: the body is
+        shared: Use the policy's body itself. This module then has only the parameters of the head; the body is
             trained and saved with the policy.
-        init: How the head's weights begin: "zero", "normal" or "orthogonal". Its bias begins at 0.
-        seed: Decides random weights; the global random state is left as it was.
+        init: Initial weights of the head: "zero", "normal" or "orthogonal". Its bias begins at 0.
+        seed: Seed of random weights; the global random state does not change.
 
     Raises:
         ValueError: If `init` is none of the three.
@@ -55,7 +54,7 @@ class Critic(nn.Module):
             raise ValueError(f"a value head's init is one of {', '.join(HEAD_INITS)}; got {init!r}")
         self.shared = shared
         if shared:
-            # Past torch's register of submodules: else the policy's weights would be this module's parameters too.
+            # Not registered as a submodule: otherwise the policy's weights would be parameters of this module, too.
             object.__setattr__(self, "body", policy.base_model)
         else:
             self.body = copy.deepcopy(policy.base_model)
@@ -72,13 +71,13 @@ class Critic(nn.Module):
             nn.init.zeros_(self.head.bias)
 
     def forward(self, ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None = None) -> Float[Tensor, "B L"]:
-        """One value per position of `ids` [B, L], padding included (meaningless there)."""
+        """One value per position of `ids` [B, L]; those of padding have no meaning."""
         hidden = self.body(
             input_ids=ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False
         ).last_hidden_state
         return self.values(hidden)
 
     def values(self, hidden: Float[Tensor, "B L H"]) -> Float[Tensor, "B L"]:
-        """The head alone, on the body's last hidden states."""
-        with torch.autocast(hidden.device.type, enabled=False):  # of a value in bfloat16, two digits would be left
+        """The values for the body's last hidden states: the head alone."""
+        with torch.autocast(hidden.device.type, enabled=False):  # bfloat16 has only two to three digits
             return self.head(hidden.to(self.head.weight.dtype)).squeeze(-1)

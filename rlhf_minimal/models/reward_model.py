@@ -1,4 +1,4 @@
-"""The reward model: a language model's body with one number on top, read where the answer has ended."""
+"""The reward model: a language model's body with a head that gives one number, at the last token of the answer."""
 
 import copy
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place
 def sequence_scores(
     model: PreTrainedModel, ids: Int[Tensor, "B L"], attention_mask: Int[Tensor, "B L"]
 ) -> Float[Tensor, " B"]:
-    """The score of every sequence, read at its last real token.
+    """The score of every sequence, taken at its last real token.
 
-    Where that token stands is read off the mask, never off the ids. The head's own `forward` looks for the last id
-    that is not the padding; where padding and end share an id, as they often do, it would pass over the end and
-    read the token before it. So the model's config names no padding token: transformers then refuses a batch
-    instead of reading it in the wrong place, and a single row it reads as we do.
+    The position of that token comes from the mask, never from the ids. The `forward` of transformers takes the last id
+    that is not padding. If padding and end token share an id, as they often do, it would skip the end token and take
+    the token before it. So the model's config has no padding token: transformers then refuses a batch instead of
+    taking the wrong position, and for a single row it gives the same score as this function.
 
     Chapter: reward-models. Paper: arXiv 2203.02155, section 3.5 (the reward model is a language model "with the final
     unembedding layer removed", which gives a scalar).
@@ -45,12 +45,12 @@ def sequence_scores(
 
 
 class RewardModel:
-    """A model of what people prefer: it reads a prompt and an answer and says how good the answer is.
+    """A model of people's preferences: it reads a prompt and an answer and gives the answer a score.
 
-    Scores have no zero and no meaning on their own: only differences between answers to one prompt were learnt. An
-    optimiser that also looks at the level (a KL coefficient, a value function) needs one, so `normalize` shifts and
-    scales them to mean 0 and standard deviation 1 on given answers. InstructGPT did the shift by a bias before it
-    began with PPO. The two numbers are saved in the model's config.
+    A single score has no meaning: only differences between answers to the same prompt were learnt. But a KL coefficient
+    depends on the scale of scores, and a value function on their level. So `normalize` shifts and scales them to mean 0
+    and standard deviation 1 on given answers. InstructGPT shifted them by a bias before PPO. The two numbers are saved
+    in the model's config.
 
     Chapter: reward-models. Paper: arXiv 2203.02155, section 3.5.
 
@@ -89,10 +89,10 @@ class RewardModel:
         Args:
             policy: A causal language model, usually the supervised one; it is copied, not shared.
             vocabulary: Its vocabulary.
-            seed: Decides the head's weights.
+            seed: Seed of the head's random weights.
         """
         config = copy.deepcopy(policy.config)
-        # transformers reads a padded batch in the wrong place where padding and end are one id: see sequence_scores
+        # no padding id: with it, transformers may take the scores of a batch at the wrong position (sequence_scores)
         config.num_labels, config.pad_token_id, config.architectures = 1, None, None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -103,17 +103,17 @@ class RewardModel:
 
     @property
     def mean(self) -> float:
-        """What is subtracted from a raw score; 0 unless normalised."""
+        """The number that is subtracted from a raw score; 0 unless the model is normalised."""
         return float(getattr(self.model.config, "score_mean", 0.0))
 
     @property
     def std(self) -> float:
-        """What a raw score is divided by; 1 unless normalised."""
+        """The number by which a raw score is divided; 1 unless the model is normalised."""
         return float(getattr(self.model.config, "score_std", 1.0))
 
     @torch.no_grad()
     def score(self, prompts: Sequence[str], completions: Sequence[str]) -> Float[Tensor, " B"]:
-        """How good each answer is. What else is in the batch does not matter.
+        """The score of each answer. It does not depend on the other answers in the batch.
 
         Args:
             prompts: B texts, none of them empty.
@@ -128,10 +128,10 @@ class RewardModel:
         """
         if len(prompts) != len(completions):
             raise ValueError(f"one completion per prompt: got {len(prompts)} prompts, {len(completions)} completions")
-        parts = [self.raw_scores(prompts[i : i + 512], completions[i : i + 512]) for i in range(0, len(prompts), 512)]
-        if not parts:
+        chunks = [self.raw_scores(prompts[i : i + 512], completions[i : i + 512]) for i in range(0, len(prompts), 512)]
+        if not chunks:
             return torch.zeros(0, device=self.model.device)
-        scores = (torch.cat(parts) - self.mean) / self.std
+        scores = (torch.cat(chunks) - self.mean) / self.std
         if not scores.isfinite().all():
             row = int((~scores.isfinite()).nonzero()[0])
             raise ValueError(
@@ -141,14 +141,14 @@ class RewardModel:
         return scores
 
     def raw_scores(self, prompts: Sequence[str], completions: Sequence[str]) -> Float[Tensor, " B"]:
-        """The head's own numbers, with gradient and before normalisation: what the loss sees."""
+        """The scores before normalisation, with gradient, as the loss needs them."""
         rows = []
         limit = self.model.config.get_text_config().max_position_embeddings
         for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=1):
             if not prompt:
-                raise ValueError(f"row {number}: the prompt is empty; give the reward model what was answered")
-            read = self.vocabulary.encode
-            rows.append([*read(prompt), *read(completion), self.vocabulary.eos_id])
+                raise ValueError(f"row {number}: the prompt is empty; give the prompt that the completion answers")
+            encode = self.vocabulary.encode
+            rows.append([*encode(prompt), *encode(completion), self.vocabulary.eos_id])
             if len(rows[-1]) > limit:
                 raise ValueError(
                     f"row {number}: prompt and completion take {len(rows[-1])} tokens, and the reward model reads at "
@@ -157,7 +157,7 @@ class RewardModel:
         lengths = torch.tensor([len(row) for row in rows])
         width = int(lengths.max())
         ids = torch.tensor([row + [self.vocabulary.pad_id] * (width - len(row)) for row in rows])
-        mask = (torch.arange(width) < lengths[:, None]).long()  # [B, L], from lengths: the end token counts
+        mask = (torch.arange(width) < lengths[:, None]).long()  # [B, L], from lengths, so it includes the end token
         return sequence_scores(self.model, ids.to(self.model.device), mask.to(self.model.device))
 
     def normalize(self, prompts: Sequence[str], completions: Sequence[str]) -> None:
@@ -165,7 +165,7 @@ class RewardModel:
 
         Args:
             prompts: At least two texts.
-            completions: Their answers, usually samples of the policy that optimisation will start from.
+            completions: Their answers, usually samples of the policy with which RL training will begin.
 
         Raises:
             ValueError: If there are fewer than two, or all have the same score.
@@ -188,48 +188,49 @@ class RewardModel:
 
 
 def load_reward_model(folder: str | Path) -> RewardModel:
-    """Reads a reward model back, in float32 on the CPU.
+    """Loads a reward model, in float32 on the CPU.
 
     Args:
         folder: What `RewardModel.save` wrote, or a run folder that holds it under `checkpoint/`.
 
     Raises:
-        ValueError: If it is missing, damaged, or no reward model: one line that says which file and why. If a weight is
-            missing, unknown, of another shape, no floating number or kept in a pickle.
+        ValueError: If it is missing, damaged, or not a reward model; the message says in one line which file and why.
+            If a weight is missing, unknown, of another shape, not floating-point or stored in a pickle.
     """
     folder = find_checkpoint(folder)
     try:
         check_place(folder)
         with torch.random.fork_rng(devices=[]):
-            model, found = AutoModelForSequenceClassification.from_pretrained(
+            model, loading_info = AutoModelForSequenceClassification.from_pretrained(
                 folder,
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
                 dtype=torch.float32,
                 output_loading_info=True,
-                ignore_mismatched_sizes=True,  # we name them ourselves
+                ignore_mismatched_sizes=True,  # check_loaded raises an error that names them
             )
-        no_head = any(name.startswith("score.") for name in found["missing_keys"]) or model.config.num_labels != 1
+        missing = loading_info["missing_keys"]
+        no_head = any(name.startswith("score.") for name in missing) or model.config.num_labels != 1
         if not no_head:
-            check_loaded(model, found)
+            check_loaded(model, loading_info)
             check_numbers(model, folder)
         vocabulary = load_vocabulary(folder)
         know_tokens(model, vocabulary)
-    except Exception as error:  # four libraries read these files, and a hostile one may make them raise anything
+    except Exception as error:  # four libraries read these files; for a malicious file they may raise any error
         if is_out_of_memory(error):
             raise
         raise ValueError(damaged(folder, error)) from error
     if no_head:
         raise ValueError(
-            f"{folder} holds no reward model: it has no score head of one label; make one with "
+            f"{folder} holds no reward model: there is no score head with one label; make one with "
             "`python -m rlhf_minimal reward`"
         )
     if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
         raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
-    model.config.return_dict = True  # a config may say otherwise, and outputs are read by their names
-    # What was read lies in memory as it lay in the file. Sums over numbers that are not aligned run in another order,
-    # which the last bit shows, and a resumed run has to repeat every bit.
+    model.config.return_dict = True  # a config may have False, but this library reads outputs by their names
+    # In memory, loaded weights are aligned as they were in the file, perhaps badly. Sums over badly aligned numbers run
+    # in another order and may differ in the last bit. A resumed run has to repeat every bit, so weights are copied.
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
     return RewardModel(model.eval(), vocabulary)

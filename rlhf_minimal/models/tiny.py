@@ -1,4 +1,4 @@
-"""A language model small enough to train on a laptop: an ordinary Llama, only with small numbers in its config."""
+"""A language model small enough to train on a laptop: an ordinary Llama with small sizes in its config."""
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -7,28 +7,29 @@ from transformers import LlamaConfig, LlamaForCausalLM
 def tiny_llama(
     vocab_size: int, *, width: int = 64, layers: int = 2, heads: int = 8, max_length: int = 64, seed: int = 0
 ) -> LlamaForCausalLM:
-    """A freshly initialised Llama with about 83 000 parameters at the default sizes.
+    """A newly initialised Llama with about 83 000 parameters at the default sizes.
 
-    Nothing is simplified: rotary positions, RMS norm, gated MLP, as in the models one meets in practice, so the
-    loop that trains this one trains those too. Two settings are unusual, and on purpose:
+    Nothing is simplified: it has rotary positions, RMS norm and a gated MLP, as large models have, so the same loop
+    trains both. Two settings are unusual on purpose:
 
-    - `initializer_range` .12 instead of .02. The usual value belongs to widths of thousands; at width 64 it starts
-      the network so close to zero that a run spends most of its minute merely waking up.
-    - `rope_theta` 100 instead of 10 000. Sequences have some dozen tokens, so slow rotations would never turn.
+    - `initializer_range` is 0.12 instead of 0.02. The usual value is meant for widths of thousands. At width 64, the
+      network would start so close to zero that the first part of a short run would bring almost no progress.
+    - `rope_theta` is 100 instead of 10 000. Sequences have some dozen tokens; with the usual value, the slow rotations
+      would hardly turn.
 
     Args:
         vocab_size: Number of tokens, the end-of-answer token included.
         width: Size of the hidden state, a multiple of 2 x `heads`; 32 to 128 here.
         layers: Number of blocks; 1 to 4 here.
-        heads: Attention heads a layer.
-        max_length: Longest prompt plus completion, in tokens.
-        seed: Decides the initial weights. The global random state is left as it was.
+        heads: Attention heads per layer.
+        max_length: Largest number of tokens in prompt and completion together.
+        seed: Seed of the initial weights. The global random state does not change.
 
     Returns:
         The model, float32, on the CPU, in evaluation mode (it has no dropout).
 
     Raises:
-        ValueError: If `width` is no multiple of 2 x `heads` (rotary positions turn pairs of numbers).
+        ValueError: If `width` is not a multiple of 2 x `heads` (rotary positions rotate pairs of numbers).
 
     Example:
         >>> model = tiny_llama(13)

@@ -1,4 +1,4 @@
-"""Text to token ids and back: one id per character, or a real model's tokenizer behind the same four names."""
+"""Text to token ids and back: one id per character, or a real model's tokenizer with the same methods."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,10 +7,10 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-END = "<|end|>"  # how the end-of-answer token is written where it has to be written
+END = "<|end|>"  # the text of the end-of-answer token, for tokenizers, which need one
 
-# A chat as plain text: what was said, in order, and nothing between. A small alphabet has no words for "user" and
-# "assistant", so who speaks has to be clear from the text itself (a question mark, a colon).
+# A chat as plain text: the contents of the messages in order, with nothing between. A small alphabet cannot write
+# "user" and "assistant", so the text itself has to show where a message ends (by a question mark, or a colon).
 MINIMAL_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
@@ -19,8 +19,8 @@ Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 class Vocabulary:
     """One token per character, plus one special token: the end of the answer.
 
-    Id 0 ends an answer and also fills the rectangle behind it. The two may share an id because nothing in this
-    library asks `ids != pad`: masks are made from lengths, with the first end-of-answer token included.
+    Id 0 ends an answer and is also the padding after it. The two can share an id because this library never tests
+    `ids != pad`: masks are made from lengths, which include the first end-of-answer token.
 
     Args:
         alphabet: The characters, each once, in the order of their ids (1, 2, ...).
@@ -38,7 +38,7 @@ class Vocabulary:
 
     def __init__(self, alphabet: str):
         if not alphabet or len(set(alphabet)) != len(alphabet):
-            raise ValueError(f"an alphabet needs at least one character and each only once; got {alphabet!r}")
+            raise ValueError(f"an alphabet needs at least one character, and each only once; got {alphabet!r}")
         self.alphabet = alphabet
         self.eos_id = 0
         self.pad_id = 0
@@ -58,15 +58,15 @@ class Vocabulary:
         return [self._ids[character] for character in text]
 
     def render(self, messages: Sequence[Message], *, ask: bool) -> str:
-        """A conversation as text: what was said, in order, and nothing between (`MINIMAL_TEMPLATE`)."""
+        """A conversation as text: the contents in order, with nothing between (`MINIMAL_TEMPLATE`)."""
         return "".join(message["content"] for message in messages)
 
     def encode_prompt(self, text: str, *, system: str = "") -> list[int]:
-        """The ids of what a problem's prompt becomes before an answer is written; here, of the prompt itself.
+        """The ids that the model reads before it writes an answer: those of the prompt.
 
         Args:
             text: The prompt.
-            system: What is said before it, on a line of its own.
+            system: A system message, which becomes a line before the prompt; "" for none.
         """
         return self.encode(_on_two_lines(system, text))
 
@@ -83,8 +83,8 @@ class Vocabulary:
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
     """A `Vocabulary` as a real tokenizer of the `tokenizers` library, with the same ids.
 
-    It is saved beside every model with a character vocabulary, so that `AutoTokenizer.from_pretrained` reads the
-    folder and any tool that speaks to tokenizers can use the model. Its chat template is `MINIMAL_TEMPLATE`.
+    It is saved with every model that has a character vocabulary, so that `AutoTokenizer.from_pretrained` can read the
+    folder and other tools can use the model. Its chat template is `MINIMAL_TEMPLATE`.
 
     Args:
         alphabet: The characters, each once, in the order of their ids (1, 2, ...).
@@ -116,17 +116,17 @@ def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
 
 
 class TokenizerVocabulary:
-    """A Hugging Face tokenizer behind `Vocabulary`'s names, so that the same loop trains a real model.
+    """A Hugging Face tokenizer with the methods of `Vocabulary`, so that the same loop trains a real model.
 
     Args:
         tokenizer: Any transformers tokenizer with an end-of-sequence token.
         chat: Whether prompts and conversations are written with the tokenizer's chat template; None (the default)
-            does so where it has one. A model that was trained on conversations answers a bare prompt by going on
-            with it; a base model has no template.
+            does so if it has one. Without the template, a model that was trained on conversations continues the
+            prompt instead of answering it; a base model has no template.
 
     Raises:
-        ValueError: If the tokenizer has no end-of-sequence token: no answer could ever end. If a chat template is
-            asked for and there is none.
+        ValueError: If the tokenizer has no end-of-sequence token, so that no answer could end. If `chat` is True and
+            the tokenizer has no chat template.
 
     Example:
         >>> vocabulary = TokenizerVocabulary(character_tokenizer("0123456789+="))
@@ -138,12 +138,12 @@ class TokenizerVocabulary:
         if tokenizer.eos_token_id is None:
             raise ValueError("this tokenizer has no end-of-sequence token, so no answer could end; set eos_token")
         if chat and not tokenizer.chat_template:
-            raise ValueError("this tokenizer has no chat template: leave chat away, or take an instruction-tuned model")
+            raise ValueError("this tokenizer has no chat template: leave chat out, or use an instruction-tuned model")
         self.tokenizer = tokenizer
         self.chat = bool(tokenizer.chat_template) if chat is None else chat
         self.eos_id = int(tokenizer.eos_token_id)
         self.pad_id = self.eos_id if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
-        self.known: int | None = None  # tokens that the model knows, where one has been loaded (`weights.know_tokens`)
+        self.known: int | None = None  # number of tokens that the model knows; `weights.know_tokens` sets it
 
     def __len__(self) -> int:
         return len(self.tokenizer)
@@ -157,17 +157,17 @@ class TokenizerVocabulary:
         if self.known is not None and max(ids, default=0) >= self.known:
             token = self.tokenizer.convert_ids_to_tokens(max(ids))
             raise ValueError(
-                f"the tokenizer writes {token!r} as token {max(ids)}, and the model knows {self.known} only; take it "
-                f"out of {text!r}"
+                f"the tokenizer writes {token!r} as token {max(ids)}, and the model knows {self.known} only; remove it "
+                f"from {text!r}"
             )
         return ids
 
     def render(self, messages: Sequence[Message], *, ask: bool) -> str:
-        """A conversation as text, by the chat template, or, without one, contents one after the other.
+        """A conversation as text, by the chat template; without it, the contents one after the other.
 
         Args:
             messages: Each with a `role` and a `content`.
-            ask: Whether it is now the assistant's turn, which the template may open.
+            ask: Whether it is now the assistant's turn; the template may write the beginning of it.
 
         Raises:
             ValueError: If the template refuses the conversation.
@@ -180,18 +180,18 @@ class TokenizerVocabulary:
             raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}") from error
 
     def encode_prompt(self, text: str, *, system: str = "") -> list[int]:
-        """The ids of what a problem's prompt becomes before an answer is written.
+        """The ids that the model reads before it writes an answer.
 
-        With a chat template: the user's turn, after a system message if one is given, and the opening of the
-        assistant's. Without: the text, after the token that begins every text if this tokenizer writes one.
+        With a chat template: the system message if there is one, the prompt as the user's message, and the beginning of
+        the assistant's message. Without: the prompt, after the beginning-of-text token if this tokenizer writes one.
 
         Args:
             text: The prompt.
             system: The system message; without a chat template, a line before the prompt.
         """
-        if self.chat:  # the template writes a beginning-of-text token itself, if the model wants one
-            said = [{"role": "system", "content": system}] if system else []
-            return self.encode(self.render([*said, {"role": "user", "content": text}], ask=True))
+        if self.chat:  # the template writes a beginning-of-text token itself, if the model needs one
+            before = [{"role": "system", "content": system}] if system else []
+            return self.encode(self.render([*before, {"role": "user", "content": text}], ask=True))
         return self._begin() + self.encode(_on_two_lines(system, text))
 
     def _begin(self) -> list[int]:
@@ -209,12 +209,12 @@ class TokenizerVocabulary:
 def check_same_vocabulary(
     policy: Vocabulary | TokenizerVocabulary, other: Vocabulary | TokenizerVocabulary, what: str = "reward model"
 ) -> None:
-    """Refuses two models that do not read the same tokens.
+    """Raises an error if two models have different tokens.
 
     Args:
         policy: The policy's vocabulary.
         other: The other model's.
-        what: What the other model is called in the message.
+        what: The name of the other model in the message.
 
     Raises:
         ValueError: If a token of one is missing in the other or has another id.
@@ -225,8 +225,8 @@ def check_same_vocabulary(
     own, its = _ids(policy), _ids(other)
     if own == its:
         return
-    apart = sorted(token for token in own.keys() | its.keys() if own.get(token) != its.get(token))
-    shown = ", ".join(map(repr, apart[:5])) + (", ..." if len(apart) > 5 else "")
+    different = sorted(token for token in own.keys() | its.keys() if own.get(token) != its.get(token))
+    shown = ", ".join(map(repr, different[:5])) + (", ..." if len(different) > 5 else "")
     raise ValueError(
         f"the {what} has another vocabulary than the policy ({len(its)} tokens, not {len(own)}; they differ in "
         f"{shown}): train it from this policy or from its own start"

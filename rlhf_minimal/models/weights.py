@@ -1,8 +1,7 @@
-"""Which weights a folder may hold: those of the model in its config, all of them, as floating numbers, in safetensors.
+"""Checks the weights in a folder: exactly those of the model in its config, floating-point, in safetensors files.
 
-transformers gives a weight that it does not find a random value, leaves out one that it does not know, and says so in
-a warning. A model like that writes rubbish, and nothing later would say why. So whatever does not fit is refused, by
-name.
+For a missing weight, transformers uses a random value; an unknown weight it ignores; it only warns. Such a model writes
+nonsense, and no later error would say why. So this module raises an error that names the weights that do not fit.
 """
 
 import json
@@ -19,30 +18,29 @@ from transformers.utils import cached_file
 
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
 
-# What `from_pretrained` is told so that the folder is searched in the way that it searches.
+# Options of `from_pretrained` that decide where it looks for files; this module has to look in the same place.
 _WHERE = ("cache_dir", "revision", "subfolder", "token", "local_files_only")
 
 
 def check_place(place: str | Path, options: Mapping[str, Any] | None = None) -> None:
-    """Refuses a folder or a hub's repository before anything of its weights is read.
+    """Checks the names of weight files in a folder or a hub's repository, before any weight is read.
 
-    An index of weights is a list of file names that the folder's author wrote, and `from_pretrained` opens whatever
-    stands there: a pickle if the name does not end in `.safetensors`, a file elsewhere if the name leads out of the
-    folder.
+    An index of weights is a list of file names by the folder's author, and `from_pretrained` opens every file in it: a
+    pickle if the name does not end in `.safetensors`, and a file outside of the folder if the name is such a path.
 
     Args:
         place: A folder, or a name on a hub.
-        options: Those of `from_pretrained`.
+        options: The options of `from_pretrained`.
 
     Raises:
-        ValueError: If it holds an adapter of PEFT, or names weights that are no safetensors file of its own.
+        ValueError: If it holds an adapter of PEFT, or names a weight file that is not a safetensors file in it.
         OSError: If there is no such place.
     """
     options = options or {}
     if _find(place, "adapter_config.json", options):
         raise ValueError(
             "it holds an adapter of PEFT, not a whole model: load it with peft, merge it into its model "
-            "(merge_and_unload), save that, and name the folder"
+            "(merge_and_unload), save the result, and give the folder in which it is"
         )
     for name in [] if "gguf_file" in options else _candidates(place, options):
         if not name.endswith(".index.json"):
@@ -52,42 +50,46 @@ def check_place(place: str | Path, options: Mapping[str, Any] | None = None) -> 
                 _check_name(file, name)
 
 
-def check_loaded(model: PreTrainedModel, found: Mapping[str, Any]) -> None:
-    """Refuses a model of which a weight is missing, unknown, or of another shape than its file has it.
+def check_loaded(model: PreTrainedModel, loading_info: Mapping[str, Any]) -> None:
+    """Raises an error if a weight of a model is missing, unknown, or has another shape in its file.
 
     Args:
-        model: As `from_pretrained` made it. Tied weights, of which a file holds one, and buffers that are computed are
-            not missing.
-        found: Its loading info.
+        model: The model from `from_pretrained`. Tied weights, of which a file holds one, and buffers that are computed
+            do not count as missing.
+        loading_info: The loading info that `from_pretrained` returns.
 
     Raises:
         ValueError: With the names.
     """
-    shapes = [f"{name} ({_by(of)}, not {_by(wanted)})" for name, of, wanted in found["mismatched_keys"]]
-    _check(model, found["missing_keys"], found["unexpected_keys"], shapes)
+    mismatched = loading_info["mismatched_keys"]
+    shapes = [f"{name} ({_by(stored)}, not {_by(wanted)})" for name, stored, wanted in mismatched]
+    _check(model, loading_info["missing_keys"], loading_info["unexpected_keys"], shapes)
 
 
 def check_numbers(model: PreTrainedModel, place: str | Path, options: Mapping[str, Any] | None = None) -> None:
-    """Refuses weights that are kept as integers or truth values: read as floats they would be something else.
+    """Raises an error if weights are stored as integers or booleans: converted to floats they would be wrong.
 
     Args:
         model: The loaded model.
-        place: Where its weights lie.
-        options: Those of `from_pretrained`.
+        place: The folder or hub name of its weights.
+        options: The options of `from_pretrained`.
 
     Raises:
         ValueError: With the names.
     """
-    options = {**(options or {}), "local_files_only": True}  # what has just been loaded is here
+    options = {
+        **(options or {}),
+        "local_files_only": True,
+    }  # the files have just been loaded, so they are on this machine
     if "gguf_file" in options:
-        return  # quantised numbers, which were multiplied out
+        return  # quantised weights, which transformers has converted to floats
     for name in _candidates(place, options):
         path = _find(place, name, options)
         if path is None:
             continue
-        parts = sorted(set(_weight_map(path).values())) if name.endswith(".index.json") else [name]
-        for part in parts:
-            if file := _find(place, part, options):
+        shards = sorted(set(_weight_map(path).values())) if name.endswith(".index.json") else [name]
+        for shard in shards:
+            if file := _find(place, shard, options):
                 _check_floating(model, file)
         return
 
@@ -96,7 +98,7 @@ def load_weights(model: PreTrainedModel, file: Path) -> None:
     """Reads one safetensors file into a model, strictly.
 
     Raises:
-        ValueError: If a weight is missing, unknown, of another shape or no floating number; with the names.
+        ValueError: If a weight is missing, unknown, of another shape or not floating-point; with the names.
         OSError: If the file cannot be read; safetensors raises an error of its own if it is damaged.
     """
     own = [(name, list(tensor.shape)) for name, tensor in model.state_dict().items()]
@@ -111,23 +113,25 @@ def load_weights(model: PreTrainedModel, file: Path) -> None:
 
 
 def check_reads_forward(model: PreTrainedModel) -> None:
-    """Refuses an encoder: it sees the tokens that it should predict.
+    """Raises an error for an encoder, which sees the tokens that it should predict.
 
     Raises:
-        ValueError: If the model is one.
+        ValueError: If the model is an encoder.
     """
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     config = model.config.get_text_config()
     if config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES and not getattr(config, "is_decoder", False):
-        raise ValueError(f"{type(model).__name__} is an encoder, which sees what follows; take a causal language model")
+        raise ValueError(
+            f"{type(model).__name__} is an encoder, which sees later tokens; use a causal language model instead"
+        )
 
 
 def know_tokens(model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
-    """Tells a tokenizer how many tokens its model knows, so that it refuses a text that needs another one.
+    """Sets how many tokens a tokenizer's model knows, so that `encode` refuses a text with other tokens.
 
     Raises:
-        ValueError: If the end token or the padding is none of them.
+        ValueError: If the model does not know the end token or the padding token.
     """
     embedding = model.get_input_embeddings()
     if not isinstance(vocabulary, TokenizerVocabulary) or not isinstance(embedding, nn.Embedding):
@@ -140,13 +144,13 @@ def know_tokens(model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabu
 
 def _check(model: PreTrainedModel, missing: Iterable[str], unexpected: Iterable[str], shapes: Iterable[str]) -> None:
     wrong = (("missing", missing), ("not of this model", unexpected), ("of another shape", shapes))
-    said = [f"{what}: {in_short(names)}" for what, names in wrong if names]
-    if said:
-        raise ValueError(f"its weights are not those of a {type(model).__name__} of its config ({'; '.join(said)})")
+    faults = [f"{what}: {in_short(names)}" for what, names in wrong if names]
+    if faults:
+        raise ValueError(f"its weights do not fit the {type(model).__name__} in its config ({'; '.join(faults)})")
 
 
 def in_short(names: Iterable[str], most: int = 4) -> str:
-    """The first few names, and how many there are."""
+    """The first few names, and the number of all names if there are more."""
     names = sorted(names)
     return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
@@ -167,11 +171,11 @@ def _check_floating(model: PreTrainedModel, file: str | Path) -> None:
     # buffers may be integers: masks, positions
     wrong = [f"{name} ({kind})" for name, kind in kinds.items() if not re.match("B?F", kind) and is_parameter(name)]
     if wrong:
-        raise ValueError(f"some of its weights are no floating numbers: {in_short(wrong)}")
+        raise ValueError(f"some of its weights are not floating-point numbers: {in_short(wrong)}")
 
 
 def _candidates(place: str | Path, options: Mapping[str, Any]) -> list[str]:
-    """The files in which transformers looks for the names of weights, in its order."""
+    """The files in which transformers looks for weights or for an index of them, in its order."""
     config = AutoConfig.from_pretrained(
         place, trust_remote_code=False, **{name: value for name, value in options.items() if name in _WHERE}
     )
@@ -183,9 +187,9 @@ def _candidates(place: str | Path, options: Mapping[str, Any]) -> list[str]:
 
 
 def _find(place: str | Path, name: str, options: Mapping[str, Any]) -> str | None:
-    """Where a file of the place lies on this machine; None if there is none."""
+    """The path of a file on this machine; None if the place has no such file."""
     where = {key: value for key, value in options.items() if key in _WHERE}
-    found: str | None = cached_file(
+    path: str | None = cached_file(
         str(place),
         name,
         _raise_exceptions_for_missing_entries=False,
@@ -193,7 +197,7 @@ def _find(place: str | Path, name: str, options: Mapping[str, Any]) -> str | Non
         _raise_exceptions_for_connection_errors=False,
         **where,
     )
-    return found
+    return path
 
 
 def _weight_map(path: str) -> dict[str, str]:

@@ -134,8 +134,11 @@ DAMAGES = {
     ),
     "one is too many": (lambda w: w | {"extra.weight": torch.ones(2)}, ["not of this model: extra.weight"]),
     "one has another shape": (lambda w: w | {NORM: torch.ones(3)}, [f"of another shape: {NORM} (3, not 16)"]),
-    "one is of integers": (lambda w: w | {NORM: w[NORM].to(torch.int32)}, ["no floating numbers", f"{NORM} (I32)"]),
-    "one is of truth values": (lambda w: w | {NORM: w[NORM] > 0}, ["no floating numbers", f"{NORM} (BOOL)"]),
+    "one is of integers": (
+        lambda w: w | {NORM: w[NORM].to(torch.int32)},
+        ["not floating-point numbers", f"{NORM} (I32)"],
+    ),
+    "one is of truth values": (lambda w: w | {NORM: w[NORM] > 0}, ["not floating-point numbers", f"{NORM} (BOOL)"]),
 }
 WAYS = {"--model": ("policy", named_pretrained), "--start": ("policy", load_policy)}
 WAYS |= {"--reward-model": ("reward", load_reward_model)}
@@ -181,7 +184,7 @@ def test_old_masks_among_the_weights_are_no_weights(tmp_path):
     rewritten(tmp_path, lambda w: w | {"h.0.attn.bias": torch.ones(1, 1, 16, 16, dtype=torch.bool)})
     load_pretrained(str(tmp_path))
     rewritten(tmp_path, lambda w: w | {"transformer.ln_f.weight": torch.ones(16, dtype=torch.int8)})
-    with pytest.raises(ValueError, match=r"no floating numbers: transformer.ln_f.weight \(I8\)"):
+    with pytest.raises(ValueError, match=r"not floating-point numbers: transformer.ln_f.weight \(I8\)"):
         load_pretrained(str(tmp_path))
 
 
@@ -226,7 +229,7 @@ def test_shards_are_held_to_the_same(folders):
     safetensors.torch.save_file(
         tensors | {NORM: torch.ones(16, dtype=torch.int32)}, folder / "part.safetensors", metadata={"format": "pt"}
     )
-    with pytest.raises(ValueError, match=r"no floating numbers: model.norm.weight \(I32\)"):
+    with pytest.raises(ValueError, match=r"not floating-point numbers: model.norm.weight \(I32\)"):
         load_pretrained(str(folder))
 
 
@@ -316,7 +319,7 @@ def test_an_encoder_is_refused(tmp_path, way):
     )
     BertForMaskedLM(config).save_pretrained(tmp_path)
     character_tokenizer("abc").save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="is an encoder, which sees what follows; take a causal language model"):
+    with pytest.raises(ValueError, match="is an encoder, which sees later tokens; use a causal language model"):
         WAYS[way][1](tmp_path)
 
 
