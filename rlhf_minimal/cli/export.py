@@ -25,7 +25,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         "--row", metavar="FILE.py:NAME", help="The row of your own that the run trains: the Python file is run."
     )
     sub.add_argument("--out", help="Folder to write (default: the run's, with -trl or -verl at the end).")
-    sub.add_argument("--overwrite", action="store_true", help="Replace an export that is there.")
+    sub.add_argument("--overwrite", action="store_true", help="Replace an existing export.")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,8 +21,8 @@ from rlhf_minimal.training.preferences import sample_pairs
 
 ABOUT = (
     "Train a policy on preferences without a reward model. The policy before training is the reference, kept in "
-    "reference/. The row spin prefers given completions to samples of the reference; a run is one iteration, and the "
-    "next run starts from this one."
+    "reference/. The row spin prefers the completions of the data to samples of the reference. One run is one "
+    "iteration; start the next run from its result."
 )
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
 BETA = Setting("beta", float | None, None, "Strength of the KL penalty against the start.", "the row's")

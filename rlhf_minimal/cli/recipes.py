@@ -31,7 +31,7 @@ class RunConfig:
         start: Where to begin: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
         chat: Whether prompts are written with the model's chat template; auto, if it has one.
         system: System message before every prompt, in place of the task's own.
-        reward: The reward that is trained for; a random reward is the control arm.
+        reward: The reward of training: the verifier's, or random numbers as a control.
         reward_model: Train for a reward model's score: a folder as the command reward writes one, or 'shipped' (task
             reviews).
         kl_coef: Coefficient of the KL penalty, in place of the row's.

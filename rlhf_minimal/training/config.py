@@ -57,13 +57,13 @@ class Config:
         critic: Where values come from: a network of their own (`"separate"`), or a value head on the policy's
             body (`"shared"`), which then has one optimiser, with the policy's learning rate.
         value_coef: Weight of the value loss beside the policy's, with a shared trunk; 0.1 in OpenAI's first RLHF.
-        value_head_init: How the critic's head begins: `"zero"`, `"normal"` or `"orthogonal"` (see `models.Critic`).
+        value_head_init: First weights of the critic's head: `"zero"`, `"normal"`, `"orthogonal"` (see `models.Critic`).
         adam_eps: Epsilon of every optimiser; 1e-8 is torch's, 1e-5 OpenAI's for PPO in games.
-        grad_clip: The gradient's norm is clipped here.
+        grad_clip: Largest norm of the gradient; a larger one is scaled down to it.
         temperature: Sampling temperature; the trained log-probs include it.
         max_new_tokens: Token budget of a completion; None takes the task's.
-        score_scaling: What is trained for: rewards as they are (`"none"`), standardised over the step's batch
-            (`"batch"`), or by the mean and standard deviation of all rewards so far (`"running"`).
+        score_scaling: How rewards are scaled before training: not at all (`"none"`), standardised over the step's
+            batch (`"batch"`), or by the mean and standard deviation of all rewards so far (`"running"`).
         score_clip: After the scaling, rewards are clipped to plus or minus this; None for no clip.
         missing_eos_penalty: Subtracted, last of all, from completions that ran into the token budget; 1 is usual.
         reference: What KL terms are measured against: the start `"frozen"`; the policy as it was at the last
@@ -75,11 +75,11 @@ class Config:
         kl_control_target: The KL that the controller aims at, in nats per completion; 6 is Ziegler et al.'s.
         kl_control_horizon: Number of completions in which the controller can change the coefficient by about a fifth;
             must be above a fifth of the completions of a step.
-        target_kl: The step's remaining updates are left out once the policy is further than this from the sampler,
+        target_kl: The step's remaining updates are left out once the KL from the policy that sampled is above this,
             in nats per token; 0.01 to 0.05 is usual, None never stops.
         baseline: For algorithms that need a baseline from outside: the mean of past rewards (`"ema"`), or the reward of
             the greedy completion of the same prompt (`"greedy"`).
-        baseline_decay: Weight of the past in that mean, per step.
+        baseline_decay: Weight of the past in the mean of `baseline="ema"`, per step.
         verifier_timeout: Seconds that the verifier or the reward function may take for one completion; after that the
             completion gets 0.
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
@@ -93,13 +93,12 @@ class Config:
         gradient_checkpointing: Whether the forward keeps only the input of each layer, and the rest is computed again
             in the backward: about a third more time, activations of one layer in place of all. No prompt is then shared
             between completions.
-        lora_rank: Train low-rank corrections of this rank to every linear layer (LoRA, through peft), not the weights
-            themselves: moments of a hundredth of the size, and no copy of the start. None trains the weights.
-        lora_alpha: A correction is multiplied by this over the rank.
+        lora_rank: Train a low-rank correction of this rank for every linear layer (LoRA, through peft) instead of the
+            weights: optimiser state of about a hundredth of the size, no copy of the start. None trains the weights.
+        lora_alpha: The correction of LoRA is multiplied by `lora_alpha / lora_rank`.
         decoding: How completions are sampled: `"dynamic"`, with a cache that grows and without the rows that have
             ended, or `"compiled"`: fixed shapes and a compiled step, on CUDA a graph that is replayed. The first
-            rollout of a shape then takes up to a minute; it pays for large models and long completions. The function is
-            `Recipe.sampler`.
+            rollout of a shape then takes up to a minute; it pays for large models and long completions.
         seed: Seed of everything random: problems, samples, the order of minibatches.
 
     Raises:
