@@ -21,8 +21,8 @@ from rlhf_minimal.training import Recipe, evaluate
 from rlhf_minimal.training.supervised import IMITATION, language_loss, teacher_rows
 
 ABOUT = (
-    "Train next-token prediction on the task's texts or on those of a file. If the task has no texts, the model imitates "
-    "its teacher, including the mistakes; the result is a start for train."
+    "Train next-token prediction on the task's texts or on those of a file. If the task has no texts, the model "
+    "imitates its teacher, including the mistakes; the result is a start for train."
 )
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
 ABOUT_ACCEPT = "Largest training loss with which a start is accepted, where a teacher is imitated."
