@@ -155,16 +155,50 @@ def test_rendered_cells_are_what_their_source_says(path):
 
 def test_an_empty_cell_is_filled_and_then_left_alone():
     notebook = chapter()
-    references = ["exercise/grpo-advantage/statement", "exercise/grpo-advantage/stub", "bug/padded-mean/mended"]
+    references = ["exercise/grpo-advantage/statement", "exercise/grpo-advantage/stub", "bug/padded-mean/symptom"]
     for reference in references:
         kind = nbformat.v4.new_markdown_cell if reference.endswith("statement") else nbformat.v4.new_code_cell
         notebook.cells.append(kind("", metadata={"from": reference}))
     assert apparatus.fill("notebooks/x", notebook, []) == references
     assert apparatus.fill("notebooks/x", notebook, []) == []
     assert "my_group_advantage" in notebook.cells[-2].source
-    assert "hide-cell" in notebook.cells[-1].metadata["tags"]
+    assert "tags" not in notebook.cells[-2].metadata
+    assert notebook.cells[-1].metadata["tags"] == ["nbval-check-output"]
     notebook.cells[-1].source += "\n# edited by hand"
-    assert apparatus.fill("notebooks/x", notebook, []) == ["bug/padded-mean/mended"]
+    assert apparatus.fill("notebooks/x", notebook, []) == ["bug/padded-mean/symptom"]
+
+
+def test_a_cell_imports_what_no_cell_above_it_has():
+    notebook = nbformat.v4.new_notebook()
+    for reference in ("exercise/grpo-advantage/stub", "exercise/grpo-k3/stub", "bug/padded-mean/symptom"):
+        notebook.cells.append(nbformat.v4.new_code_cell("", metadata={"from": reference}))
+    apparatus.fill("notebooks/x", notebook, [])
+    first, second, third = (cell.source for cell in notebook.cells)
+    assert first.startswith(
+        "import torch\nfrom torch import Tensor\n\nfrom rlhf_book.exercises import check, hint, solution"
+    )
+    assert second.startswith("def my_k3_penalty(")
+    assert third.startswith("from collections.abc import Callable\n\n\ndef suspect_loss(")
+    notebook.cells.insert(
+        0, nbformat.v4.new_code_cell("import torch\nfrom rlhf_book.exercises import check, hint, solution")
+    )
+    apparatus.fill("notebooks/x", notebook, [])
+    assert notebook.cells[1].source.startswith("from torch import Tensor\n\n\ndef my_group_advantage(")
+
+
+def test_a_cell_made_of_a_solution_is_removed_and_a_stub_prints_nothing():
+    notebook = chapter()
+    cells = len(notebook.cells)
+    references = ["exercise/grpo-advantage/solution", "bug/padded-mean/property", "bug/padded-mean/mended"]
+    for reference in [*references, "exercise/grpo-advantage/stub"]:
+        notebook.cells.append(
+            nbformat.v4.new_code_cell("1", metadata={"from": reference, "tags": ["nbval-check-output"]})
+        )
+    notebook.cells[-1].outputs = [nbformat.v4.new_output("stream", text="Not yet")]
+    assert apparatus.fill("notebooks/x", notebook, []) == [*references, "exercise/grpo-advantage/stub"]
+    assert len(notebook.cells) == cells + 1
+    assert notebook.cells[-1].outputs == []
+    assert "tags" not in notebook.cells[-1].metadata
 
 
 @pytest.mark.parametrize("reference", ["exercise/nothing/stub", "exercise/grpo-advantage/answer", "question/x", "bug"])

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 import yaml
 
@@ -85,10 +86,29 @@ def test_links_that_lead_nowhere_are_found():
     assert "no test" in Proof(test="rlhf_minimal/cli/train.py::run").problem([])
 
 
-def test_what_a_chapter_prints_names_the_section_of_the_proof():
+def test_what_a_chapter_prints_names_the_proof_in_words():
     question = next(iter(questions().values()))
-    proof = Proof(page="notebooks/x", cell="group-size")
-    asked = apparatus.Question(**{**vars(question), "proof": (proof,)})
+    test = Proof(test="tests/test_questions.py::test_the_pilots_questions_are_there")
+    asked = apparatus.Question(**{**vars(question), "proof": (Proof(page="notebooks/x", cell="group-size"), test)})
     claim = Claim("concept-group-size", "notebooks/x", 3, "code", "How many?", 1, "assert x")
-    assert "- the asserting cell of this chapter under *How many?*" in question_markdown(asked, "notebooks/x", [claim])
-    assert "- the asserting cell of `notebooks/x.ipynb`" in question_markdown(asked, "notebooks/y", [claim])
+    text = question_markdown(asked, "notebooks/x", [claim])
+    assert "**Where it is proved.** In this chapter under *How many?* and by a test of the library; [" in text
+    assert "**Where it is proved.** In other chapters under *How many?*" in question_markdown(
+        asked, "notebooks/y", [claim]
+    )
+
+
+@each_question
+def test_paths_of_tests_stand_on_the_page_of_all_questions_only(question):
+    text = question_markdown(question, "notebooks/grpo", claims()).partition("**Where it is proved.**")[2]
+    assert "tests/" not in text
+    assert text.count("](") == 1
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_core_asks_three_questions_at_most(path):
+    """A chapter is in the new form once it says where its main point stands; before that it may ask more."""
+    cells = nbformat.read(path, as_version=4).cells
+    asked = [cell for cell in cells if str(cell.metadata.get("from", "")).startswith("question/")]
+    core = any("main-point" in cell.metadata.get("tags", ()) for cell in cells)
+    assert len(asked) <= 3 or not core

@@ -8,6 +8,7 @@ import ast
 import copy
 import re
 import textwrap
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -339,17 +340,10 @@ def test_docstring(test: str) -> str | None:
 
 
 def question_markdown(question: Question, page: str, found: list[Claim]) -> str:
-    """The question as a chapter prints it: plain Markdown that Jupyter, Colab and the book all understand."""
-    proofs = []
-    for proof in question.proof:
-        if proof.test:
-            text = test_docstring(proof.test)
-            proofs.append(f"- `{proof.test}`" + (f": {text}" if text else ""))
-            continue
-        claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
-        section = claim.heading if claim else "…"
-        chapter = "this chapter" if proof.page == page else f"`{proof.page}.ipynb`"
-        proofs.append(f"- the asserting cell of {chapter} under *{section}*")
+    """The question as a chapter prints it: plain Markdown that Jupyter, Colab and the book all understand.
+
+    The proofs are named in words. Paths of tests and links to each proof stand on the page of all questions.
+    """
     follow_ups = [f"- *{asked}* {answer}" for asked, answer in question.follow_ups]
     return "\n".join(
         [
@@ -366,16 +360,45 @@ def question_markdown(question: Question, page: str, found: list[Claim]) -> str:
             "",
             *follow_ups,
             "",
-            "**Where it is proved.**",
-            "",
-            *proofs,
+            f"**Where it is proved.** {_proofs_in_words(question, page, found)}",
             "",
             "</details>",
         ]
     )
 
 
+def _proofs_in_words(question: Question, page: str, found: list[Claim]) -> str:
+    """Where the proofs are, in a sentence or two with one link."""
+    here, elsewhere = [], []
+    for proof in (proof for proof in question.proof if not proof.test):
+        claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
+        section = claim.heading if claim else "…"
+        (here if proof.page == page else elsewhere).append(f"*{section}*")
+    tests = sum(bool(proof.test) for proof in question.proof)
+    parts = []
+    if here:
+        parts.append(f"in this chapter under {_listed(here)}")
+    if elsewhere:
+        parts.append(f"in other chapters under {_listed(elsewhere)}")
+    if tests:
+        parts.append(f"by {'a test' if tests == 1 else f'{tests} tests'} of the library")
+    words = _listed(parts)
+    return f"{words[:1].upper()}{words[1:]}; [all proofs of all questions](../book/interview.md)."
+
+
+def _listed(parts: Collection[str]) -> str:
+    """ "a", "a and b", "a, b and c"; each part once."""
+    *head, last = dict.fromkeys(parts)
+    return f"{', '.join(head)} and {last}" if head else last
+
+
 # ── cells that are rendered from a source ────────────────────────────────────────────────────────────────────────
+
+
+# Tags that a rendered cell has exactly if its source says so.
+_TAGS = ("hide-cell", "nbval-check-output")
+# What belongs to a solution is no part of a page: a cell for it is removed.
+_OFF_THE_PAGE = {"exercise": ("solution",), "bug": ("property", "mended", "moral")}
 
 
 @dataclass(frozen=True)
@@ -385,7 +408,8 @@ class Rendered:
     cell_type: str
     source: str
     tags: tuple[str, ...] = ()
-    prompt: str = ""  # what the button says behind which it is hidden
+    needs: tuple[str, ...] = ()  # names to be imported in the cell unless a cell above has done so
+    silent: bool = False  # it prints nothing until the reader has changed it
 
 
 def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
@@ -396,23 +420,18 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
     """
     from rlhf_book.exercises import BUGS, EXERCISES
 
-    hidden = ("hide-cell", "nbval-check-output")
     match reference.split("/"):
         case ["exercise", name, part] if name in EXERCISES:
             exercise = EXERCISES[name]
             parts = {
-                "statement": Rendered("markdown", exercise.markdown),
-                "stub": Rendered("code", exercise.stub, ("nbval-check-output",)),
-                "solution": Rendered("code", exercise.solution_cell, hidden, "Show a solution"),
+                "statement": Rendered("markdown", f"{exercise.markdown}\n\n{_ways_out(name)}"),
+                "stub": Rendered("code", exercise.stub, needs=exercise.needs, silent=True),
             }
         case ["bug", name, part] if name in BUGS:
             bug = BUGS[name]
             parts = {
-                "statement": Rendered("markdown", bug.markdown),
-                "symptom": Rendered("code", bug.symptom_cell, ("nbval-check-output",)),
-                "property": Rendered("code", bug.property_cell, hidden, "Show the property that reveals it"),
-                "mended": Rendered("code", bug.mended_cell, hidden, "Show the mended code"),
-                "moral": Rendered("markdown", bug.moral_markdown),
+                "statement": Rendered("markdown", f"{bug.markdown}\n\n{_ways_out(name, bug=True)}"),
+                "symptom": Rendered("code", bug.symptom_cell, ("nbval-check-output",), bug.needs),
             }
         case ["question", name] if name in questions():
             part, parts = "", {"": Rendered("markdown", question_markdown(questions()[name], page, found))}
@@ -421,6 +440,49 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
     if part not in parts:
         raise ValueError(f"{page}: {reference!r}: expected one of {', '.join(parts)}")
     return parts[part]
+
+
+def _ways_out(name: str, bug: bool = False) -> str:
+    """The last line of a statement: what to call when one is stuck, and where the solution stands."""
+    page = f"[page of solutions](../{solutions_page(name)}.md#{name})"
+    check = f'`check("{name}", mended)` tries your mended version. ' if bug else ""
+    return f'{check}Stuck? `hint("{name}")`, then `solution("{name}")`, which is also on the {page}.'
+
+
+def solutions_page(name: str) -> str:
+    """The page of the book that has the solution of an exercise or a bug."""
+    from rlhf_book.exercises import CHAPTERS
+
+    (chapter,) = (c for c in CHAPTERS if name in [item.id for item in (*c.EXERCISES, *c.BUGS)])
+    return f"book/solutions/{chapter.__name__.rpartition('.')[2].replace('_', '-')}"
+
+
+def title_of(page: str) -> str:
+    """The first heading of a notebook, or its name."""
+    cells = nbformat.read(ROOT / f"{page}.ipynb", as_version=4).cells
+    lines = (line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
+    return next((line[2:] for line in lines if line.startswith("# ")), page)
+
+
+def pages_of_exercises() -> dict[str, str]:
+    """The page that sets each exercise and each bug, in the order of the book.
+
+    Raises:
+        ValueError: an exercise that two pages set.
+    """
+    found: dict[str, str] = {}
+    for page in pages_of_the_book():
+        path = ROOT / f"{page}.ipynb"
+        if not path.is_file():
+            continue
+        with using(path):
+            for cell in nbformat.read(path, as_version=4).cells:
+                match str(cell.metadata.get("from", "")).split("/"):
+                    case [("exercise" | "bug"), name, "statement"]:
+                        if name in found:
+                            raise ValueError(f"{page} sets the exercise {name}, and so does {found[name]}")
+                        found[name] = page
+    return found
 
 
 def page_of(path: Path) -> str:
@@ -432,23 +494,51 @@ def fill(page: str, notebook: nbformat.NotebookNode, found: list[Claim] | None =
     """Bring every cell with metadata ``from`` up to its source, in place; say which cells had to change."""
     others = [claim for claim in (claims() if found is None else found) if claim.page != page]
     found = others + claims_of(page, notebook)
-    changed = []
+    changed = [cell.metadata["from"] for cell in notebook.cells if _off_the_page(cell)]
+    notebook.cells = [cell for cell in notebook.cells if not _off_the_page(cell)]
+    known: set[str] = set()
     for cell in notebook.cells:
-        reference = cell.metadata.get("from")
-        if reference is None:
-            continue
-        wanted = rendered(reference, page, found)
-        if cell.cell_type != wanted.cell_type:
-            raise ValueError(f"{page}: the cell for {reference!r} is {cell.cell_type}, expected {wanted.cell_type}")
-        before = copy.deepcopy(cell)
-        cell.source = wanted.source
-        if missing := [tag for tag in wanted.tags if tag not in cell.metadata.get("tags", ())]:
-            cell.metadata["tags"] = [*cell.metadata.get("tags", ()), *missing]
-        if wanted.prompt:
-            cell.metadata["mystnb"] = {**cell.metadata.get("mystnb", {}), "code_prompt_show": wanted.prompt}
-        if cell != before:
-            changed.append(reference)
+        if (reference := cell.metadata.get("from")) is not None:
+            wanted = rendered(reference, page, found)
+            if cell.cell_type != wanted.cell_type:
+                raise ValueError(f"{page}: the cell for {reference!r} is {cell.cell_type}, expected {wanted.cell_type}")
+            before = copy.deepcopy(cell)
+            _bring_up(cell, wanted, known)
+            if cell != before:
+                changed.append(reference)
+        if cell.cell_type == "code":
+            known |= _imported(cell.source)
     return changed
+
+
+def _off_the_page(cell: nbformat.NotebookNode) -> bool:
+    kind, _, rest = str(cell.metadata.get("from", "")).partition("/")
+    return rest.rpartition("/")[2] in _OFF_THE_PAGE.get(kind, ())
+
+
+def _bring_up(cell: nbformat.NotebookNode, wanted: Rendered, known: set[str]) -> None:
+    """One cell: its text, its tags, and no output of a stub."""
+    from rlhf_book.exercises.cells import imports
+
+    cell.source = imports(wanted.needs, known) + wanted.source
+    tags = [tag for tag in cell.metadata.get("tags", ()) if tag not in _TAGS or tag in wanted.tags]
+    tags += [tag for tag in wanted.tags if tag not in tags]
+    cell.metadata.pop("tags", None)
+    if tags:
+        cell.metadata["tags"] = tags
+    if wanted.silent:
+        cell.outputs = []
+
+
+def _imported(code: str) -> set[str]:
+    """The names that the imports of a cell bind."""
+    lines = [line for line in code.splitlines() if not line.lstrip().startswith(("%", "!", "?"))]
+    return {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in ast.parse("\n".join(lines)).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def summary() -> str:

@@ -10,7 +10,8 @@
     ```
 
 And, for every notebook: a cell that claims an idea, or has a tag that begins with "proof-", becomes an anchor of its
-page, `#concept-group-advantage` or `#proof-loss-is-zero`. What is read and how it is checked: `apparatus.py`.
+page, `#concept-group-advantage` or `#proof-loss-is-zero`, and so does an exercise, `#exercise-grpo-advantage`. What is
+read and how it is checked: `apparatus.py`.
 """
 
 import re
@@ -26,7 +27,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parent))
 import apparatus
-from data_files import told_on_the_page, using
+from data_files import told_on_the_page
 
 PARTS = {
     "foundations": "Foundations",
@@ -243,41 +244,34 @@ class ExerciseList(Apparatus):
         from rlhf_book.exercises import BUGS, EXERCISES
 
         self.watch()
-        left, text = {**EXERCISES, **BUGS}, []
-        for page in apparatus.pages_of_the_book():
-            path = apparatus.ROOT / f"{page}.ipynb"
-            if not path.is_file():
-                continue
-            with using(path):
-                cells = nbformat.read(path, as_version=4).cells
-            origins = [str(cell.metadata.get("from", "")).split("/") for cell in cells]
-            set_here = [name for kind, name, part in (o for o in origins if len(o) == 3) if part == "statement"]
-            if not set_here:
-                continue
-            titles = [line[2:] for cell in cells for line in cell.source.splitlines() if line.startswith("# ")]
-            title = titles[0] if titles else page
-            if unknown := [name for name in set_here if name not in left]:
-                raise ValueError(f"{page} sets what is no exercise, or is set before: {', '.join(unknown)}")
-            items = [left.pop(name) for name in set_here]
+        known, places, text = {**EXERCISES, **BUGS}, apparatus.pages_of_exercises(), []
+        if unknown := places.keys() - known.keys():
+            raise ValueError(f"set in a chapter, and no exercise: {', '.join(sorted(unknown))}")
+        for page in dict.fromkeys(places.values()):
+            items = [known[name] for name in places if places[name] == page]
             hours = f"{sum(item.minutes for item in items)} minutes in all"
-            text += ["", f"**[{title}](/{page}.ipynb)**, {hours}", ""]
-            text += ["| exercise | minutes | difficulty | id |", "| --- | --- | --- | --- |"]
+            text += ["", f"**[{apparatus.title_of(page)}](/{page}.ipynb)**, {hours}", ""]
+            text += ["| exercise | minutes | difficulty | hint and solution |", "| --- | --- | --- | --- |"]
             for item in items:
-                hidden = isinstance(item, type(next(iter(BUGS.values()))))
-                what = f"Find the bug: {item.title}" if hidden else item.title[0].upper() + item.title[1:]
-                text.append(f"| {what} | {item.minutes} | {'' if hidden else item.difficulty} | `{item.id}` |")
-        if left:
-            raise self.error(f"exercise-list: printed in no chapter: {', '.join(left)}")
+                bug = item.id in BUGS
+                what = f"Find the bug: {item.title}" if bug else item.title[0].upper() + item.title[1:]
+                what = f"{{ref}}`{what} <{page}#exercise-{item.id}>`"
+                solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
+                text.append(f"| {what} | {item.minutes} | {'' if bug else item.difficulty} | {solution} |")
+        if left := known.keys() - places.keys():
+            raise self.error(f"exercise-list: printed in no chapter: {', '.join(sorted(left))}")
         return self.parsed("\n".join(text))
 
 
 def anchor(app, doctree):
-    """Give every claiming cell an anchor, and every section a number by which a Markdown claim finds it."""
+    """Give every claiming cell and every exercise an anchor, and every section a number, for claims in Markdown."""
     page = app.env.docname
     path = Path(app.env.doc2path(page))
     if path.suffix == ".ipynb":
-        found = apparatus.claims_of(page, nbformat.read(path, as_version=4))
+        notebook = nbformat.read(path, as_version=4)
+        found = apparatus.claims_of(page, notebook)
     else:
+        notebook = None
         found = apparatus.claims_of_text(page, path.read_text(encoding="utf-8"))
     standard = app.env.get_domain("std")
     sections = list(doctree.findall(nodes.section))
@@ -296,6 +290,22 @@ def anchor(app, doctree):
             continue
         standard.anonlabels[target] = (page, where)
         standard.labels[target] = (page, where, claim.heading)
+    for number, cell in enumerate(notebook.cells if notebook else ()):
+        match str(cell.metadata.get("from", "")).split("/"):
+            case [("exercise" | "bug"), name, ("stub" | "symptom")] if number in cells:
+                where = f"exercise-{name}"
+                head_of_statement(cells[number])["ids"].append(where)
+                standard.anonlabels[f"{page}#{where}"] = (page, where)
+                standard.labels[f"{page}#{where}"] = (page, where, name)
+
+
+def head_of_statement(cell):
+    """The paragraph with which the statement above an exercise's code begins."""
+    above = cell.parent.children[: cell.parent.index(cell)]
+    for node in reversed(above):
+        if isinstance(node, nodes.paragraph) and node.astext().startswith(("Exercise: ", "Find the bug: ")):
+            return node
+    return cell
 
 
 def setup(app):

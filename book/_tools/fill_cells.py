@@ -9,8 +9,10 @@ from pathlib import Path
 
 import nbformat
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "_ext"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "_ext"), str(Path(__file__).resolve().parent)]
 import apparatus  # noqa: E402
+
+import notebooks  # noqa: E402
 
 
 def main(paths: list[str]) -> None:
@@ -19,7 +21,7 @@ def main(paths: list[str]) -> None:
         notebook = nbformat.read(path, as_version=4)
         changed = apparatus.fill(apparatus.page_of(path), notebook)
         if changed:
-            nbformat.write(notebook, path, version=nbformat.NO_CONVERT)
+            path.write_text(notebooks.normalise(notebook), encoding="utf-8")
         print(f"{path}: {len(changed)} cells changed", *changed, sep="\n  ")
 
 

@@ -4,8 +4,8 @@
 - The cells of chapters that say in their metadata where their text comes from (see book/data/README.md), and the first
   cell of every chapter.
 
-What changed is named; a chapter that changed has to be executed again (`make notebooks`). With `--check` nothing is
-written, and the exit status says whether something is stale.
+What changed is named; a chapter that changed has to be executed again (`make notebooks`), unless nothing changed
+but text and stubs. With `--check` nothing is written, and the exit status says whether something is stale.
 """
 
 import re
@@ -21,6 +21,8 @@ sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
 
 import apparatus  # noqa: E402
 import install_cell  # noqa: E402
+
+import notebooks  # noqa: E402
 
 # name of the marks in README.md -> what stands between them
 README = {"algorithms": rlhf_minimal.table}
@@ -45,7 +47,7 @@ def chapter(path: Path) -> list[str]:
         install.source = wanted
         changed.append("the first cell")
     if changed and "--check" not in sys.argv:
-        nbformat.write(notebook, path, version=nbformat.NO_CONVERT)
+        path.write_text(notebooks.normalise(notebook), encoding="utf-8")
     return changed
 
 

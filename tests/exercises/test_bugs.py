@@ -2,11 +2,13 @@
 
 import contextlib
 import io
+import re
 
 import pytest
 import torch
 
-from rlhf_book.exercises import BUGS
+from rlhf_book.exercises import BUGS, check, solution
+from rlhf_book.exercises.cells import imports, source
 from rlhf_minimal import Batch, policy_loss
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.functional import advantages, kl
@@ -34,18 +36,44 @@ def test_the_symptom_is_seen(bug):
 
 
 @each_bug
-def test_the_cells_run_as_printed(bug):
+def test_the_code_runs_as_printed(bug):
+    """The cell of the chapter, and below it both blocks of the solution."""
     names = {}
-    texts = [printed(exec, cell, names) for cell in (bug.symptom_cell, bug.property_cell, bug.mended_cell)]
-    assert texts[0] == printed(bug.symptom, bug.wrong)
-    assert texts[1].startswith("The property fails: ")
-    assert texts[2] == "The property holds.\n"
+    assert printed(exec, imports(bug.needs) + bug.symptom_cell, names) == printed(bug.symptom, bug.wrong)
+    for code in re.findall(r"```python\n(.*?)```", solution(bug.id).markdown, re.DOTALL):
+        exec(code, names)
+    reveals, wrong, mended = (names[f.__name__] for f in (bug.reveals, bug.wrong, bug.mended))
+    with pytest.raises(AssertionError, match="."):
+        reveals(wrong)
+    reveals(mended)
+
+
+@each_bug
+def test_a_readers_version_is_checked_by_the_property(bug):
+    verdict = check(bug.id, bug.wrong)
+    assert not verdict
+    assert "a property that your version does not have: " in verdict.message
+    assert check(bug.id, bug.mended)
+
+
+def test_whatever_a_readers_version_does_there_is_a_verdict():
+    def leave(*given):
+        raise SystemExit
+
+    for given, words in ((leave, "raised SystemExit"), (lambda: 0, "raised TypeError"), (3, "without calling it")):
+        verdict = check("padded-mean", given)
+        assert not verdict
+        assert words in verdict.message
+    state = torch.get_rng_state()
+    with torch.no_grad():
+        assert check("padded-mean", BUGS["padded-mean"].mended)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @each_bug
 def test_the_title_and_the_statement_do_not_give_it_away(bug):
-    changed = set(bug.mended_cell.splitlines()) - set(bug.symptom_cell.splitlines())
-    for line in filter(None, map(str.strip, changed)):
+    changed = set(source(bug.mended).splitlines()) - set(bug.symptom_cell.splitlines())
+    for line in (line.strip() for line in changed if any(map(str.isalnum, line))):
         assert line not in bug.markdown
     assert 1 <= bug.minutes <= 20
 

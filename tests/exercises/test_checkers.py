@@ -12,9 +12,11 @@ import re
 import numpy as np
 import pytest
 import torch
+from IPython.core.formatters import DisplayFormatter
 
-from rlhf_book.exercises import EXERCISES, Exercise, Verdict, check
+from rlhf_book.exercises import BUGS, EXERCISES, Exercise, Verdict, check, hint, solution
 from rlhf_book.exercises import exercise as machinery
+from rlhf_book.exercises.cells import imports
 from rlhf_book.exercises.exercise import Case, Mistake
 from rlhf_book.exercises.grpo.advantage import my_group_advantage
 from rlhf_book.exercises.grpo.clipped_loss import my_clipped_loss
@@ -55,20 +57,51 @@ def test_the_solution_passes(exercise):
 def test_the_stub_fails_as_a_stub(exercise):
     """The text that the chapter prints runs, is told to be a stub, and holds nothing of the solution."""
     names = {}
-    exec(exercise.stub.rsplit("\n\n\ncheck(", 1)[0], names)
+    exec(imports(exercise.needs) + exercise.stub.rsplit("\n\n\ncheck(", 1)[0], names)
     verdict = exercise.check(names[exercise.solution.__name__])
     assert not verdict.passed
+    assert not verdict.begun
     assert "still the stub" in verdict.message
     body = inspect.getsource(exercise.solution).split('"""')[2]
-    for line in filter(None, map(str.strip, body.splitlines())):
+    for line in (line.strip() for line in body.splitlines() if any(map(str.isalnum, line))):
         assert line not in exercise.stub
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
 def test_the_printed_solution_runs(exercise):
     names = {}
-    exec(exercise.solution_cell, names)
-    assert names["verdict"].passed
+    (code,) = re.findall(r"```python\n(.*?)```", solution(exercise.id).markdown, re.DOTALL)
+    exec(imports(exercise.needs) + code, names)
+    assert exercise.check(names[exercise.solution.__name__]).passed
+
+
+@pytest.mark.parametrize("item", [*EXERCISES.values(), *BUGS.values()], ids=lambda item: item.id)
+def test_there_is_a_hint_that_is_shorter_than_the_solution(item):
+    first, then = hint(item.id), solution(item.id)
+    assert item.id in repr(first)
+    assert len(item.hint.split()) >= 6
+    assert item.hint[-1] in ".?"
+    assert item.hint in first._repr_markdown_()
+    assert "```" not in first.markdown
+    assert "```python\ndef " in then._repr_markdown_()
+    assert repr(then) == then.markdown
+    assert len(then.markdown) > len(first.markdown)
+
+
+def test_every_id_is_one_of_an_exercise_or_of_a_bug():
+    assert not EXERCISES.keys() & BUGS.keys()
+
+
+def test_a_notebook_shows_nothing_for_a_stub_and_every_other_verdict():
+    def show(verdict):
+        return DisplayFormatter().format(verdict)[0]
+
+    untouched = check("grpo-advantage", lambda *_: ...)
+    assert show(untouched) == {}
+    assert "still the stub" in repr(untouched)
+    for answer in (lambda *_: None, by_median, my_group_advantage):
+        assert set(show(check("grpo-advantage", answer))) == {"text/plain", "text/html"}
+    assert "text/markdown" in show(hint("grpo-advantage"))
 
 
 @pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=name_of)
@@ -229,10 +262,10 @@ def in_place_on_a_leaf(logp, ref_logp, mask):
 MISBEHAVING = [
     ("grpo-advantage", raises, "raised RuntimeError: a bad day"),
     ("grpo-advantage", lambda rewards: rewards, "raised TypeError"),
-    ("grpo-advantage", lambda *_: None, "returned None"),
+    ("grpo-advantage", lambda *_: None, "returned None: it lacks a return"),
     ("grpo-advantage", lambda *_: "1.0", "returned a str"),
     ("grpo-advantage", lambda *_: {}, "returned a dict"),
-    ("grpo-advantage", lambda *_: ..., "returned an ellipsis"),
+    ("grpo-advantage", lambda *_: ..., "still the stub"),
     ("grpo-advantage", 3, "This is an int"),
     ("grpo-advantage", lambda r, g, e: r.view(-1, g), "The shape is (2, 2), expected (4,)"),
     ("grpo-advantage", lambda r, g, e: r / 0, "not finite"),
@@ -279,6 +312,11 @@ def test_an_unknown_exercise_is_an_error_with_a_hint():
         check("grpo-advantages", my_group_advantage)
     with pytest.raises(ValueError, match=r"expected one of .*\bgrpo-advantage\b"):
         check("xyz", my_group_advantage)
+    for ask in (hint, solution):
+        with pytest.raises(ValueError, match="there is no exercise 'paded-mean': did you mean 'padded-mean'"):
+            ask("paded-mean")
+        with pytest.raises(ValueError, match=r"expected one of .*\bpadded-mean\b"):
+            ask("xyz")
 
 
 def test_a_verdict_reads_well():

@@ -1,7 +1,9 @@
 """Exercises that say why an answer is wrong: hand the checker your function.
 
-    from rlhf_book.exercises import check
+    from rlhf_book.exercises import check, hint, solution
     check("grpo-advantage", my_group_advantage)
+    hint("grpo-advantage")
+    solution("grpo-advantage")
 
 `exercise.py` and `bug.py` hold the machinery; each chapter with exercises has a folder of its own here.
 """
@@ -11,9 +13,20 @@ from typing import Any
 
 from . import dr_grpo, gae, grpo, gspo, making_it_fast, ppo_clip, scaling_up
 from .bug import Bug
+from .cells import Shown
 from .exercise import Exercise, Verdict
 
-__all__ = ["BUGS", "EXERCISES", "Bug", "Exercise", "Verdict", "check"]
+__all__ = [
+    "BUGS",
+    "EXERCISES",
+    "Bug",
+    "Exercise",
+    "Shown",
+    "Verdict",
+    "check",
+    "hint",
+    "solution",
+]
 
 CHAPTERS = (
     ppo_clip,
@@ -33,12 +46,15 @@ BUGS: dict[str, Bug] = {bug.id: bug for chapter in CHAPTERS for bug in chapter.B
 def check(exercise: str, function: Any) -> Verdict:
     """Try your function on cases of growing difficulty, and read what is wrong with it.
 
+    For a bug: whether the code, as you have mended it, has the property that the printed code lacks.
+
     Args:
-        exercise: an id, such as "grpo-advantage"; ``EXERCISES`` lists them.
+        exercise: an id, such as "grpo-advantage"; ``EXERCISES`` and ``BUGS`` list them.
         function: yours; arguments are passed by position, in the order of the stub.
 
     Returns:
-        A verdict that shows itself, and is true if the function passed. It never raises for a wrong answer.
+        A verdict that shows itself, and is true if the function passed. It never raises for a wrong answer. In a
+        notebook a stub that nobody has touched shows nothing.
 
     Raises:
         ValueError: an id that does not exist.
@@ -47,12 +63,46 @@ def check(exercise: str, function: Any) -> Verdict:
         >>> check("grpo-dead-groups", lambda p, group_size: (p**group_size).mean())
         Not yet (grpo-dead-groups). You count the groups in which all are right. What about those where all are wrong?
     """
-    if not isinstance(exercise, str) or exercise not in EXERCISES:
-        near = difflib.get_close_matches(str(exercise), EXERCISES, n=1)
-        hint = (
-            f"did you mean {near[0]!r}?"
-            if near
-            else f"expected one of {', '.join(EXERCISES)}"
-        )
-        raise ValueError(f"there is no exercise {exercise!r}: {hint}")
-    return EXERCISES[exercise].check(function)
+    return _find(exercise).check(function)
+
+
+def hint(exercise: str) -> Shown:
+    """Where to look, without the answer. For a bug: the property that the code breaks, in words.
+
+    Raises:
+        ValueError: an id that does not exist.
+
+    Example:
+        >>> hint("grpo-leave-one-out")
+        **Hint** (`grpo-leave-one-out`): Do it by hand for a group of two: there is exactly one other reward.
+    """
+    return Shown(f"**Hint** (`{exercise}`): {_find(exercise).hint}")
+
+
+def solution(exercise: str) -> Shown:
+    """One solution: its source, and what there is to say about it.
+
+    For a bug: the property that reveals it, the mended code, and what was wrong. The book has the same text on its
+    pages of solutions.
+
+    Raises:
+        ValueError: an id that does not exist.
+
+    Example:
+        >>> "def my_leave_one_out" in solution("grpo-leave-one-out").markdown
+        True
+    """
+    return Shown(f"**Solution** (`{exercise}`)\n\n{_find(exercise).solution_markdown}")
+
+
+def _find(name: str) -> Exercise | Bug:
+    known: dict[str, Exercise | Bug] = {**EXERCISES, **BUGS}
+    if isinstance(name, str) and name in known:
+        return known[name]
+    near = difflib.get_close_matches(str(name), known, n=3)
+    advice = (
+        f"did you mean {' or '.join(map(repr, near))}?"
+        if near
+        else f"expected one of {', '.join(known)}"
+    )
+    raise ValueError(f"there is no exercise {name!r}: {advice}")

@@ -1,14 +1,20 @@
 """Find the bug: plausible code that is wrong, the number that looks odd, the property that gives it away, the mend.
 
 Each of these was found in published code. They pass tests that check shapes or repeat the formula; each fails one
-property that takes a line to say. The chapters print the sources of these functions, and a test runs them.
+property that takes a line to say. The chapters print the code and the number; the rest is the solution.
 """
 
-import inspect
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from rlhf_minimal.time_limit import in_time
+
+from .cells import FOR_READERS, as_code, source
+from .exercise import Verdict, not_a_function, said, undisturbed
+
+_SECONDS = 60.0  # that the property may take to be tried on a reader's version; ours takes about a second
 
 
 @dataclass(frozen=True)
@@ -49,36 +55,58 @@ class Bug:
     def symptom_cell(self) -> str:
         """The code cell with the code under suspicion and what it does."""
         call = f"{self.symptom.__name__}({self.wrong.__name__})"
-        return (
-            f"{_IMPORTS}{_source(self.wrong)}\n\n\n{_source(self.symptom)}\n\n\n{call}"
+        return f"{source(self.wrong, self.symptom)}\n\n\n{call}"
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What has to be imported before that cell can run."""
+        return ("Callable", "torch", "Tensor", *FOR_READERS)
+
+    @property
+    def hint(self) -> str:
+        """The property that the code breaks, in words."""
+        return " ".join((self.reveals.__doc__ or "").split())
+
+    @property
+    def solution_markdown(self) -> str:
+        """The property, the mended code, and what was wrong."""
+        parts = (
+            "The property that reveals it, which the printed code does not have:",
+            as_code(self.reveals),
+            "The mended code, which has it:",
+            as_code(self.mended),
+            f"**What was wrong.** {_flush(self.moral)}",
         )
+        return "\n\n".join(parts)
 
-    @property
-    def property_cell(self) -> str:
-        """The collapsed code cell with the property, which fails."""
-        name = self.reveals.__name__
-        return (
-            f"{_source(self.reveals)}\n\n\ntry:\n    {name}({self.wrong.__name__})\n"
-            'except AssertionError as problem:\n    print("The property fails:", problem)'
-        )
+    def check(self, function: Any) -> Verdict:
+        """Whether the property that the wrong code breaks holds for the reader's version of it.
 
-    @property
-    def mended_cell(self) -> str:
-        """The collapsed code cell with the mend, for which the property holds."""
-        call = f"{self.reveals.__name__}({self.mended.__name__})"
-        return f'{_source(self.mended)}\n\n\n{call}\nprint("The property holds.")'
+        Args:
+            function: the code as the reader has mended it.
 
-    @property
-    def moral_markdown(self) -> str:
-        """The collapsed Markdown cell: what was wrong, and the habit that prevents it."""
-        return f"<details>\n<summary>What was wrong</summary>\n\n{_flush(self.moral)}\n\n</details>"
+        Returns:
+            The verdict. It speaks of that one property: code that is wrong in another way may pass.
+        """
+        if not callable(function):
+            return Verdict(self.id, False, not_a_function(function))
+        with undisturbed():
+            try:
+                problem = in_time(lambda: self._problem(function), _SECONDS)
+            except TimeoutError:
+                problem = f"Your version takes longer than {_SECONDS:g} seconds. Is there a loop that does not end?"
+        held = "The property that the code broke holds for your version."
+        return Verdict(self.id, problem is None, problem or held)
 
-
-_IMPORTS = "from collections.abc import Callable\n\nimport torch\nfrom torch import Tensor\n\n\n"
-
-
-def _source(function: Callable[..., Any]) -> str:
-    return inspect.getsource(function).rstrip()
+    def _problem(self, function: Callable[..., Any]) -> str | None:
+        try:
+            self.reveals(function)
+        except AssertionError as failed:
+            words = " ".join(str(failed).split()) or "no more is known"
+            return f"There is a property that your version does not have: {words}."
+        except (Exception, SystemExit) as error:
+            return f"Your version, or what uses its result, raised {said(error)}"
+        return None
 
 
 def _flush(text: str) -> str:

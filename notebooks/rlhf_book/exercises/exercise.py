@@ -16,10 +16,12 @@ Left out on purpose: timing, style, and any way of reading the solution out of a
 import ast
 import html
 import inspect
+import re
 import textwrap
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -28,6 +30,8 @@ import torch
 from torch import Generator, Tensor
 
 from rlhf_minimal.time_limit import in_time
+
+from .cells import FOR_READERS, as_code
 
 HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
@@ -38,6 +42,7 @@ _TOGETHER = 60.0  # and for all of them
 _LARGEST = (
     10**6
 )  # numbers in an answer; an expanded tensor may claim more than any memory holds
+_STUB = "This is still the stub: write your code where it returns `...`."
 _ONLY_SHOWN = "Right on the first example, but not on others. "
 
 
@@ -55,12 +60,18 @@ class Verdict:
     exercise: str
     passed: bool
     message: str
+    begun: bool = True  # False for the stub as it was printed
 
     def __bool__(self) -> bool:
         return self.passed
 
     def __repr__(self) -> str:
         return f"{'Passed' if self.passed else 'Not yet'} ({self.exercise}). {self.message}"
+
+    def _ipython_display_(self) -> None:
+        """A notebook shows nothing for a stub: it is no wrong answer. Otherwise the forms below."""
+        if self.begun:
+            raise NotImplementedError
 
     def _repr_html_(self) -> str:
         colour = (
@@ -120,11 +131,11 @@ class Exercise:
         minutes: for a reader who has just read the section.
         difficulty: "warm-up", "core" or "stretch".
         statement: Markdown; says what goes in, what comes out, and every convention the checker insists on.
-        solution: a plain function whose first docstring is the stub's; its source is printed in the chapter.
+        solution: a plain function whose first docstring is the stub's; `solution("id")` prints its source.
         cases: the chapter's own batch first, then cases that each catch something.
         draw: one random batch, from the generator alone.
         mistakes: in the order in which they are tried.
-        where: where to look when no known mistake fits.
+        where: where to look: the hint, and what is said when no known mistake fits.
         right: what to say, and to think about next, when it passes.
         gradient_of: the argument whose gradient is compared too, for losses.
     """
@@ -157,14 +168,24 @@ class Exercise:
         assert isinstance(function, ast.FunctionDef)
         documentation = function.body[0]
         head = "\n".join(source.splitlines()[: documentation.end_lineno])
-        return f'{_imports(source)}{head}\n    ...  # your code\n\n\ncheck("{self.id}", {function.name})'
+        return f'{head}\n    return ...  # your code\n\n\ncheck("{self.id}", {function.name})'
 
     @property
-    def solution_cell(self) -> str:
-        """The collapsed cell with the solution, which has to pass."""
-        source = inspect.getsource(self.solution).rstrip()
-        name = self.solution.__name__
-        return f'{_imports(source)}{source}\n\n\nverdict = check("{self.id}", {name})\nassert verdict.passed\nverdict'
+    def needs(self) -> tuple[str, ...]:
+        """What has to be imported before the stub can be filled in."""
+        uses_math = "math." in inspect.getsource(self.solution)
+        return (*(("math",) if uses_math else ()), "torch", "Tensor", *FOR_READERS)
+
+    @property
+    def hint(self) -> str:
+        """Where to look, without the answer; a wrong answer that nobody foresaw is told the same."""
+        return self.where
+
+    @property
+    def solution_markdown(self) -> str:
+        """The solution's source, and what to think about next."""
+        then = re.sub(r"^Right[^.:]*[.:]\s*", "", self.right)
+        return f"{as_code(self.solution)}\n\n{then[:1].upper()}{then[1:]}"
 
     def hidden(self) -> Iterator[Case]:
         """The drawn batches; the same ones every time, and none of them printed anywhere."""
@@ -182,24 +203,11 @@ class Exercise:
             The global random state is left as it was.
         """
         if not callable(function):
-            given = _a(type(function).__name__)
-            return Verdict(
-                self.id,
-                False,
-                f"This is {given}: pass the function itself, without calling it.",
-            )
-        with (
-            torch.random.fork_rng(devices=[]),
-            torch.enable_grad(),
-            warnings.catch_warnings(),
-        ):
-            warnings.simplefilter(
-                "ignore"
-            )  # wrong answers, the list's own among them, divide by zero
+            return Verdict(self.id, False, not_a_function(function))
+        with undisturbed():
             message = self._first_problem(_Reader(self, function))
-        return Verdict(
-            self.id, message is None, self.right if message is None else message
-        )
+        begun = message is None or _STUB not in message
+        return Verdict(self.id, message is None, message or self.right, begun)
 
     def _first_problem(self, reader: "_Reader") -> str | None:
         for number, case in enumerate(self._every_case):
@@ -283,11 +291,13 @@ class Exercise:
             value = _as_tensor(answer)
         except (Exception, SystemExit) as error:  # whatever the reader's code may raise
             return _Outcome(
-                problem=f"Your function raised {_said(error)} It was called with {case}."
+                problem=f"Your function raised {said(error)} It was called with {case}."
             )
+        if answer is ...:
+            return _Outcome(problem=_STUB)
         if answer is None:
             return _Outcome(
-                problem="Your function returned None: it is still the stub, or it lacks a return."
+                problem="Your function returned None: it lacks a return, at the end or in a branch."
             )
         if value is None:
             odd = (
@@ -311,9 +321,28 @@ class Exercise:
                 )  # of the sum
             except (Exception, SystemExit) as error:
                 return _Outcome(
-                    problem=f"What your function returns has no gradient, but an error: {_said(error)}"
+                    problem=f"What your function returns has no gradient, but an error: {said(error)}"
                 )
         return _Outcome(value.detach().to(torch.float64, copy=True), gradient)
+
+
+def not_a_function(given: Any) -> str:
+    """What to say to somebody who hands over anything but a function."""
+    return f"This is {_a(type(given).__name__)}: pass the function itself, without calling it."
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """A reader's function runs in here: with gradients, without warnings, and without moving the random numbers."""
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.enable_grad(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter(
+            "ignore"
+        )  # wrong answers, the list's own among them, divide by zero
+        yield
 
 
 class _Reader:
@@ -354,7 +383,7 @@ class _Outcome:
     problem: str | None = None
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     """The kind of an error and what it says, as one sentence."""
     try:
         text = " ".join(str(error).split())[:200].rstrip(".")
@@ -512,9 +541,3 @@ def _show(x: Any, exact: bool = False) -> str:
     if isinstance(x, float):
         return f"{x:.3g}" if exact else f"{round(x, 4):g}"
     return str(x)
-
-
-def _imports(source: str) -> str:
-    """What a printed cell begins with: the same for the stub and the solution."""
-    standard = "import math\n\n" if "math." in source else ""
-    return f"{standard}import torch\nfrom torch import Tensor\n\nfrom rlhf_book.exercises import check\n\n\n"
