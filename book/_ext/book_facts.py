@@ -8,15 +8,19 @@ import platform
 import re
 from pathlib import Path
 
+import apparatus
 from data_files import read, told_on_the_page, using
 from docutils import nodes
-from sphinx.util.docutils import SphinxDirective
+from generated import made_by
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = ROOT / "book" / "data" / "run-times.json"
 WORDS_A_MINUTE = 180  # technical prose
 SECONDS_A_LINE = 4  # of code
 MINUTES_AN_EQUATION = 0.5
+MAIN_POINT = "main-point"  # the tag of the cell with which a chapter's opening ends
+GENERATED = re.compile(r"^```\{generated\} (.+)\n((?:.*\n)*?)```$", re.MULTILINE)
 FOLDED = {"install", "remove-cell", "remove-input", "hide-cell", "hide-input"}
 
 
@@ -40,16 +44,55 @@ def cells_of(path):
 
 def reading_minutes(path):
     """Words, displayed equations and unfolded lines of code of a notebook, as minutes; rounded up to the next five."""
+    return rounded(estimate(cells_of(path)))
+
+
+def opening_minutes(path):
+    """The same for what stands before and in the cell with the tag `main-point`; None where no cell has it."""
+    cells = cells_of(path)
+    for number, cell in enumerate(cells):
+        if MAIN_POINT in cell["metadata"].get("tags", []):
+            return rounded(estimate(cells[: number + 1]))
+    return None
+
+
+def page_minutes(page):
+    """The minutes to read any page of the book, with what is generated on it."""
+    if (path := ROOT / f"{page}.ipynb").is_file():
+        return reading_minutes(path)
+    if not (path := ROOT / f"{page}.md").is_file():
+        raise ValueError(f"there is no page {page!r}")
+    text = path.read_text(encoding="utf-8")
+    text = GENERATED.sub(printed, text)
+    if "```{interview-questions}" in text:
+        for asked in apparatus.questions().values():
+            parts = (asked.question, asked.answer, asked.wrong, *(" ".join(pair) for pair in asked.follow_ups))
+            text += "\n" + "\n".join(parts)
+    return rounded(len(text.replace("|", " ").split()) / WORDS_A_MINUTE)
+
+
+def printed(found):
+    """What a `{generated}` block prints: the words of its first line are arguments, its content is the last one."""
+    content = "\n".join(line for line in found[2].splitlines() if not line.startswith(":"))
+    return made_by(*found[1].split(), *([content] if content else []))
+
+
+def rounded(minutes):
+    """Up to the next five."""
+    return 5 * -(-int(minutes + 0.999) // 5)
+
+
+def estimate(cells):
+    """Minutes to read these cells."""
     words = lines = equations = 0
-    for cell in cells_of(path):
+    for cell in cells:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             equations += source.count("$$") // 2
             words += len(re.sub(r"\$\$.*?\$\$", "", source, flags=re.DOTALL).split())
         elif not FOLDED & set(cell["metadata"].get("tags", [])):
             lines += sum(1 for line in source.splitlines() if line.strip())
-    minutes = words / WORDS_A_MINUTE + lines * SECONDS_A_LINE / 60 + equations * MINUTES_AN_EQUATION
-    return 5 * -(-int(minutes + 0.999) // 5)
+    return words / WORDS_A_MINUTE + lines * SECONDS_A_LINE / 60 + equations * MINUTES_AN_EQUATION
 
 
 def exercise_minutes(path):
@@ -132,6 +175,97 @@ class ReadingTimes(SphinxDirective):
         return [shown]
 
 
+class ReadingPath(SphinxDirective):
+    """A path through the book, with the minutes of every step and their sum.
+
+        ```{reading-path}
+        notebooks/from-zero | whole | everything from text to gradient
+        openings | | the main point of each of the other chapters
+        book/interview | whole | say an answer aloud, then open ours
+        ```
+
+    A line is a page, how much of it, and what it is good for. How much is "whole", "exercises" (a chapter and what it
+    sets) or "opening" (as far as its main point). The word `openings` in place of a page stands for the openings of all
+    chapters that mark one and are not named in this list.
+    """
+
+    has_content = True
+
+    @told_on_the_page
+    def run(self):
+        self.env.note_reread()
+        steps = steps_of(self.content, chapters(self.env))
+        rows = []
+        for page, part, why, minutes in steps:
+            uri = self.env.app.builder.get_relative_uri(self.env.docname, page)
+            entry = nodes.inline("", "", nodes.reference("", page_title(page), internal=True, refuri=uri))
+            if words := PARTS_OF_A_PAGE[part]:
+                entry += nodes.Text(f", {words}")
+            rows.append([entry, why, f"{minutes} min"])
+        rows.append([nodes.strong("", "together"), "", f"{total(steps)}"])
+        shown = table(["what", "for", "time"], rows)
+        shown["classes"].append("reading-times")
+        return [shown]
+
+
+PARTS_OF_A_PAGE = {"whole": "", "exercises": "with its exercises", "opening": "to its main point"}
+
+
+def steps_of(lines, all_chapters):
+    """[(page, part, why, minutes)] of a reading path."""
+    wanted = []
+    for line in lines:
+        if not line.strip():
+            continue
+        if line.count("|") != 2:
+            raise ValueError(f"{line!r} is no step: expected a page, how much of it and what for, between bars")
+        wanted.append([word.strip() for word in line.split("|")])
+    named = {page for page, _, _ in wanted}
+    steps = []
+    for page, part, why in wanted:
+        if page == "openings":
+            marked = [(name, opening_minutes(ROOT / f"{name}.ipynb")) for name in all_chapters if name not in named]
+            steps += [(name, "opening", why, minutes) for name, minutes in marked if minutes is not None]
+            continue
+        if part not in PARTS_OF_A_PAGE:
+            raise ValueError(f"{page}: how much is {part!r}, expected one of {', '.join(PARTS_OF_A_PAGE)}")
+        path = ROOT / f"{page}.ipynb"
+        if part != "whole" and not path.is_file():
+            raise ValueError(f"{page}: only a chapter has an opening and exercises")
+        minutes = opening_minutes(path) if part == "opening" else page_minutes(page)
+        if minutes is None:
+            raise ValueError(f"{page}: no cell has the tag {MAIN_POINT!r}")
+        steps.append((page, part, why, minutes + (exercise_minutes(path) if part == "exercises" else 0)))
+    return steps
+
+
+def total(steps):
+    """The sum of a path's minutes, in words."""
+    minutes = sum(step[-1] for step in steps)
+    return f"{minutes} min" if minutes <= 120 else f"{minutes / 60:.0f} hours"
+
+
+def page_title(page):
+    """The first heading of a page."""
+    path = ROOT / f"{page}.ipynb"
+    if path.is_file():
+        return title(path)
+    found = re.search(r"^# (.+)$", (ROOT / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else page
+
+
+class ReadingMinutes(SphinxRole):
+    """{reading-minutes}`notebooks/from-zero`: the number alone."""
+
+    def run(self):
+        self.env.note_reread()
+        try:
+            return [nodes.Text(str(page_minutes(self.text)))], []
+        except ValueError as problem:
+            message = self.inliner.reporter.error(f"reading-minutes: {problem}", line=self.lineno)
+            return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
+
+
 class Versions(SphinxDirective):
     """What this book was built with, beside what requirements.txt asks for."""
 
@@ -167,6 +301,8 @@ def no_buttons_to_nowhere(app, config):
 def setup(app):
     app.connect("config-inited", no_buttons_to_nowhere)
     app.add_directive("reading-times", ReadingTimes)
+    app.add_directive("reading-path", ReadingPath)
+    app.add_role("reading-minutes", ReadingMinutes())
     app.add_directive("versions", Versions)
     app.add_directive("run-times", RunTimes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -159,3 +159,13 @@ def test_the_search_for_outside_addresses_leaves_links_alone():
     )
     found = Addresses(page)
     assert outside(found.fetched + found.named_in_scripts) == []
+
+
+def test_the_first_chapter_and_the_questions_are_one_click_from_the_front_page():
+    text = (BUILT / "book" / "index.html").read_text(encoding="utf-8")
+    doors = text[text.index('class="sd-container-fluid') : text.index("algorithm-table")]
+    assert doors.count("sd-card-body") == 3
+    for target in ("../notebooks/from-zero.html", "how-to-read.html", "interview.html", "api/command-line.html"):
+        assert f'href="{target}"' in doors, target
+    assert 'href="how-to-read.html#two-hours-before-an-interview"' in doors
+    assert text.index('<svg class="learning"') < text.index("sd-card-body") < text.index("algorithm-table")

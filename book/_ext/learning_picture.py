@@ -1,0 +1,168 @@
+"""`{learning-picture}`: recorded runs of a chapter as a picture of a model that learns, drawn when the page is built.
+
+    ```{learning-picture} from-zero
+    :arm: GRPO
+    :control: GRPO, reward from a coin
+    What the caption says before the numbers.
+    ```
+
+Lines, caption and alternative text are made from the file under notebooks/results/, so they follow a new recording. It
+is drawn with the page's own colour, in light and in dark.
+"""
+
+from dataclasses import dataclass
+from html import escape
+from statistics import mean
+
+from data_files import read, told_on_the_page, using
+from docutils import nodes
+from docutils.parsers.rst import directives
+from recorded_runs import path_of
+from sphinx.util.docutils import SphinxDirective
+
+ENDS = 5  # steps at the end whose mean is told
+WIDTH, HEIGHT = 640, 310
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 34, 46  # around the axes
+CHECKED, COIN = "checked", "coin"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The share of right completions, [seeds][steps], of two arms with the same seeds."""
+
+    checked: list[list[float]]
+    coin: list[list[float]]
+    completions: int
+
+    @property
+    def steps(self):
+        return len(self.checked[0])
+
+    @property
+    def first(self):
+        """The share of the first step, which is sampled before anything is learned."""
+        return mean(run[0] for run in self.checked)
+
+    @property
+    def last(self):
+        return mean(mean(run[-ENDS:]) for run in self.checked)
+
+    @property
+    def last_coin(self):
+        return mean(mean(run[-ENDS:]) for run in self.coin)
+
+    @property
+    def seeds(self):
+        return f"{len(self.checked)} seeds" if len(self.checked) > 1 else "one seed"
+
+    def told(self):
+        """What the numbers say."""
+        return (
+            f"The share of right completions is {self.first:.2f} before training and {self.last:.2f} at the end (mean "
+            f"of the last {ENDS} steps, {self.seeds}). If a coin decides the reward, it ends at {self.last_coin:.2f}."
+        )
+
+    def alt(self):
+        """For a reader who does not see it."""
+        direction = "rises" if self.last > self.first else "falls"
+        return (
+            f"Two curves over {self.steps} training steps: the share of completions that are right. With a reward for "
+            f"being right it {direction} from {self.first:.2f} to {self.last:.2f}. With a reward from a coin it ends "
+            f"at {self.last_coin:.2f}."
+        )
+
+
+def curves_of(record, arm, control):
+    """The two arms of a record."""
+    runs = {
+        name: {run["seed"]: run["right"] for run in record["runs"] if run["arm"] == name} for name in (arm, control)
+    }
+    known = ", ".join(sorted({run["arm"] for run in record["runs"]}))
+    for name, found in runs.items():
+        if not found:
+            raise ValueError(f"no run has the arm {name!r}; there are {known}")
+        if len({len(right) for right in found.values()}) != 1 or not min(map(len, found.values())):
+            raise ValueError(f"the runs of {name!r} have different numbers of steps")
+    if runs[arm].keys() != runs[control].keys():
+        raise ValueError(f"{arm!r} and {control!r} should have the same seeds")
+    completions = record["completions_a_step"]
+    shares = [[[count / completions for count in found[seed]] for seed in sorted(found)] for found in runs.values()]
+    if not all(0 <= value <= 1 for runs_of_arm in shares for run in runs_of_arm for value in run):
+        raise ValueError(f"a count of right completions is not between 0 and {completions}")
+    return Curves(*shares, completions)
+
+
+def svg(curves):
+    """The picture: a thin line a seed, a thick one for the mean, and words beside the lines."""
+    steps = max(curves.steps, len(curves.coin[0]))
+
+    def x(step):
+        return LEFT + (WIDTH - LEFT - RIGHT) * step / max(steps - 1, 1)
+
+    def y(share):
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
+
+    def line(values, kind):
+        points = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in enumerate(values))
+        return f'<polyline class="{kind}" points="{points}"/>'
+
+    parts = []
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y(share) + 5:.1f}" text-anchor="end">{share:.0%}</text>')
+    for step in range(0, steps + 1, 20 if steps <= 100 else 50):
+        if step:
+            parts.append(f'<text x="{x(step - 1):.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{step}</text>')
+    parts.append(f'<text x="{LEFT - 8 - 42}" y="18">completions that are right</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(
+        f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">training step ({curves.completions} completions '
+        "each)</text>"
+    )
+    for runs, kind in ((curves.coin, COIN), (curves.checked, CHECKED)):
+        parts += [line(run, f"run {kind}") for run in runs]
+        parts.append(line([mean(values) for values in zip(*runs, strict=True)], f"mean {kind}"))
+    # Words stand where no line runs: under the upper curve's last third, above the lower one's.
+    third = 2 * steps // 3
+    tail = {
+        kind: [v for run in runs for v in run[third:]]
+        for kind, runs in ((CHECKED, curves.checked), (COIN, curves.coin))
+    }
+    upper, lower = (CHECKED, COIN) if mean(tail[CHECKED]) >= mean(tail[COIN]) else (COIN, CHECKED)
+    words = {CHECKED: "reward: is it right?", COIN: "reward: a coin"}
+    heights = {upper: y(min(tail[upper])) + 24, lower: y(max(tail[lower])) - 12}
+    for kind, height in heights.items():
+        parts.append(
+            f'<text class="{kind}" x="{WIDTH - RIGHT}" y="{height:.1f}" text-anchor="end">{words[kind]}</text>'
+        )
+    return (
+        f'<svg class="learning" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(curves.alt())}">'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+class LearningPicture(SphinxDirective):
+    required_arguments = 1
+    has_content = True
+    option_spec = {"arm": directives.unchanged_required, "control": directives.unchanged_required}  # noqa: RUF012
+
+    @told_on_the_page
+    def run(self):
+        path = path_of(self.arguments[0])
+        self.env.note_dependency(str(path))
+        self.env.note_dependency(__file__)
+        with using(path):
+            curves = curves_of(read(path), self.options.get("arm", ""), self.options.get("control", ""))
+        said = nodes.Element()
+        self.state.nested_parse(self.content, self.content_offset, said)
+        words = said.children[0].children if said.children else []
+        figure = nodes.figure(classes=["learning-picture"])
+        figure += nodes.raw("", svg(curves), format="html")
+        figure += nodes.caption("", "", *words, nodes.Text(f" {curves.told()}"))
+        self.set_source_info(figure)
+        return [figure]
+
+
+def setup(app):
+    app.add_directive("learning-picture", LearningPicture)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,147 @@
+"""The front page and the paths through the book: the picture and the minutes follow what they are made of."""
+
+import copy
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import book_facts  # noqa: E402
+import learning_picture  # noqa: E402
+
+RECORD = {
+    "completions_a_step": 10,
+    "runs": [
+        {"arm": arm, "seed": seed, "right": right}
+        for arm, runs in {
+            "checked": ([2, 4, 8, 8, 8, 8, 8], [4, 4, 6, 6, 6, 6, 6]),
+            "coin": ([2, 1, 1, 1, 1, 1, 1], [4, 1, 1, 1, 1, 1, 1]),
+        }.items()
+        for seed, right in enumerate(runs)
+    ],
+}
+
+
+def curves(record=RECORD):
+    return learning_picture.curves_of(record, "checked", "coin")
+
+
+def test_caption_and_alternative_text_say_what_was_recorded():
+    for words in (curves().told(), curves().alt()):
+        assert re.findall(r"\b[01]\.\d\d\b", words) == ["0.30", "0.70", "0.10"]
+    assert "2 seeds" in curves().told()
+    assert "rises" in curves().alt()
+    swapped = learning_picture.curves_of(RECORD, "coin", "checked")
+    assert "falls" in swapped.alt()
+
+
+def test_every_seed_is_a_line_and_every_step_a_point_of_it():
+    drawn = learning_picture.svg(curves())
+    lines = re.findall(r'<polyline class="(\w+) (\w+)" points="([^"]+)"', drawn)
+    assert [(kind, arm) for kind, arm, _ in lines] == [
+        *[("run", "coin")] * 2,
+        ("mean", "coin"),
+        *[("run", "checked")] * 2,
+        ("mean", "checked"),
+    ]
+    assert {len(points.split()) for _, _, points in lines} == {7}
+    height = {arm: float(points.split()[-1].split(",")[1]) for kind, arm, points in lines if kind == "mean"}
+    assert height["checked"] < height["coin"]  # downwards in an SVG
+    assert 'role="img"' in drawn
+    assert curves().alt() in drawn
+
+
+def test_a_new_recording_changes_the_picture():
+    other = copy.deepcopy(RECORD)
+    other["runs"][0]["right"][-1] = 3
+    assert learning_picture.svg(curves(other)) != learning_picture.svg(curves())
+    assert curves(other).told() != curves().told()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda record: record["runs"].pop(), "the same seeds"),
+        (lambda record: record.update(runs=record["runs"][:2]), "no run has the arm 'coin'; there are checked"),
+        (lambda record: record["runs"][0]["right"].pop(), "different numbers of steps"),
+        (lambda record: record["runs"][0]["right"].append(11) or record["runs"][1]["right"].append(1), "between 0 and"),
+    ],
+)
+def test_a_record_that_lacks_something_is_refused(damage, said):
+    record = copy.deepcopy(RECORD)
+    damage(record)
+    with pytest.raises(ValueError, match=said):
+        curves(record)
+
+
+def test_the_front_page_draws_a_record_that_exists():
+    text = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+    name, arm, control = re.search(r"\{learning-picture\} (.+)\n:arm: (.+)\n:control: (.+)\n", text).groups()
+    path = learning_picture.path_of(name)
+    found = learning_picture.curves_of(learning_picture.read(path), arm, control)
+    assert found.last > 0.5 > found.last_coin  # what the text around it says
+
+
+# ── paths and their minutes ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def chapter(folder, *cells):
+    nbformat.write(nbformat.v4.new_notebook(cells=list(cells)), folder / "a.ipynb")
+    return folder / "a.ipynb"
+
+
+def test_an_opening_ends_with_the_main_point(tmp_path):
+    def text(name, **metadata):
+        return nbformat.v4.new_markdown_cell("word " * 850, id=name, metadata=metadata)
+
+    before, point = text("a"), text("b", tags=["main-point"])
+    after = [text("c"), text("d")]
+    assert book_facts.opening_minutes(chapter(tmp_path, before, point, *after)) == 10
+    assert book_facts.opening_minutes(chapter(tmp_path, before, *after)) is None
+    assert book_facts.reading_minutes(chapter(tmp_path, before, point, *after)) == 20
+
+
+def test_a_page_takes_as_long_as_what_is_generated_on_it(monkeypatch, tmp_path):
+    (tmp_path / "page.md").write_text("word " * 170 + "\n```{generated} some:words\n:class: x\n```\n")
+    monkeypatch.setattr(book_facts, "ROOT", tmp_path)
+    monkeypatch.setattr(book_facts, "made_by", lambda target: "word " * 1800)
+    assert book_facts.page_minutes("page") == 15
+    with pytest.raises(ValueError, match="no page 'other'"):
+        book_facts.page_minutes("other")
+
+
+def paths():
+    text = (ROOT / "book" / "how-to-read.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^## (.+)\n(?:(?!## ).*\n)*?```\{reading-path\}\n((?:.+\n)+?)```", text, re.MULTILINE)
+    chapters = [f"notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")]
+    return {title: book_facts.steps_of(lines.splitlines(), chapters) for title, lines in blocks}
+
+
+def test_the_three_paths_take_what_their_names_say():
+    found = paths()
+    assert list(found) == ["A weekend", "A course", "Two hours before an interview"]
+    hours = {title: sum(step[-1] for step in steps) / 60 for title, steps in found.items()}
+    assert 6 <= hours["A weekend"] <= 14
+    assert hours["A course"] > hours["A weekend"]
+    assert 1.5 <= hours["Two hours before an interview"] <= 2.25, "leave something out of this path"
+    for steps in found.values():
+        assert steps[0][0] == "notebooks/from-zero"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("notebooks/from-zero, whole", "expected a page, how much of it and what for"),
+        ("notebooks/from-zero | half | x", "'half', expected one of whole"),
+        ("book/glossary | exercises | x", "only a chapter has"),
+        ("notebooks/nothing | whole | x", "no page 'notebooks/nothing'"),
+    ],
+)
+def test_a_step_that_is_none_is_refused(line, said):
+    with pytest.raises(ValueError, match=said):
+        book_facts.steps_of([line], [])
