@@ -15,7 +15,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import CLIP_EXPLORER_ALT, ClipExplorer
+from rlhf_book.figures.widgets import CLIP_EXPLORER_ALT, ClipExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, gradient_weight
 from rlhf_minimal.functional import gates
 
@@ -98,7 +98,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     widget = ClipExplorer(ratio=0.6, advantage=-1, low=0.1, high=0.28)
     state = widget.get_state()
     assert [state[name] for name in ("ratio", "advantage", "low", "high")] == [0.6, -1.0, 0.1, 0.28]
-    assert state["_esm"] == MODULE.read_text(encoding="utf-8")
+    assert state["_esm"] == in_a_notebook(MODULE)
     assert state["alt"] == CLIP_EXPLORER_ALT
     assert CLIP_EXPLORER_ALT in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

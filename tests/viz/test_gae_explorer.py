@@ -14,7 +14,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import GAE_EXPLORER_ALT, GaeExplorer
+from rlhf_book.figures.widgets import GAE_EXPLORER_ALT, GaeExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "gae_explorer.mjs"
@@ -187,7 +187,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     widget = GaeExplorer("011011", lam=0.5, critic="blind", size=1)
     state = widget.get_state()
     assert (state["response"], state["lam"], state["critic"], state["size"]) == ("011011", 0.5, "blind", 1.0)
-    assert state["_esm"] == MODULE.read_text(encoding="utf-8")
+    assert state["_esm"] == in_a_notebook(MODULE)
     assert state["alt"] == GAE_EXPLORER_ALT
     assert GAE_EXPLORER_ALT in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

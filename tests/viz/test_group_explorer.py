@@ -13,7 +13,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import GROUP_EXPLORER_ALT, GroupExplorer
+from rlhf_book.figures.widgets import GROUP_EXPLORER_ALT, GroupExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "group_explorer.mjs"
@@ -111,7 +111,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     widget = GroupExplorer([1.0, 0.0, 0.5], eps=0.01, ddof=0)
     state = widget.get_state()
     assert (state["rewards"], state["eps"], state["ddof"]) == ([1.0, 0.0, 0.5], 0.01, 0)
-    assert state["_esm"] == MODULE.read_text(encoding="utf-8")
+    assert state["_esm"] == in_a_notebook(MODULE)
     assert state["alt"] == GROUP_EXPLORER_ALT
     assert GROUP_EXPLORER_ALT in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

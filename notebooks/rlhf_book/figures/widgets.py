@@ -4,14 +4,41 @@ They compute in the browser. Saved with the notebook's widget state they stay al
 kernel and without a network. Needs the extra `notebooks` (anywidget).
 """
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import anywidget
-import traitlets
+try:
+    import anywidget
+    import traitlets
+except ModuleNotFoundError as problem:
+    raise ModuleNotFoundError(
+        f"Figures that move in a notebook need the package {problem.name}, which is not "
+        "installed here. Install it and run the cell again: "
+        "python -m pip install anywidget ipywidgets",
+        name=problem.name,
+    ) from problem
 
 _HERE = Path(__file__).parent
+
+
+def in_a_notebook(module: Path) -> str:
+    """The text of a figure's module as a notebook needs it: its controls keep their keys from JupyterLab's shortcuts.
+
+    Args:
+        module: a file with one `export default`.
+
+    Example:
+        >>> in_a_notebook(_HERE / "group_explorer.mjs").count("export default")
+        1
+    """
+    figure = module.read_text(encoding="utf-8")
+    text, count = re.subn(r"^export default\b", "const figure_ =", figure, flags=re.M)
+    if count != 1:
+        raise ValueError(f"{module.name} has {count} `export default`, expected one")
+    return text + (_HERE / "keyboard.js").read_text(encoding="utf-8")
+
 
 GROUP_EXPLORER_ALT = (
     "Sliders for the rewards of a group of completions; beside each, three bars: its z-score, its reward minus the "
@@ -38,7 +65,7 @@ class GroupExplorer(anywidget.AnyWidget):
         [1.0, 0.0, 0.0, 0.0]
     """
 
-    _esm = _HERE / "group_explorer.mjs"
+    _esm = in_a_notebook(_HERE / "group_explorer.mjs")
     rewards = traitlets.List(
         traitlets.Float(min=0.0, max=2.0), minlen=2, maxlen=16
     ).tag(sync=True)
@@ -87,7 +114,7 @@ class ClipExplorer(anywidget.AnyWidget):
         0.2
     """
 
-    _esm = _HERE / "clip_explorer.mjs"
+    _esm = in_a_notebook(_HERE / "clip_explorer.mjs")
     ratio = traitlets.Float(1.5, min=0.01, max=2.5).tag(sync=True)
     advantage = traitlets.Float(1.0, min=-1.5, max=1.5).tag(sync=True)
     low = traitlets.Float(0.2, min=0.0, max=1.0).tag(sync=True)
@@ -142,7 +169,7 @@ class RatioExplorer(anywidget.AnyWidget):
 
     BANDS = ("0.2 / 0.2", "0.2 / 0.27", "0.03 / 0.04", "3e-4 / 4e-4")
 
-    _esm = _HERE / "ratio_explorer.mjs"
+    _esm = in_a_notebook(_HERE / "ratio_explorer.mjs")
     log_ratios = traitlets.List(
         traitlets.Float(min=-0.5, max=0.5), minlen=6, maxlen=6
     ).tag(sync=True)
@@ -200,7 +227,7 @@ class GaeExplorer(anywidget.AnyWidget):
         'late'
     """
 
-    _esm = _HERE / "gae_explorer.mjs"
+    _esm = in_a_notebook(_HERE / "gae_explorer.mjs")
     response = traitlets.Unicode("101101").tag(sync=True)
     lam = traitlets.Float(0.95, min=0.0, max=1.0).tag(sync=True)
     critic = traitlets.Enum(
@@ -261,7 +288,7 @@ class LengthExplorer(anywidget.AnyWidget):
         'batch'
     """
 
-    _esm = _HERE / "length_explorer.mjs"
+    _esm = in_a_notebook(_HERE / "length_explorer.mjs")
     lengths = traitlets.List(traitlets.Int(min=1, max=1000), minlen=2, maxlen=8).tag(
         sync=True
     )
