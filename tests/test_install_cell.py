@@ -7,6 +7,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -34,14 +35,65 @@ def test_it_does_nothing_where_the_library_is_installed(monkeypatch):
     exec(install_cell.source("https://github.com/someone/something"), {})
 
 
-def test_it_installs_the_repository_it_was_given(monkeypatch):
-    called = []
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr(subprocess, "run", lambda command, check: called.append(command[-1]))
+@pytest.fixture
+def pip(monkeypatch):
+    """What the cell asks pip for, in a Python that has nothing; `pip.here` names what it has."""
+    asked = SimpleNamespace(calls=[], here=set())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name in asked.here else None)
+    monkeypatch.setattr(subprocess, "run", lambda command, check: asked.calls.append(command[5:]))
     monkeypatch.delenv("RLHF_MINIMAL", raising=False)
+    return asked
+
+
+def test_it_installs_the_repository_it_was_given(pip):
     exec(install_cell.source("https://github.com/someone/something"), {})
+    assert pip.calls == [["rlhf-minimal[notebooks] @ git+https://github.com/someone/something"]]
+
+
+def test_it_installs_the_repository_in_which_the_chapter_lies(pip, monkeypatch):
+    monkeypatch.chdir(ROOT / "notebooks")
     exec(install_cell.source(""), {})
-    assert called == ["git+https://github.com/someone/something", ".."]
+    assert pip.calls == [[f"rlhf-minimal[notebooks] @ {ROOT.as_uri()}"]]
+
+
+def test_it_installs_what_the_reader_names(pip, monkeypatch, tmp_path):
+    wheel = tmp_path / "rlhf_minimal-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLHF_MINIMAL", wheel.name)
+    exec(install_cell.source("https://github.com/someone/something"), {})
+    assert pip.calls == [[f"rlhf-minimal[notebooks] @ {wheel.as_uri()}"]]
+
+
+def test_in_a_folder_that_holds_no_project_it_says_what_to_do(pip, monkeypatch, tmp_path):
+    """A notebook that was downloaded alone: pip is not asked to install a folder that is no project."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match=r"Install it from its wheel.*RLHF_MINIMAL"):
+        exec(install_cell.source(""), {})
+    monkeypatch.setenv("RLHF_MINIMAL", "nowhere.whl")
+    with pytest.raises(RuntimeError, match=r"'nowhere.whl': there is no such file"):
+        exec(install_cell.source(""), {})
+    assert pip.calls == []
+
+
+def test_what_moves_the_figures_is_asked_for_alone_where_the_library_is_here(pip):
+    """An editable install of a clone is not replaced by a copy."""
+    pip.here = {"rlhf_minimal", "rlhf_book", "ipywidgets"}
+    exec(install_cell.source(""), {})
+    assert pip.calls == [["anywidget"]]
+
+
+def test_the_extra_that_it_asks_for_has_what_chapters_import():
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["notebooks"]
+    assert {"anywidget", "ipywidgets", "ipykernel"} <= {re.match(r"[\w-]+", wanted)[0] for wanted in extra}
+
+
+def test_without_anywidget_a_figure_says_what_to_install():
+    program = "import sys; sys.modules['anywidget'] = None; import rlhf_book.figures.widgets"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "notebooks")])}
+    result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "python -m pip install anywidget ipywidgets" in result.stderr.splitlines()[-1]
 
 
 def test_a_chapter_without_the_library_installs_only_what_is_missing(monkeypatch):
@@ -114,7 +166,7 @@ def installed(wheel, tmp_path_factory):
         "PYTHONPATH": "",
         # Into a folder of its own, without an index to ask.
         "PIP_TARGET": str(target),
-        "PIP_NO_DEPS": "1",
+        "PIP_NO_DEPS": "1",  # what the extra asks for is here already
         "PIP_NO_INDEX": "1",
     }
     result = subprocess.run([sys.executable, "-c", program], cwd=empty, env=environment, capture_output=True, text=True)
@@ -142,7 +194,7 @@ def test_every_package_and_every_record_is_in_the_wheel(wheel):
 def test_no_chapter_reads_what_lies_beside_it(path):
     """What a chapter reads comes from the packages: a chapter that was downloaded alone has nothing beside it."""
     for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "code":
+        if cell.cell_type == "code" and "install" not in cell.metadata.get("tags", []):
             assert not re.search(r"""\b(Path|open)\(\s*f?["'](?!/)""", cell.source), cell.source
 
 

@@ -4,7 +4,8 @@
     python book/_tools/install_cell.py https://github.com/…  write the repository's address into _config.yml first
 
 The address of the repository is written down once, in `_config.yml` (repository: url). While it is empty the book has
-no Colab and Binder buttons, and the cell installs the folder in which the chapter lies.
+no Colab and Binder buttons, and the cell installs the repository in which the chapter lies; where it lies in none, it
+says what to do.
 """
 
 import json
@@ -23,22 +24,37 @@ CONFIG = ROOT / "_config.yml"
 TAGS = ["install", "remove-cell"]  # readers of the page have nothing to install
 
 CELL = """\
-# Nothing happens here where the library is installed. On Colab or in a fresh clone it is
-# installed now; to take it from somewhere else, a wheel or a folder, name that in the
-# environment variable RLHF_MINIMAL.
+# Nothing happens here where the packages of the book are installed. Elsewhere, as on
+# Colab or in a fresh clone, they are installed now. To take them from a wheel or a
+# folder of your own, name it in the environment variable RLHF_MINIMAL.
+import importlib
 import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-if any(
-    importlib.util.find_spec(package) is None
-    for package in ("rlhf_minimal", "rlhf_book")
-):
-    source = os.environ.get("RLHF_MINIMAL") or "{source}"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", source], check=True
-    )
+needed = ["rlhf_minimal", "rlhf_book", "anywidget", "ipywidgets"]
+missing = [name for name in needed if importlib.util.find_spec(name) is None]
+if "rlhf_minimal" in missing or "rlhf_book" in missing:
+    source = os.environ.get("RLHF_MINIMAL") or "{address}"
+    if not source and Path("../rlhf_minimal/__init__.py").is_file():
+        source = ".."  # this notebook lies in the repository
+    if not source:
+        raise RuntimeError(
+            "This notebook needs the library of the book, rlhf-minimal, which is not "
+            "installed here. Install it from its wheel or a copy of the repository, "
+            "python -m pip install 'PATH[notebooks]', or set the environment variable "
+            "RLHF_MINIMAL to that path. Then run this cell again."
+        )
+    if "://" not in source:
+        if not Path(source).exists():
+            raise RuntimeError(f"RLHF_MINIMAL is {{source!r}}: there is no such file")
+        source = Path(source).resolve().as_uri()
+    missing = [f"rlhf-minimal[notebooks] @ {{source}}"]
+if missing:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *missing]
+    subprocess.run(command, check=True)
     importlib.invalidate_caches()"""
 
 # Chapters that need no library of ours, and what they import instead.
@@ -67,7 +83,7 @@ def source(url: str, chapter: str = "") -> str:
     """The text of the cell, in a chapter that needs the library or in one of those that do not."""
     if chapter in ALONE:
         return CELL_ALONE.format(packages=json.dumps(ALONE[chapter]))
-    return CELL.format(source=f"git+{url}" if url else "..")
+    return CELL.format(address=f"git+{url}" if url else "")
 
 
 def write_address(url: str) -> None:
