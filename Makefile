@@ -29,7 +29,7 @@ train: env  ## a tiny language model learns to add, by GRPO
 	$(BIN)/python -m rlhf_minimal train grpo
 
 lab: env  ## read and run the chapters
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab --notebook-dir=. notebooks/README.md
 
 notebooks: env  ## execute every chapter again, in place, and normalise what is saved
 	$(BIN)/python book/_tools/notebooks.py notebooks/*.ipynb

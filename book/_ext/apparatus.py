@@ -189,17 +189,17 @@ def _until_heading(lines: list[str]) -> str:
     return "\n".join(lines[:end])
 
 
+def pages_below(node: Any) -> list[str]:
+    """Every page that a part of `_toc.yml` names, in its order."""
+    if isinstance(node, dict):
+        parts = ([value] if key in ("file", "root") else pages_below(value) for key, value in node.items())
+        return [page for found in parts for page in found]
+    return [page for value in node for page in pages_below(value)] if isinstance(node, list) else []
+
+
 def pages_of_the_book() -> list[str]:
     """Every page that `_toc.yml` names, in the order of the book."""
-
-    def walk(node: Any) -> list[str]:
-        if isinstance(node, dict):
-            return [
-                page for key, value in node.items() for page in ([value] if key in ("file", "root") else walk(value))
-            ]
-        return [page for value in node for page in walk(value)] if isinstance(node, list) else []
-
-    return walk(read(ROOT / "_toc.yml"))
+    return pages_below(read(ROOT / "_toc.yml"))
 
 
 def claims() -> list[Claim]:

@@ -27,6 +27,7 @@ from sphinx.util.docutils import SphinxDirective
 
 sys.path.insert(0, str(Path(__file__).parent))
 import apparatus
+import numbering
 from data_files import told_on_the_page
 
 PARTS = {
@@ -250,17 +251,22 @@ class ExerciseList(Apparatus):
         for page in dict.fromkeys(places.values()):
             items = [known[name] for name in places if places[name] == page]
             hours = f"{sum(item.minutes for item in items)} minutes in all"
-            text += ["", f"**[{apparatus.title_of(page)}](/{page}.ipynb)**, {hours}", ""]
-            text += ["| exercise | minutes | difficulty | hint and solution |", "| --- | --- | --- | --- |"]
+            title = numbering.numbered(apparatus.title_of(page), page)
+            text += ["", f"**[{title}](/{page}.ipynb)**, {hours}", ""]
+            text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
             for item in items:
                 bug = item.id in BUGS
                 what = f"Find the bug: {item.title}" if bug else item.title[0].upper() + item.title[1:]
-                what = f"{{ref}}`{what} <{page}#exercise-{item.id}>`"
+                number = f"{{ref}}`{numbering.exercises()[item.id]} <{page}#exercise-{item.id}>`"
                 solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
-                text.append(f"| {what} | {item.minutes} | {'' if bug else item.difficulty} | {solution} |")
+                text.append(f"| {number} | {what} | {item.minutes} | {'' if bug else item.difficulty} | {solution} |")
         if left := known.keys() - places.keys():
             raise self.error(f"exercise-list: printed in no chapter: {', '.join(sorted(left))}")
-        return self.parsed("\n".join(text))
+        shown = self.parsed("\n".join(text))
+        for box in shown:
+            for found in box.findall(nodes.table):
+                found["classes"].append("exercises")
+        return shown
 
 
 def anchor(app, doctree):

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import apparatus
+import numbering
 from data_files import read, told_on_the_page, using
 from docutils import nodes
 from generated import made_by
@@ -164,7 +165,7 @@ class ReadingTimes(SphinxDirective):
             path = ROOT / f"{name}.ipynb"
             self.env.note_dependency(str(path))
             uri = self.env.app.builder.get_relative_uri(self.env.docname, name)
-            link = nodes.reference("", title(path), internal=True, refuri=uri)
+            link = nodes.reference("", numbering.numbered(title(path), name), internal=True, refuri=uri)
             seconds = measured.get(path.stem)
             exercises = exercise_minutes(path)
             minutes = [f"{reading_minutes(path)} min", f"{exercises} min" if exercises else "none"]
@@ -201,7 +202,7 @@ class ReadingPath(SphinxDirective):
             entry = nodes.inline("", "", nodes.reference("", page_title(page), internal=True, refuri=uri))
             if words := PARTS_OF_A_PAGE[part]:
                 entry += nodes.Text(f", {words}")
-            rows.append([entry, why, f"{minutes} min"])
+            rows.append([entry, why, in_words(minutes)])
         rows.append([nodes.strong("", "together"), "", f"{total(steps)}"])
         shown = table(["what", "for", "time"], rows)
         shown["classes"].append("reading-times")
@@ -242,14 +243,19 @@ def steps_of(lines, all_chapters):
 def total(steps):
     """The sum of a path's minutes, in words."""
     minutes = sum(step[-1] for step in steps)
-    return f"{minutes} min" if minutes <= 120 else f"{minutes / 60:.0f} hours"
+    return in_words(minutes) if minutes <= 240 else f"{minutes / 60:.0f} hours"
+
+
+def in_words(minutes):
+    """`95 min`, `2 h 50 min`"""
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def page_title(page):
     """The first heading of a page."""
     path = ROOT / f"{page}.ipynb"
     if path.is_file():
-        return title(path)
+        return numbering.numbered(title(path), page)
     found = re.search(r"^# (.+)$", (ROOT / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE)
     return found[1] if found else page
 

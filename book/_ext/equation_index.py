@@ -21,7 +21,8 @@ EQUATIONS = ROOT / "book" / "equations.md"
 LABEL = re.compile(r":eq:`([^`]+)`")
 DOCSTRING_MATH = re.compile(r"^\.\. math::[ ]*(.*(?:\n(?:[ ]+.*|(?=\n)))*)", re.MULTILINE)
 PRINTED = re.compile(r"^\$\$\s*\n(.*?)\n\$\$ \(([^)]+)\)\s*$", re.MULTILINE | re.DOTALL)
-ANY_LABEL = re.compile(r"\$\$\s*\(([^)]+)\)|^:label:\s*(\S+)|\\label\{([^}]+)\}", re.MULTILINE)
+# In a chapter the label is a comment, which Jupyter does not show: see notebook_source.py.
+ANY_LABEL = re.compile(r"\$\$\s*(?:\(([^)]+)\)|<!-- (eq-\S+) -->)|^:label:\s*(\S+)|\\label\{([^}]+)\}", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Write all generated text of tracked files again: `python book/_tools/generate.py`.
 
 - README.md, between `<!-- name -->` and `<!-- /name -->`: what the library prints.
+- notebooks/README.md: the chapters in their order, for somebody who opens the folder and not the book.
 - The cells of chapters that say in their metadata where their text comes from (see book/data/README.md), and the first
   cell of every chapter.
 
@@ -20,7 +21,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
 
 import apparatus  # noqa: E402
+import book_facts  # noqa: E402
 import install_cell  # noqa: E402
+import numbering  # noqa: E402
+from data_files import read  # noqa: E402
 
 import notebooks  # noqa: E402
 
@@ -36,6 +40,33 @@ def readme(text: str) -> str:
             raise ValueError(f"README.md should have one part between <!-- {name} --> and <!-- /{name} -->")
         text = marks.sub(lambda found, printed=printed: f"{found[1]}{printed()}\n{found[2]}", text)
     return text
+
+
+ORDER = """\
+# The chapters, in their order
+
+<!-- written by book/_tools/generate.py from _toc.yml -->
+
+Open this file with *Open With > Markdown Preview* to follow its links. Chapter 1 needs nothing but torch, transformers
+and matplotlib. Running a notebook changes its file; `git checkout notebooks/` takes the changes back, and your own with
+them, so work on a copy.
+"""
+
+
+def reading_order() -> str:
+    """Every chapter with its number, under the part of the book to which it belongs."""
+    lines = [ORDER]
+    for part in read(ROOT / "_toc.yml")["parts"]:
+        pages = [page for page in apparatus.pages_below(part) if page in numbering.chapters()]
+        if pages:
+            lines += [f"**{part['caption']}**", ""]
+        for page in pages:
+            path = ROOT / f"{page}.ipynb"
+            number = "   -" if page.endswith(numbering.DEPTH) else f"{numbering.chapters()[page]}."
+            lines.append(f"{number} [{book_facts.title(path)}]({path.name})")
+        if pages:
+            lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def chapter(path: Path) -> list[str]:
@@ -54,13 +85,15 @@ def chapter(path: Path) -> list[str]:
 def main() -> int:
     """Go through all files; say which were stale."""
     stale = 0
-    path = ROOT / "README.md"
-    before = path.read_text(encoding="utf-8")
-    if (after := readme(before)) != before:
-        stale += 1
-        print("README.md")
-        if "--check" not in sys.argv:
-            path.write_text(after, encoding="utf-8")
+    order = ROOT / "notebooks" / "README.md"
+    texts = {ROOT / "README.md": readme, order: lambda _: reading_order()}
+    for path, made in texts.items():
+        before = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if (after := made(before)) != before:
+            stale += 1
+            print(path.relative_to(ROOT))
+            if "--check" not in sys.argv:
+                path.write_text(after, encoding="utf-8")
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         if changed := chapter(path):
             stale += 1

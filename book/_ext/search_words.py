@@ -1,0 +1,45 @@
+"""What a reader types into the search field leads to the page that explains it, and to that page first.
+
+The words stand in book/data/search.yml. Each becomes a main entry of the general index, which Sphinx's own search finds
+before titles, objects and text; it works from a folder as it did.
+"""
+
+from data_files import ROOT, read, using
+from docutils import nodes
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
+WORDS = ROOT / "book" / "data" / "search.yml"
+
+
+def words(path=WORDS):
+    """Page -> [(word, anchor)], in the order of the file."""
+    with using(path):
+        found, places = {}, {}
+        for place, entries in read(path).items():
+            page, _, anchor = str(place).partition("#")
+            if not any((ROOT / f"{page}{suffix}").is_file() for suffix in (".md", ".ipynb")):
+                raise ValueError(f"there is no page {page}")
+            if not isinstance(entries, list) or not all(isinstance(word, str) and word.strip() for word in entries):
+                raise ValueError(f"{place}: expected a list of words")
+            for word in entries:
+                if word.lower() in places:
+                    raise ValueError(f"{word!r} stands at {places[word.lower()]} and at {place}")
+                places[word.lower()] = place
+                found.setdefault(page, []).append((word, anchor))
+    return found
+
+
+def add_entries(app, doctree):
+    page = app.env.docname
+    app.env.note_dependency(str(WORDS))
+    for word, anchor in words().get(page, []):
+        if anchor and anchor not in {name for node in doctree.findall(nodes.section) for name in node["ids"]}:
+            logger.warning("search.yml: %s has no section #%s", page, anchor, location=page)
+        entries = app.env.get_domain("index").entries.setdefault(page, [])
+        entries.append(("single", word, anchor, "main", None))
+
+
+def setup(app):
+    app.connect("doctree-read", add_entries)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
