@@ -1,9 +1,9 @@
 """A model's folder: how it is found, and the vocabulary in it. Policies and reward models are saved in the same way.
 
-config.json  model.safetensors                     the model; transformers' `from_pretrained` reads it
-tokenizer.json  tokenizer_config.json              its tokenizer; `AutoTokenizer.from_pretrained` reads it
-vocabulary.json                                    a character vocabulary's alphabet, or, for a tokenizer, whether
-                                                   prompts are written with its chat template
+    config.json  model.safetensors                the model; transformers' `from_pretrained` reads it
+    tokenizer.json  tokenizer_config.json         its tokenizer; `AutoTokenizer.from_pretrained` reads it
+    vocabulary.json                               a character vocabulary's alphabet, or whether a tokenizer's chat
+                                                  template is used for prompts
 """
 
 import json
