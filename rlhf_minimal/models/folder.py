@@ -2,8 +2,7 @@
 
     config.json  model.safetensors                the model; transformers' `from_pretrained` reads it
     tokenizer.json  tokenizer_config.json         its tokenizer; `AutoTokenizer.from_pretrained` reads it
-    vocabulary.json                               a character vocabulary's alphabet, or whether a tokenizer's chat
-                                                  template is used for prompts
+    vocabulary.json                               a character vocabulary's alphabet; else, whether prompts are chats
 """
 
 import json
