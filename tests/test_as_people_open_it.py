@@ -27,6 +27,11 @@ def markdown(path):
     return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
 
 
+def markdown_of(page):
+    path = ROOT / f"{page}.md"
+    return [path.read_text(encoding="utf-8")] if path.is_file() else markdown(ROOT / f"{page}.ipynb")
+
+
 # ── labels of equations ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -124,6 +129,10 @@ def test_numbers_are_given_once():
 
 def test_every_word_leads_to_a_page_of_the_book():
     assert set(search_words.words()) <= set(apparatus.pages_of_the_book())
+    for page, entries in search_words.words().items():
+        headings = re.findall(r"^#+ (.+)$", "\n".join(markdown_of(page)), re.MULTILINE)
+        anchors = {re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-") for heading in headings}
+        assert {anchor for _, anchor in entries} - {""} <= anchors, f"search.yml names a section that {page} has not"
     every = {word.lower() for entries in search_words.words().values() for word, _ in entries}
     assert {"grpo", "kl", "kullback", "reward hacking", "ppo", "gae", "gspo", "dr. grpo"} <= every
 

@@ -6,6 +6,7 @@ before titles, objects and text; it works from a folder as it did.
 
 from data_files import ROOT, read, using
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
@@ -33,11 +34,16 @@ def words(path=WORDS):
 def add_entries(app, doctree):
     page = app.env.docname
     app.env.note_dependency(str(WORDS))
+    sections = list(doctree.findall(nodes.section))
+    known = {name for node in sections for name in node["ids"]}
+    entries = []
     for word, anchor in words().get(page, []):
-        if anchor and anchor not in {name for node in doctree.findall(nodes.section) for name in node["ids"]}:
+        if anchor and anchor not in known:
             logger.warning("search.yml: %s has no section #%s", page, anchor, location=page)
-        entries = app.env.get_domain("index").entries.setdefault(page, [])
         entries.append(("single", word, anchor, "main", None))
+    if entries and sections:
+        sections[0].insert(1, addnodes.index(entries=entries))  # where the search looks
+        app.env.get_domain("index").entries.setdefault(page, []).extend(entries)  # and the general index
 
 
 def setup(app):
