@@ -52,7 +52,7 @@
         const link = row.querySelector("a[href*='#exercise-']");
         if (!link) continue;
         const id = link.getAttribute("href").split("#")[1];
-        row.cells[0].prepend(box(id, `Exercise ${link.textContent}`), " ");
+        (link.closest("p") ?? row.cells[0]).prepend(box(id, `Exercise ${link.textContent}`), " ");
         ids.push(id);
       }
       const head = table.closest(".pst-scrollable-table-container, .exercise-table")?.previousElementSibling;
