@@ -122,10 +122,10 @@ def svg(curves):
     for runs, kind in ((curves.coin, COIN), (curves.checked, CHECKED)):
         parts += [line(run, f"run {kind}") for run in runs]
         parts.append(line([mean(values) for values in zip(*runs, strict=True)], f"mean {kind}"))
-    # Words stand where no line runs: under the upper curve's last third, above the lower one's.
-    third = 2 * steps // 3
+    # Words stand where no line runs: under the last quarter of the upper curve, above that of the lower one.
+    quarter = 3 * steps // 4
     tail = {
-        kind: [v for run in runs for v in run[third:]]
+        kind: [v for run in runs for v in run[quarter:]]
         for kind, runs in ((CHECKED, curves.checked), (COIN, curves.coin))
     }
     upper, lower = (CHECKED, COIN) if mean(tail[CHECKED]) >= mean(tail[COIN]) else (COIN, CHECKED)
