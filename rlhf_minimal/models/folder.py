@@ -1,8 +1,10 @@
-"""A model's folder: how it is found, and the vocabulary in it. Policies and reward models are saved in the same way.
+"""A model's folder: how it is found, and the vocabulary in it.
 
     config.json  model.safetensors                the model; transformers' `from_pretrained` reads it
     tokenizer.json  tokenizer_config.json         its tokenizer; `AutoTokenizer.from_pretrained` reads it
     vocabulary.json                               a character vocabulary's alphabet; else, whether prompts are chats
+
+Policies and reward models are saved in the same way.
 """
 
 import json
