@@ -1,11 +1,14 @@
 """`export`: settings read off the cells are those that the fidelity page prints, and TRL runs the script."""
 
+import ast
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +16,17 @@ import torch
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
-from rlhf_minimal.extras.export import NEVER, check_exportable, trl_arguments, trl_settings, verl_settings
+from rlhf_minimal.extras.export import (
+    NEVER,
+    check_exportable,
+    export_trl,
+    export_verl,
+    trl_arguments,
+    trl_settings,
+    verl_settings,
+)
 from rlhf_minimal.functional import advantages, aggregation, gates, ratios
+from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Recipe, load_policy
 from tests.commands import fails
@@ -304,3 +316,85 @@ def test_bad_exports_are_one_line(tmp_path, capsys):
     for other in ({"reward": "random"}, {"reward_model": "judge"}):
         (tmp_path / "run" / "config.json").write_text(json.dumps({**settings, **other}))
         assert "own verifier are exported" in export(str(tmp_path / "run"), "--to", "verl")
+
+
+# Texts that would be code if they were pasted: in a docstring, a string, a comment, a shell word, a template.
+HOSTILE = (
+    '''q""" + open("PWNED", "w").name + """.jsonl''',
+    """q' + open('PWNED', 'w').name + '.jsonl""",
+    "q$(touch PWNED)`touch PWNED`.jsonl",
+    'q"; touch PWNED; "${task}$steps.jsonl',
+    'q\\"\\"\\" é \u2019 # -*- coding: utf-7 -*-.jsonl',
+)
+
+
+def exported(folder, task, algorithm):
+    """Both exports of a run of that task: the texts of all scripts."""
+    recipe = Recipe(algorithm, task, Config(prompts=4, group_size=4, steps=2))
+    vocabulary = load_policy(ASSETS / "addition")[1]
+    export_trl(recipe, tiny_llama(len(vocabulary)), vocabulary, folder / "trl")
+    export_verl(recipe, tiny_llama(len(vocabulary)), vocabulary, folder / "verl")
+    return {path: path.read_text() for path in sorted(folder.glob("*/*.*"))}
+
+
+class Blank(ast.NodeTransformer):
+    def visit_Constant(self, node):
+        return ast.Constant("") if isinstance(node.value, str) else node
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_name_says_is_data_in_every_script(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    grpo = replace(ALGORITHMS["grpo"], shape=lambda rewards, lengths, *, budget: rewards)
+    plain = exported(tmp_path / "plain", replace(TASK, name="q", instruction="q"), grpo)
+    grpo.shape.__name__ = text + "\ntouch PWNED\n"  # a row of one's own may name its cells as it likes
+    hostile = exported(tmp_path / "hostile", replace(TASK, name=text, instruction=text), grpo)
+    assert len(plain) == len(hostile) == 5
+    for one, other in zip(plain, hostile, strict=True):
+        if one.suffix == ".py":
+            before, after = ast.parse(plain[one]), ast.parse(hostile[other])
+            said = [node.value for node in ast.walk(after) if isinstance(node, ast.Constant)]
+            assert text in said or one.name == "reward.py"
+            assert ast.dump(Blank().visit(before)) == ast.dump(Blank().visit(after))
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text("#!/bin/sh\nexit 0\n")
+    python.chmod(0o755)
+    shell = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", str(tmp_path / "hostile" / "verl" / "train.sh")], check=True, env=shell)
+    assert not list(tmp_path.rglob("PWNED"))
+
+
+def test_the_title_of_a_learning_curve_is_no_formula(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = r"my$\frac$rows.py"
+    Path(name).write_text("from rlhf_minimal import ALGORITHMS\nMINE = ALGORITHMS['grpo']\n")
+    tiny = ["--steps", "1", "--prompts", "4", "--group-size", "4", "--held-out", "10"]
+    assert main(["train", "--row", f"{name}:MINE", *tiny, "--out", "run"]) == 0
+    assert Path("run/learning-curve.png").exists()
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r", "\x1b[2J", "\u2028", "\x00", "\udcff"])
+def test_names_with_control_characters_are_refused_at_the_door(line_end, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = f"q{line_end}touch PWNED"
+    with pytest.raises(ValueError, match="control character"):
+        replace(TASK, name=name)
+    for words in (
+        ("--task", f"exact:{name}.jsonl"),
+        ("--out", name),
+        ("--model", name),
+        ("--start", name),
+        ("--task", f"{name}.py:MINE"),
+        ("--reward-model", name),
+    ):
+        assert "control character" in fails(capsys, "train", "grpo", *words)
+    assert "control character" in fails(capsys, "sft", "--data", name)
+    assert "control character" in fails(capsys, "sample", name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_that_goes_on_is_quoted(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_of("my $(touch PWNED) run", "grpo")
+    assert "sample 'my $(touch PWNED) run'" in capsys.readouterr().out

@@ -15,6 +15,7 @@ import transformers
 from rlhf_minimal.cli import diff, evaluate, export, memory, prefer, pretrain, reward, sample, sft, table, train
 from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line
 from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.tasks.base import check_name
 
 COMMANDS = (train, pretrain, sft, reward, prefer, sample, evaluate, table, memory, export, diff)
 
@@ -68,6 +69,11 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     for name, value in vars(args).items():
         if value == []:  # what argparse makes of `--flag=--`
             grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
+        if isinstance(value, str) and name != "system":  # which is a text; all others are names
+            try:
+                check_name(f"--{name.replace('_', '-')}", value)
+            except ValueError as error:
+                grammar.error(str(error))
     return args
 
 

@@ -8,6 +8,7 @@ from a stranger never runs code.
 import argparse
 import hashlib
 import runpy
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -33,7 +34,7 @@ def is_program(text: str) -> bool:
 def flags(args: argparse.Namespace) -> str:
     """The programs that a command line names, as a later one has to name them again."""
     named = ((flag, getattr(args, flag, None)) for flag in ("row", "task"))
-    return "".join(f" --{flag} {text}" for flag, text in named if text and is_program(text))
+    return "".join(f" --{flag} {shlex.quote(text)}" for flag, text in named if text and is_program(text))
 
 
 def find_algorithm(settings: dict[str, Any], named: str | None) -> Algorithm:

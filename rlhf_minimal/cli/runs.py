@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -95,7 +96,7 @@ class Journal:
         """Whether Ctrl-C ended the run before its last step; then prints the command that resumes it."""
         if not self.stop.asked or self.done >= self.settings["steps"]:
             return False
-        again = f"python -m rlhf_minimal {words} --out {self.folder.path} --resume"
+        again = f"python -m rlhf_minimal {words} --out {shlex.quote(str(self.folder.path))} --resume"
         print(f"stopped after step {self.done}; go on with: {again}")
         return True
 
@@ -115,7 +116,7 @@ def write_report(
     write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
-    with matplotlib.rc_context(curves.STYLE):
+    with matplotlib.rc_context({**curves.STYLE, "text.parse_math": False}):  # names may hold dollars
         ax = figure.add_subplot()
         draw(ax, folder.history())
         ax.legend()

@@ -1,6 +1,7 @@
 """The model that a command begins with, by its name, and the device."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ def check_start(name: str, task: Task, words: str) -> None:
         raise _needs_real_model(task)
     make = "name one with --start FOLDER"
     if task.teacher or task.corpus:
-        out = f"runs/start-{task.name}"
-        make = f"make one with `pretrain --task {words} --out {out}` and give --start {out}"
+        task_flag, out = shlex.quote(words), shlex.quote(f"runs/start-{task.name}")
+        make = f"make one with `pretrain --task {task_flag} --out {out}` and give --start {out}"
     raise ValueError(
         f"no start is shipped for the task {task.name}, so training would begin with random weights: {make}, or give "
         "--start untrained if random weights are what you want"

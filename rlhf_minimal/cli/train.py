@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import os
+import shlex
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -219,4 +220,4 @@ def _report(plan: Run, before: training.Evaluation, after: training.Evaluation) 
 
     text = "\n".join(line.rstrip() for line in lines)
     write_report(plan.folder, text, {"before": before.as_json(), "after": after.as_json()}, draw)
-    print(f"try it:     python -m rlhf_minimal sample {plan.folder.path}")
+    print(f"try it:     python -m rlhf_minimal sample {shlex.quote(str(plan.folder.path))}")

@@ -8,6 +8,7 @@ exported script. For every translation of a cell, tests compare loss and gradien
 
 import math
 import pprint
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -363,8 +364,7 @@ def export_trl(
         trainer=words.trainer,
         config=words.trainer.replace("Trainer", "Config"),
         home="trl.experimental.gmpo" if words.trainer == "GMPOTrainer" else "trl",
-        differs="What is not the same as in rlhf_minimal:\n" * bool(words.differs)
-        + "".join(f"- {sentence}\n" for sentence in words.differs),
+        differs=_comment("What is not the same as in rlhf_minimal:", *words.differs) if words.differs else "",
         settings=pprint.pformat(arguments, sort_dicts=False, width=100),
         prompt=prompt,
         text=text,
@@ -399,7 +399,7 @@ def export_verl(
     differs = verl_settings(recipe.algorithm, recipe.budget).differs
     words = {
         "overrides": " \\\n".join(lines),
-        "differs": "".join(f"# {sentence}\n" for sentence in differs),
+        "differs": _comment(*differs),
         "problems": recipe.config.prompts * recipe.config.steps,
         "prompt": _conversation(recipe),
     }
@@ -410,9 +410,14 @@ def export_verl(
 def _filled(template: str, recipe: Recipe, **words: object) -> str:
     """A file of `templates/`, filled with the values that all templates share and with ``words``."""
     text = (Path(__file__).parent / "templates" / template).read_text(encoding="utf-8")
-    config, task = recipe.config, recipe.task.name
-    common = {"task": repr(task), "seed": config.seed, "prompts": config.prompts, "steps": config.steps}
-    return Template(text).substitute(common, title=f"Task {task}, seed {config.seed}", **words)
+    config = recipe.config
+    common = {"task": repr(recipe.task.name), "seed": config.seed, "prompts": config.prompts, "steps": config.steps}
+    return Template(text).substitute(common, **words)
+
+
+def _comment(*sentences: str) -> str:
+    """Sentences as comments of Python and of the shell, which a line end would end: a cell may have any name."""
+    return "".join(f"# {''.join(c if c.isprintable() else ' ' for c in sentence)}\n" for sentence in sentences)
 
 
 def _write(
@@ -434,7 +439,8 @@ def _conversation(recipe: Recipe) -> str:
 
 
 def _shell(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    text = str(value)
+    return f'"{text}"' if text.startswith("$HERE/") else shlex.quote(text)  # these are paths of our own
 
 
 def _cell(function: Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any]]:

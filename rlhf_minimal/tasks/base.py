@@ -58,6 +58,18 @@ def normalised(text: str) -> str:
     return " ".join(text.split())
 
 
+def check_name(what: str, name: str) -> None:
+    r"""Refuses control characters, line ends and halves of characters in a name, which ends up in files and terminals.
+
+    Example:
+        >>> check_name("--out", "runs/a\nb")
+        Traceback (most recent call last):
+        ValueError: --out holds a control character ('runs/a\nb'): take it out, or rename the file
+    """
+    if any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name):
+        raise ValueError(f"{what} holds a control character ({name!r}): take it out, or rename the file")
+
+
 def falls_on_held_out_side(text: str) -> bool:
     """Whether a text is held out, decided by its checksum: one text in ten is."""
     return zlib.crc32(text.encode()) % 10 == 0
@@ -104,6 +116,9 @@ class Task:
     corpus: Callable[[random.Random], str] | None = None
     score_range: tuple[float, float] | None = None
     instruction: str = ""
+
+    def __post_init__(self) -> None:
+        check_name("the name of a task", self.name)
 
     def problems(self, split: Split, n: int, *, seed: int | str) -> list[Problem]:
         """`n` problems of one split, drawn with replacement; the same seed gives the same problems.
