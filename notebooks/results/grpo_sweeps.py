@@ -1,12 +1,17 @@
 """The recorded runs of the chapter on GRPO: group size, temperature, reference, and what they are compared with.
 
-    python notebooks/results/grpo_sweeps.py            runs what is not yet recorded (70 runs, half an hour of one core)
+    python notebooks/results/grpo_sweeps.py            runs what is not yet recorded (90 runs, forty minutes of one core)
     python notebooks/results/grpo_sweeps.py group-2    only the arms named
 
 Writes notebooks/results/grpo-sweeps.json, a line a run. Every run takes 50 steps of 512 completions from the shipped
 start; an arm changes what its name says and nothing else. Seeds 0 to 4 were fixed beforehand and all are recorded.
 Tried on seed 100 before that, and fixed then: the number of steps, and beta 1 with a refresh every 10 steps for the
-arms about the reference (at the row's own .04 the leash is too slack to show a difference).
+arms about the reference (at the row's own .04 the KL penalty is too small to show a difference).
+
+The arms `raw-...`, `centred-...` and `zscore-...` lie between REINFORCE and GRPO: three advantages (the reward itself,
+minus the group's mean, divided by the group's standard deviation too) times two ways to add up tokens (sum or mean),
+none with a KL penalty. `reinforce` is the corner raw-sum and `reference-none` the corner zscore-mean. Neighbours differ
+in one cell; with one update for each batch every ratio is 1, so ratio and clip are not among the differences.
 """
 
 import time
@@ -19,6 +24,7 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.tasks import RewardFunction, get_task, random_reward, verifier_reward
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
 
@@ -27,6 +33,8 @@ KEPT = ("reward", "dead_groups", "kl", "entropy", "loss", "clip_fraction")
 
 GRPO = ALGORITHMS["grpo"]
 LEASHED = replace(GRPO, kl=(KL(1.0, "k3"),))
+FREE = replace(GRPO, kl=())
+REINFORCE = ALGORITHMS["reinforce"]
 
 # arm: (algorithm, what its config changes). The first is what the others are compared with.
 ARMS: dict[str, tuple[Algorithm, dict[str, Any]]] = {
@@ -38,12 +46,16 @@ ARMS: dict[str, tuple[Algorithm, dict[str, Any]]] = {
     "temperature-0.5": (GRPO, {"temperature": 0.5}),
     "temperature-0.7": (GRPO, {"temperature": 0.7}),
     "temperature-1.3": (GRPO, {"temperature": 1.3}),
-    "reference-none": (replace(GRPO, kl=()), {}),
+    "reference-none": (FREE, {}),
     "reference-frozen": (LEASHED, {}),
     "reference-refresh": (LEASHED, {"reference": "refresh", "refresh_every": 10}),
     "random-reward": (GRPO, {}),
     "ppo": (ALGORITHMS["ppo"], {}),
-    "reinforce": (ALGORITHMS["reinforce"], {}),
+    "reinforce": (REINFORCE, {}),
+    "centred-sum": (replace(REINFORCE, advantage=advantages.group_centered), {}),
+    "zscore-sum": (replace(REINFORCE, advantage=advantages.group_normalized), {}),
+    "raw-mean": (replace(REINFORCE, aggregate=aggregation.sequence_mean), {}),
+    "centred-mean": (replace(FREE, advantage=advantages.group_centered), {}),
 }
 
 
