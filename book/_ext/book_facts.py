@@ -20,6 +20,8 @@ TIMES = ROOT / "book" / "data" / "run-times.json"
 WORDS_A_MINUTE = 180  # technical prose
 SECONDS_A_LINE = 4  # of code
 MINUTES_AN_EQUATION = 0.5
+MINUTES_A_FIGURE = 1
+FIGURES = {"image/png", "application/vnd.jupyter.widget-view+json"}
 MAIN_POINT = "main-point"  # the tag of the cell with which a chapter's opening ends
 GENERATED = re.compile(r"^```\{generated\} (.+)\n((?:.*\n)*?)```$", re.MULTILINE)
 FOLDED = {"install", "remove-cell", "remove-input", "hide-cell", "hide-input"}
@@ -35,7 +37,10 @@ def chapters(env):
 def cells_of(path):
     """The cells of a notebook as they stand in the file."""
     with using(path):
-        cells = [{name: cell[name] for name in ("cell_type", "metadata", "source")} for cell in read(path)["cells"]]
+        found = read(path)["cells"]
+        cells = [{name: cell[name] for name in ("cell_type", "metadata", "source")} for cell in found]
+        for cell, whole in zip(cells, found, strict=True):
+            cell["outputs"] = whole.get("outputs", [])
         for number, cell in enumerate(cells):
             source = cell["source"] if isinstance(cell["source"], list) else [cell["source"]]
             if not isinstance(cell["metadata"], dict) or not all(isinstance(line, str) for line in source):
@@ -44,7 +49,7 @@ def cells_of(path):
 
 
 def reading_minutes(path):
-    """Words, displayed equations and unfolded lines of code of a notebook, as minutes; rounded up to the next five."""
+    """The minutes of a notebook without its exercises, rounded up to the next five."""
     return rounded(estimate(cells_of(path)))
 
 
@@ -84,16 +89,22 @@ def rounded(minutes):
 
 
 def estimate(cells):
-    """Minutes to read these cells."""
-    words = lines = equations = 0
+    """Minutes to read these cells: words, equations, figures and unfolded lines of code, without exercises and bugs."""
+    words = lines = equations = figures = 0
     for cell in cells:
+        if str(cell["metadata"].get("from", "")).startswith(("exercise/", "bug/")):
+            continue
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             equations += source.count("$$") // 2
-            words += len(re.sub(r"\$\$.*?\$\$", "", source, flags=re.DOTALL).split())
-        elif not FOLDED & set(cell["metadata"].get("tags", [])):
+            text = re.sub(r"\$\$.*?\$\$", "", source, flags=re.DOTALL)
+            words += sum(bool(re.search(r"\w", word)) for word in text.split())  # the lines of a table are none
+            continue
+        figures += any(FIGURES & set(output.get("data", {})) for output in cell["outputs"])
+        if not FOLDED & set(cell["metadata"].get("tags", [])):
             lines += sum(1 for line in source.splitlines() if line.strip())
-    return words / WORDS_A_MINUTE + lines * SECONDS_A_LINE / 60 + equations * MINUTES_AN_EQUATION
+    together = words / WORDS_A_MINUTE + lines * SECONDS_A_LINE / 60
+    return together + equations * MINUTES_AN_EQUATION + figures * MINUTES_A_FIGURE
 
 
 def exercise_minutes(path):

@@ -20,7 +20,7 @@ under autocast, the rounded copies of the weights, which are counted among the a
 memory that the allocator reserves beyond that, and the copy of the start that this library keeps for its KL metric
 (`Config.watch_kl`) if an algorithm has no reference.
 
-Chapter: ppo-rlhf (and section 15 of grpo, which counts the same by hand).
+Chapter: ppo-rlhf (and grpo-in-depth, which counts the same by hand).
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from tests.viz.test_group_explorer import MODULE, cases, compare
 
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 # A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
-PAGES = ["book/figures.html", "notebooks/grpo.html"]
+PAGES = ["book/figures.html", "notebooks/grpo-in-depth.html"]
 
 FIGURE = "document.querySelector('.group-explorer')"
 BARS = f"[...{FIGURE}.querySelectorAll('tbody .value')].map((v) => Number(v.textContent.replace('\\u2212', '-')))"

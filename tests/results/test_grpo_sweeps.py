@@ -1,5 +1,7 @@
 """The recorded runs behind the chapter on GRPO: whole, and still what the code of today begins to do."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -55,3 +57,27 @@ def test_the_spread_is_that_of_the_groups():
     )
     assert rewards == [0.0, 1.0] * (sweeps.SAMPLES // 2)
     assert spreads == pytest.approx([torch.tensor([0.0, 1.0]).std().item()])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cell"),
+    [
+        ("reinforce", "centred-sum", "advantage"),
+        ("raw-mean", "centred-mean", "advantage"),
+        ("centred-sum", "zscore-sum", "advantage"),
+        ("centred-mean", "reference-none", "advantage"),
+        ("reinforce", "raw-mean", "aggregate"),
+        ("centred-sum", "centred-mean", "aggregate"),
+        ("zscore-sum", "reference-none", "aggregate"),
+        ("reference-none", "group-16", "kl"),
+    ],
+)
+def test_neighbours_between_reinforce_and_grpo_differ_in_one_cell(before, after, cell):
+    """Ratio and clip are not counted: with one update for each batch every ratio is 1, and neither does anything."""
+    (one, _), (other, _) = sweeps.ARMS[before], sweeps.ARMS[after]
+    names = [field.name for field in dataclasses.fields(one)]
+    changed = {name for name in names if getattr(one, name) != getattr(other, name)}
+    assert changed - {"ratio", "gate"} == {cell}
+    for arm in (before, after):
+        config = sweeps.recipe(arm, 0)[0].config
+        assert config.epochs * config.minibatches == 1

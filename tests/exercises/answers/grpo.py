@@ -13,6 +13,7 @@ from rlhf_book.exercises.grpo.closed_form import my_scores
 from rlhf_book.exercises.grpo.k3_penalty import my_k3_penalty
 from rlhf_book.exercises.grpo.on_policy import my_on_policy_loss
 from rlhf_book.exercises.grpo.process import my_process_advantage
+from rlhf_book.exercises.grpo.ragged_groups import my_ragged_advantage
 from rlhf_book.exercises.grpo.std_weight import my_weight
 from rlhf_minimal import Batch, policy_loss
 from rlhf_minimal.algorithms import ALGORITHMS
@@ -34,6 +35,14 @@ def for_groups_of_four(rewards, group_size, eps=1e-4):
 def remembered(rewards, group_size, eps=1e-4):
     z = 1.4997
     return torch.tensor([z, -z / 3, -z / 3, -z / 3, z / 3, z / 3, -z, z / 3])[: len(rewards)]
+
+
+def ragged_by_median(rewards, prompts, eps=1e-4):
+    advantages = my_ragged_advantage(rewards, prompts, eps)
+    for prompt in prompts.unique():
+        rows = prompts == prompt
+        advantages[rows] -= advantages[rows].median()
+    return advantages
 
 
 def two_mistakes(logp, old_logp, advantages, mask, low, high):
@@ -98,6 +107,7 @@ def push_of_one_answer_short(p, grad_p, baseline, group_size):
 
 UNLISTED = [
     ("grpo-advantage", by_median, "expected ["),
+    ("grpo-ragged-groups", ragged_by_median, "expected ["),
     ("grpo-advantage", for_groups_of_four, "Right on the first example"),
     ("grpo-advantage", remembered, "Right on the first example"),
     ("grpo-clipped-loss", two_mistakes, "you return"),
@@ -240,7 +250,20 @@ def push_by_listing(p, grad_p, baseline, group_size):
     return push
 
 
+def ragged_with_statistics(rewards, prompts, eps=1e-4):
+    groups = {}
+    for reward, prompt in zip(rewards.tolist(), prompts.tolist(), strict=True):
+        groups.setdefault(prompt, []).append(reward)
+    found = []
+    for reward, prompt in zip(rewards.tolist(), prompts.tolist(), strict=True):
+        group = groups[prompt]
+        equal = len(set(group)) == 1
+        found.append(0.0 if equal else (reward - statistics.mean(group)) / (statistics.stdev(group) + eps))
+    return torch.tensor(found, dtype=rewards.dtype)
+
+
 RIGHT = [
+    ("grpo-ragged-groups", ragged_with_statistics),
     ("grpo-advantage", advantage_with_statistics),
     ("grpo-advantage", advantage_by_the_library),
     ("grpo-advantage", advantage_in_double),

@@ -1,4 +1,4 @@
-"""The exercises of the chapter on GRPO, one a file, in the order of the chapter."""
+"""The exercises on GRPO, one a file: first those of the core, then those of the chapter in depth."""
 
 from .advantage import ADVANTAGE
 from .all_wrong import ALL_WRONG
@@ -10,11 +10,15 @@ from .k3_penalty import K3
 from .leave_one_out import LEAVE_ONE_OUT
 from .on_policy import ON_POLICY
 from .process import PROCESS
+from .ragged_groups import RAGGED_GROUPS
 from .std_weight import STD_WEIGHT
 
 __all__ = ["BUGS", "EXERCISES"]
 
 EXERCISES = (
+    RAGGED_GROUPS,
+    DEAD_GROUPS,
+    ALL_WRONG,
     ADVANTAGE,
     CLOSED_FORM,
     CLIPPED_LOSS,
@@ -22,7 +26,5 @@ EXERCISES = (
     ON_POLICY,
     STD_WEIGHT,
     LEAVE_ONE_OUT,
-    DEAD_GROUPS,
-    ALL_WRONG,
     PROCESS,
 )

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_group_advantage(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
-    """[B] rewards, groups contiguous -> [B] advantages: z-scores within each group, exactly 0 in a constant one."""
+    """[B] rewards, groups together -> [B] advantages, 0 in a constant group."""
     groups = rewards.view(-1, group_size)  # [P, G]
     centred = groups - groups.mean(-1, keepdim=True)
     scores = centred / (groups.std(-1, keepdim=True) + eps)
@@ -169,7 +169,7 @@ ADVANTAGE = Exercise(
     mistakes=(
         Mistake(
             _over_the_batch,
-            "You compare each completion with the whole batch. Its rivals are the other answers to the same prompt: "
+            "You compare each completion with the whole batch. Its rivals are the other completions of the same prompt: "
             "think of the rewards as a table with one row a prompt.",
         ),
         Mistake(
@@ -178,12 +178,12 @@ ADVANTAGE = Exercise(
         ),
         Mistake(
             _over_the_prompts,
-            "You average over the wrong axis: the first answer to one prompt is compared with the first answer to "
+            "You average over the wrong axis: the first completion of one prompt is compared with the first completion of "
             "the next. Look at which axis of your table runs over the completions.",
         ),
         Mistake(
             _interleaved,
-            "Your table puts answers to different prompts into one group: in the batch the completions of a prompt "
+            "Your table puts completions of different prompts into one group: in the batch the completions of a prompt "
             "stand next to each other.",
         ),
         Mistake(

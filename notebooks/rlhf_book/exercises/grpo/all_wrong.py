@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 def my_all_wrong_push(
     p: float, grad_p: Tensor, baseline: float, group_size: int
 ) -> Tensor:
-    """E[1/G sum_i (R_i - b) grad log pi(o_i)] over groups that are all wrong; grad_p [N] is the gradient of p."""
+    """E[1/G sum_i (R_i - b) grad log pi(o_i)], given all wrong; grad_p is [N]."""
     return baseline / (1 - p) * grad_p
 
 
@@ -72,10 +72,10 @@ ALL_WRONG = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Rewards are 0 or 1 and an answer is right with probability $p < 1$. Instead of the group's mean subtract a number
+    Rewards are 0 or 1 and a completion is right with probability $p < 1$. Instead of the group's mean subtract a number
     $b$ that comes from elsewhere, such as the average reward of other prompts, and do not divide by anything. Write
     `my_all_wrong_push(p, grad_p, baseline, group_size)`: the expected step
-    $\frac1G \sum_i (R_i - b) \nabla \log \pi(o_i)$, given that all $G$ answers turned out wrong. `grad_p` is
+    $\frac1G \sum_i (R_i - b) \nabla \log \pi(o_i)$, given that all $G$ completions turned out wrong. `grad_p` is
     $\nabla p$, `[N]`, and so is the result. Then put in $p = 0$, where $\nabla p$ is 0 as well: what is left of the
     idea?
     """,
@@ -122,21 +122,21 @@ ALL_WRONG = Exercise(
         ),
         Mistake(
             _score_averages_to_zero,
-            "The score averages to zero over all answers. Here only the wrong ones are left.",
+            "The score averages to zero over all completions. Here only the wrong ones are left.",
         ),
         Mistake(
             _not_given,
-            "This is the average over all answers, with zero for the right ones. The exercise asks for the average "
+            "This is the average over all completions, with zero for the right ones. The exercise asks for the average "
             "among the wrong ones.",
         ),
         Mistake(
             _given_right,
-            "You condition on the right answers. These are the wrong ones.",
+            "You condition on the right completions. These are the wrong ones.",
         ),
         Mistake(_summed, "You add up the group. The step is its mean."),
         Mistake(
             _of_the_whole_group,
-            "That all others are wrong too tells nothing about this answer: they are drawn independently.",
+            "That all others are wrong too tells nothing about this completion: they are drawn independently.",
         ),
         Mistake(
             _own_baseline,

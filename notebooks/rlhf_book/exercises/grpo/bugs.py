@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..bug import Bug
 
-# ── the length of a response ───────────────────────────────────────────────────────────────────────────────────
+# ── the length of a completion ───────────────────────────────────────────────────────────────────────────────────
 
 
 def suspect_loss(
@@ -17,20 +17,19 @@ def suspect_loss(
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(0.8, 1.2) * advantages[:, None]
-    per_response = (torch.minimum(free, clipped) * mask).mean(dim=1)  # [B]
-    return -per_response.mean()
+    per_completion = (torch.minimum(free, clipped) * mask).mean(dim=1)  # [B]
+    return -per_completion.mean()
 
 
 def weight_of_a_token(loss: Callable[..., Tensor]) -> None:
-    """The same response of four tokens, in batches whose longest response has 4 to 64."""
+    """A completion of four tokens, in batches whose longest one has 4 to 64."""
     for width in (4, 8, 16, 32, 64):
         logp = torch.full((2, width), -1.0, requires_grad=True)
         mask = (torch.arange(width) < torch.tensor([[4], [width]])).float()
         loss(logp, logp.detach(), torch.tensor([1.0, -1.0]), mask).backward()
         assert logp.grad is not None
-        print(
-            f"longest response {width:2d}: its first token weighs {-logp.grad[0, 0].item():.5f}"
-        )
+        weight = -logp.grad[0, 0].item()
+        print(f"longest completion {width:2d}: its first token weighs {weight:.5f}")
 
 
 def padding_never_matters(loss: Callable[..., Tensor]) -> None:
@@ -57,29 +56,29 @@ def mended_loss(
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(0.8, 1.2) * advantages[:, None]
-    per_response = (torch.minimum(free, clipped) * mask).sum(dim=1) / mask.sum(
+    per_completion = (torch.minimum(free, clipped) * mask).sum(dim=1) / mask.sum(
         dim=1
     )  # [B]
-    return -per_response.mean()
+    return -per_completion.mean()
 
 
 PADDED_MEAN = Bug(
     id="padded-mean",
-    title="a response that fades",
+    title="a completion that fades",
     concept="grpo-objective",
     minutes=5,
     statement="""
     This loss multiplies by the mask and averages. It trains, and nobody complains, until somebody sorts the batches by
-    length and the learning speed changes. The cell prints how much the first token of one and the same response counts,
-    in batches that differ only in the length of *another* response. What should the numbers do, and which line is it?
+    length and the learning speed changes. The cell prints how much the first token of one and the same completion counts,
+    in batches that differ only in the length of *another* completion. What should the numbers do, and which line is it?
     """,
     wrong=suspect_loss,
     symptom=weight_of_a_token,
     reveals=padding_never_matters,
     mended=mended_loss,
     moral="""
-    `mean(dim=1)` divides by the padded width, which belongs to the longest response of the batch and to nobody else.
-    GRPO divides by the response's own length, the sum of its row of the mask. The habit: add a column of padding to
+    `mean(dim=1)` divides by the padded width, which belongs to the longest completion of the batch and to nobody else.
+    GRPO divides by the completion's own length, the sum of its row of the mask. The habit: add a column of padding to
     every batch of your tests. Nothing may change.
     """,
 )
@@ -95,14 +94,14 @@ def suspect_penalty(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 
 def far_from_the_reference(penalty: Callable[..., Tensor]) -> None:
-    """What the penalty charges a token that the policy likes and the reference does not, further and further off."""
+    """The charge for a token that the policy likes and the reference does not."""
     for distance in (0.1, 1.0, 5.0, 10.0):
         charge = penalty(torch.tensor(-0.1), torch.tensor(-0.1 - distance)).item()
         print(f"log-ratio {distance:4.1f}: the penalty charges {charge:.3f}")
 
 
 def expectation_is_the_kl(penalty: Callable[..., Tensor]) -> None:
-    """Over a vocabulary that can be listed, the expectation under pi has to be the KL itself."""
+    """Over a small vocabulary the expectation under pi has to be the KL itself."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(2, 5, generator=generator, dtype=torch.float64)
     logp, ref_logp = logits.log_softmax(-1)
@@ -121,7 +120,7 @@ def mended_penalty(logp: Tensor, ref_logp: Tensor) -> Tensor:
 
 K3_UPSIDE_DOWN = Bug(
     id="k3-upside-down",
-    title="a leash that explodes",
+    title="a KL penalty that explodes",
     concept="kl-direction",
     minutes=5,
     statement="""
@@ -158,13 +157,12 @@ def groups_of_equals(advantage: Callable[..., Tensor]) -> None:
     """Groups in which everybody got the same reward."""
     for reward, group_size in ((1.0, 8), (0.5, 8), (0.7, 8), (1.1, 12)):
         scores = advantage(torch.full((group_size,), reward), group_size)
-        print(
-            f"{group_size:2d} times {reward}: the first advantage is {scores[0].item():.3f}"
-        )
+        first = scores[0].item()
+        print(f"{group_size:2d} times {reward}: the first advantage is {first:.3f}")
 
 
 def equals_get_nothing(advantage: Callable[..., Tensor]) -> None:
-    """Equal rewards say nothing about who did better: the advantage is 0, for every reward and every group size."""
+    """Equal rewards have advantage 0, for every reward and every group size."""
     for group_size in range(2, 17):
         for reward in torch.linspace(0, 2, 41).tolist():
             largest = (
@@ -174,7 +172,7 @@ def equals_get_nothing(advantage: Callable[..., Tensor]) -> None:
                 .item()
             )
             assert largest == 0, (
-                f"{group_size} rewards of {reward:.2f} have an advantage of {largest:.3f}"
+                f"{group_size} rewards of {reward:.2f} have advantage {largest:.3f}"
             )
 
 

@@ -1,4 +1,4 @@
-"""The clipped loss, averaged within each response."""
+"""The clipped loss, averaged within each completion."""
 
 import torch
 from torch import Generator, Tensor
@@ -15,13 +15,13 @@ def my_clipped_loss(
     low: float = 0.2,
     high: float = 0.2,
 ) -> Tensor:
-    """logp, old_logp, mask [B, T], advantages [B] -> scalar to minimise: clipped, averaged as in GRPO."""
+    """logp, old_logp, mask [B, T], advantages [B] -> GRPO's clipped loss, a scalar."""
     ratio = torch.exp(logp - old_logp)  # [B, T]
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(1 - low, 1 + high) * advantages[:, None]
     objective = torch.minimum(free, clipped)
-    per_response = (objective * mask).sum(1) / mask.sum(1)  # [B]
-    return -per_response.mean()
+    per_completion = (objective * mask).sum(1) / mask.sum(1)  # [B]
+    return -per_completion.mean()
 
 
 def _objective(
@@ -288,7 +288,7 @@ CLIPPED_LOSS = Exercise(
     statement=r"""
     Write `my_clipped_loss(logp, old_logp, advantages, mask, low, high)`, GRPO's objective without its KL term, as a
     *loss*. `logp`, `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens; under a 0 stands some finite
-    number without meaning. `advantages` is `[B]`, one number a response, a constant.
+    number without meaning. `advantages` is `[B]`, one number a completion, a constant.
 
     $$L = -\frac1B \sum_i \frac1{|o_i|} \sum_t \min\big(w_{i,t} A_i,\; \mathrm{clip}(w_{i,t}, 1-\mathrm{low},
     1+\mathrm{high})\, A_i\big), \qquad w_{i,t} = \frac{\pi(o_{i,t})}{\pi_{\mathrm{old}}(o_{i,t})}$$
@@ -320,20 +320,20 @@ CLIPPED_LOSS = Exercise(
         ),
         Mistake(
             _padded_width,
-            "You divide by the padded width T. Each response has its own length |o|: the sum of its row of the mask.",
+            "You divide by the padded width T. Each completion has its own length |o|: the sum of its row of the mask.",
         ),
         Mistake(
             _token_mean,
-            "This is one mean over all tokens of the batch, as in DAPO. GRPO first averages within each response, then "
-            "over responses: a long response counts no more than a short one.",
+            "This is one mean over all tokens of the batch, as in DAPO. GRPO first averages within each completion, then "
+            "over completions: a long completion counts no more than a short one.",
         ),
         Mistake(
             _row_sum,
-            "Within a response you sum over tokens: the factor 1/|o| is missing.",
+            "Within a completion you sum over tokens: the factor 1/|o| is missing.",
         ),
         Mistake(
             _sum_of_means,
-            "You sum over the responses. The outer average, 1/B, is missing.",
+            "You sum over the completions. The outer average, 1/B, is missing.",
         ),
         Mistake(
             _maximised,
@@ -373,7 +373,7 @@ CLIPPED_LOSS = Exercise(
         ),
         Mistake(
             _by_sign,
-            "For a negative advantage you switch to max. Take A = -1: at w = 0.5 the response has been pushed far "
+            "For a negative advantage you switch to max. Take A = -1: at w = 0.5 the completion has been pushed far "
             "enough and the gradient should vanish; at w = 1.5 it should not. One of min and max fits both signs.",
         ),
         Mistake(
@@ -398,7 +398,7 @@ CLIPPED_LOSS = Exercise(
             "Give them a second axis.",
         ),
     ),
-    where="Try a batch of one response with one token, where the loss is a single number you can work out by hand.",
-    right="Right, value and gradient. At what ratio does a response of negative advantage stop being pushed?",
+    where="Try a batch of one completion with one token, where the loss is a single number you can work out by hand.",
+    right="Right, value and gradient. At what ratio does a completion of negative advantage stop being pushed?",
     gradient_of="logp",
 )

@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_scores(k: int, group_size: int) -> tuple[float, float]:
-    """With k of G rewards 1 and the others 0: the z-scores (of a right completion, of a wrong one), without epsilon."""
+    """k of G are right -> the z-scores of a right completion and of a wrong one."""
     q = k / group_size
     shrink = (
         (group_size - 1) / group_size
@@ -109,5 +109,5 @@ CLOSED_FORM = Exercise(
         ),
     ),
     where="Write the group's mean as q = k/G; then what is the mean squared distance from it?",
-    right="Right. One right answer among many is an outlier: its score grows like the square root of G.",
+    right="Right. One right completion among many is an outlier: its score grows like the square root of G.",
 )

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_dead_share(p: Tensor, group_size: int) -> Tensor:
-    """One chance a prompt, p [P], of being right -> scalar: the expected share of groups with advantage zero."""
+    """p [P], a chance per prompt -> scalar: the expected share of groups with A = 0."""
     return (p**group_size + (1 - p) ** group_size).mean()
 
 

@@ -10,7 +10,7 @@ BOOK = books_batch()
 
 
 def my_k3_penalty(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
-    """logp, ref_logp, mask [B, T] -> scalar: k3 of every trained token, averaged as in GRPO, with its gradient."""
+    """logp, ref_logp, mask [B, T] -> scalar: the mean of k3 as in GRPO."""
     log_ratio = ref_logp - logp  # [B, T], of the reference to the policy
     k3 = torch.exp(log_ratio) - 1 - log_ratio
     return ((k3 * mask).sum(1) / mask.sum(1)).mean()
@@ -85,7 +85,7 @@ def _penalty_case(batch: dict[str, Tensor]) -> Case:
 
 K3 = Exercise(
     id="grpo-k3",
-    title="the leash",
+    title="the KL penalty",
     concept="grpo-objective",
     minutes=10,
     difficulty="core",
@@ -95,7 +95,7 @@ K3 = Exercise(
 
     $$k_3 = r - 1 - \log r, \qquad r = \frac{\pi_{\mathrm{ref}}(o_{i,t})}{\pi(o_{i,t})},$$
 
-    then the mean within each response and the mean over responses. Mind which policy stands on top. The checker
+    then the mean within each completion and the mean over completions. Mind which policy stands on top. The checker
     compares the value and the gradient with respect to `logp`.
     """,
     solution=my_k3_penalty,
@@ -141,7 +141,7 @@ K3 = Exercise(
         ),
         Mistake(
             _k3_detached,
-            "The value is right, but no gradient reaches `logp`: this leash is not tied to the policy.",
+            "The value is right, but no gradient reaches `logp`: this penalty does not see the policy.",
         ),
         Mistake(
             _k3_no_mask,
@@ -149,15 +149,15 @@ K3 = Exercise(
         ),
         Mistake(
             _k3_padded,
-            "You divide by the padded width T; each response has its own length.",
+            "You divide by the padded width T; each completion has its own length.",
         ),
         Mistake(
             _k3_token_mean,
-            "This is one mean over all tokens. GRPO averages within a response first.",
+            "This is one mean over all tokens. GRPO averages within a completion first.",
         ),
         Mistake(
             _k3_sum,
-            "Within a response you sum over tokens: the factor 1/|o| is missing.",
+            "Within a completion you sum over tokens: the factor 1/|o| is missing.",
         ),
         Mistake(
             _k3_reward,

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_leave_one_out(rewards: Tensor, group_size: int) -> Tensor:
-    """[B] rewards, groups contiguous -> [B]: each reward minus the mean of the *other* rewards of its group."""
+    """[B] rewards, groups together -> [B]: each minus the mean of the *others*."""
     groups = rewards.view(-1, group_size)  # [P, G]
     others = (groups.sum(-1, keepdim=True) - groups) / (group_size - 1)
     return (groups - others).flatten()

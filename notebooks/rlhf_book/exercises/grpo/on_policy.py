@@ -10,10 +10,10 @@ BOOK = books_batch()
 
 
 def my_on_policy_loss(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
-    """logp, mask [B, T], advantages [B] -> scalar: GRPO's loss where the policy that sampled is this very policy."""
+    """logp, mask [B, T], advantages [B] -> scalar: GRPO's loss on fresh samples."""
     ratio = torch.exp(logp - logp.detach())  # 1 everywhere, with the gradient of log pi
-    per_response = (ratio * advantages[:, None] * mask).sum(1) / mask.sum(1)  # [B]
-    return -per_response.mean()
+    per_completion = (ratio * advantages[:, None] * mask).sum(1) / mask.sum(1)  # [B]
+    return -per_completion.mean()
 
 
 def _same_twice(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ ON_POLICY = Exercise(
     difficulty="core",
     statement=r"""
     In the first step after sampling the policy *is* the old policy. Write `my_on_policy_loss(logp, advantages, mask)`:
-    GRPO's loss (mean within each response, then over responses; no clip, no KL) with
+    GRPO's loss (mean within each completion, then over completions; no clip, no KL) with
 
     $$w_{i,t} = \frac{\pi(o_{i,t})}{\pi_{\mathrm{old}}(o_{i,t})},
     \qquad \pi_{\mathrm{old}} = \pi \text{ as it is now, a constant.}$$
@@ -128,14 +128,14 @@ ON_POLICY = Exercise(
         ),
         Mistake(
             _on_policy_padded,
-            "You divide by the padded width T; each response has its own length.",
+            "You divide by the padded width T; each completion has its own length.",
         ),
         Mistake(
             _on_policy_tokens,
-            "This is one mean over all tokens. GRPO averages within a response first.",
+            "This is one mean over all tokens. GRPO averages within a completion first.",
         ),
     ),
-    where="With one response of one token: what is the value, and what is its derivative with respect to log pi?",
+    where="With one completion of one token: what is the value, and what is its derivative with respect to log pi?",
     right="Right: the value says nothing about learning. Print it for advantages that sum to zero.",
     gradient_of="logp",
 )

@@ -10,9 +10,9 @@ from ..exercise import Case, Exercise, Mistake
 def my_process_advantage(
     step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
 ) -> Tensor:
-    """One group, [G, T] each: rewards where step_ends is 1 -> [G, T]: normalised, then summed from each token on."""
+    """One group, [G, T] each; rewards where step_ends is 1 -> [G, T] advantages."""
     ends = step_ends != 0
-    steps = step_rewards[ends]  # [N], every step of every response of the group
+    steps = step_rewards[ends]  # [N], every step of every completion of the group
     normalised = torch.zeros_like(step_rewards)
     normalised[ends] = (steps - steps.mean()) / (steps.std() + eps)
     return normalised.flip(1).cumsum(1).flip(1)
@@ -50,7 +50,7 @@ def _own_step(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) -> Ten
     return own
 
 
-def _whole_response(
+def _whole_completion(
     step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
 ) -> Tensor:
     return (
@@ -73,7 +73,7 @@ def _ends_ignored(step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4) ->
     return normalised.flip(1).cumsum(1).flip(1)
 
 
-def _within_responses(
+def _within_completions(
     step_rewards: Tensor, step_ends: Tensor, eps: float = 1e-4
 ) -> Tensor:
     normalised = torch.zeros_like(step_rewards)
@@ -110,7 +110,7 @@ def _process_population(
 def _draw_steps(generator: Generator) -> Case:
     rows, width = integer(generator, 2, 7), integer(generator, 2, 9)
     ends = (torch.rand(rows, width, generator=generator) < 0.4).float()
-    ends[:, integer(generator, 0, width)] = 1.0  # every response has a step
+    ends[:, integer(generator, 0, width)] = 1.0  # every completion has a step
     rewards = torch.randn(rows, width, generator=generator)
     return Case({"step_rewards": rewards, "step_ends": ends, "eps": 1e-4})
 
@@ -124,7 +124,7 @@ PROCESS = Exercise(
     statement=r"""
     A process reward model scores the end of each step. Write `my_process_advantage(step_rewards, step_ends, eps)` for
     one group: both are `[G, T]`, and `step_rewards` means something only where `step_ends` is 1. Normalise each step's
-    reward by the mean and the sample standard deviation of *all steps of all responses* of the group, then give each
+    reward by the mean and the sample standard deviation of *all steps of all completions* of the group, then give each
     token the sum of the normalised rewards of its own step and of those that follow:
 
     $$A_{i,t} = \sum_{k:\, \mathrm{end}(k) \ge t} \tilde r_{i,k}$$
@@ -176,7 +176,7 @@ PROCESS = Exercise(
             "Each token is credited with its own step alone. It has a share in the steps that follow, too.",
         ),
         Mistake(
-            _whole_response,
+            _whole_completion,
             "Every token gets the same sum. A token that comes after a step cannot have caused it.",
         ),
         Mistake(
@@ -188,8 +188,8 @@ PROCESS = Exercise(
             "You read `step_rewards` everywhere: it means something only where `step_ends` is 1.",
         ),
         Mistake(
-            _within_responses,
-            "You normalise within each response. Then a response of good steps looks like one of bad steps: compare "
+            _within_completions,
+            "You normalise within each completion. Then a completion of good steps looks like one of bad steps: compare "
             "across the group.",
         ),
         Mistake(
@@ -206,5 +206,5 @@ PROCESS = Exercise(
         ),
     ),
     where="Write down the steps of the group in one list, normalise that list, and put the numbers back.",
-    right="Right. Two responses with the same total now teach different tokens different things.",
+    right="Right. Two completions with the same total now teach different tokens different things.",
 )

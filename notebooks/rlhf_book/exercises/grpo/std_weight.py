@@ -9,7 +9,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_weight(p: float, group_size: int) -> float:
-    """c(G, p), the factor before grad p in GRPO's expected step; 0 < p < 1, sample standard deviation, no epsilon."""
+    """c(G, p), the factor before grad p in GRPO's expected step; 0 < p < 1."""
     expected_root = 0.0
     for k in range(
         1, group_size
@@ -90,7 +90,7 @@ STD_WEIGHT = Exercise(
 
     Derive it, then write `my_weight(p, group_size)`, which returns $c(G, p)$ for $0 < p < 1$, with the *sample*
     standard deviation and without epsilon. A group of equals has advantage 0. Start from one group with $k$ right
-    answers, and ask what a right answer and a wrong one push on average. Then try $G = 2$ and $G = 3$ at several $p$.
+    completions, and ask what a right one and a wrong one push on average. Then try $G = 2$ and $G = 3$ at several $p$.
     """,
     solution=my_weight,
     cases=(
@@ -112,11 +112,11 @@ STD_WEIGHT = Exercise(
         ),
         Mistake(
             _root_of_the_mean,
-            "The root of an average is not the average of the roots: each number of right answers has its own spread.",
+            "The root of an average is not the average of the roots: each number of right completions has its own spread.",
         ),
         Mistake(
             _sequences_uncounted,
-            "In how many orders can k of G answers be right? Each order is a group of its own.",
+            "In how many orders can k of G completions be right? Each order is a group of its own.",
         ),
         Mistake(
             _alive_groups_only,
@@ -125,7 +125,7 @@ STD_WEIGHT = Exercise(
         Mistake(_not_averaged, "You add up the group. The step is its mean."),
         Mistake(
             _against_p_itself,
-            "One factor is missing: a right answer's average score is more than the gradient of p.",
+            "One factor is missing: a right completion's average score is more than the gradient of p.",
         ),
         Mistake(
             _centred,
@@ -136,6 +136,6 @@ STD_WEIGHT = Exercise(
             "The weight is upside down: are rare successes louder or quieter than common ones?",
         ),
     ),
-    where="With k of G right, what are the two z-scores, and what is E[grad log pi] given a right answer?",
+    where="With k of G right, what are the two z-scores, and what is E[grad log pi] given a right completion?",
     right="Right. For pairs and triples it does not depend on p at all: the famous reweighting needs larger groups.",
 )

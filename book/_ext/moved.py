@@ -1,0 +1,95 @@
+"""Old anchors lead on: a page from which a section has moved sends the reader after it.
+
+What has moved is told in `book/data/moved.yml`. Each old page gets a few lines of script that look at the address; a
+target that does not exist, or an anchor that is still where it was, is a warning of the build.
+"""
+
+import json
+from pathlib import Path
+
+import nbformat
+from apparatus import ROOT, claims_of, claims_of_text, headings_in
+from data_files import read, using
+from docutils import nodes
+from sphinx.util import logging
+
+MOVED = ROOT / "book" / "data" / "moved.yml"
+SCRIPT = """\
+(() => {
+  const moved = %s;
+  const follow = () => {
+    const target = moved[decodeURIComponent(location.hash.slice(1))];
+    if (target) location.replace(target);
+  };
+  addEventListener("hashchange", follow);
+  follow();
+})();"""
+
+
+def moved(path: Path = MOVED) -> dict[str, dict[str, tuple[str, str]]]:
+    """Old page, old anchor: the page and the anchor where it is now.
+
+    Raises:
+        ValueError: an entry that names no page and anchor.
+    """
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    with using(path):
+        for page, anchors in read(path).items():
+            for old, target in anchors.items():
+                now, mark, anchor = str(target).partition("#")
+                if not (now and mark and anchor):
+                    raise ValueError(f"{page}: {old} leads to {target!r}, expected page#anchor")
+                found.setdefault(page, {})[old] = (now, anchor)
+    return found
+
+
+def anchors_of(page: str) -> list[str]:
+    """The anchors of a page as its source gives them: its headings, and the ideas that it claims."""
+    notebook, text = ROOT / f"{page}.ipynb", ROOT / f"{page}.md"
+    if notebook.is_file():
+        cells = nbformat.read(notebook, as_version=4)
+        headings = [h for cell in cells.cells if cell.cell_type == "markdown" for h in headings_in(cell.source)]
+        claims = claims_of(page, cells)
+    elif text.is_file():
+        headings = headings_in(text.read_text(encoding="utf-8"))
+        claims = claims_of_text(page, text.read_text(encoding="utf-8"))
+    else:
+        raise ValueError(f"{page} is no page of the book")
+    return [*map(nodes.make_id, headings), *(claim.name for claim in claims if claim.kind == "code")]
+
+
+def script_of(page: str, uri_of) -> str | None:
+    """The script of an old page, or None where nothing moved; `uri_of(page)` is an address relative to this page."""
+    entries = moved().get(page)
+    if not entries:
+        return None
+    addresses = {old: f"{uri_of(now) if now != page else ''}#{anchor}" for old, (now, anchor) in entries.items()}
+    return SCRIPT % json.dumps(addresses, indent=1)
+
+
+def lead_on(app, pagename, templatename, context, doctree):
+    """Give an old page its script."""
+    body = script_of(pagename, lambda page: app.builder.get_relative_uri(pagename, page))
+    if body:
+        app.add_js_file(None, body=body)
+
+
+def check(app, env):
+    """Warn of a target that is not there, and of an anchor that has not moved."""
+    log = logging.getLogger(__name__)
+    for page, entries in moved().items():
+        for old, (now, anchor) in entries.items():
+            if now not in env.found_docs or anchor not in _ids(env, now):
+                log.warning(f"{MOVED.name}: {page}#{old} leads to {now}#{anchor}, which does not exist")
+            if old in _ids(env, page):
+                log.warning(f"{MOVED.name}: {page}#{old} is still there")
+
+
+def _ids(env, page):
+    return {name for node in env.get_doctree(page).findall(nodes.Element) for name in node["ids"]}
+
+
+def setup(app):
+    app.connect("html-page-context", lead_on)
+    app.connect("env-check-consistency", check)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
