@@ -213,6 +213,50 @@ def test_a_factor_that_changes_is_named_without_batches():
     assert "the factor changes from call to call" in verdict.message
 
 
+def test_zeros_are_called_zeros():
+    verdict = check("grpo-process", lambda *given: 0 * my_process_advantage(*given))
+    assert "Every number that you return is 0." in verdict.message
+    assert "factor" not in verdict.message
+
+
+def test_a_sign_is_named_beside_another_mistake():
+    named = 0
+    for exercise in (EXERCISES["grpo-clipped-loss"], EXERCISES["gae-recursion"], EXERCISES["grpo-k3"]):
+        listed = {mistake.message for mistake in exercise.mistakes}
+        both = {f"The sign is wrong, and it is not the only mistake. {message}" for message in listed}
+        for mistake in exercise.mistakes:
+            verdict = exercise.check(lambda *given, wrong=mistake.wrong: -wrong(*given))
+            if verdict:  # two wrong signs
+                assert "sign" in mistake.message or "minimise" in mistake.message
+                continue
+            named += verdict.message in both
+            assert verdict.message in both | listed, mistake
+    assert named > 15
+
+
+def test_a_wrong_shape_does_not_show_what_is_expected():
+    verdict = check("gspo-noise", lambda sigma, n: 1.0)
+    assert "The shape is (), expected (3,)." in verdict.message
+    right = EXERCISES["gspo-noise"].solution(*EXERCISES["gspo-noise"].cases[0].arguments.values())
+    assert not any(f"{number:g}"[:5] in verdict.message for number in right)
+
+
+def test_masking_the_arguments_of_gae_first_is_known():
+    """What many write: right with padding, and wrong with a hole."""
+
+    def masked_first(rewards, values, mask, gamma, lam):
+        rewards, values = rewards * mask, values * mask
+        advantages, last = torch.zeros_like(rewards), 0.0
+        for t in reversed(range(rewards.shape[1])):
+            following = values[:, t + 1] if t + 1 < rewards.shape[1] else 0.0
+            last = rewards[:, t] + gamma * following - values[:, t] + gamma * lam * last
+            advantages[:, t] = last
+        return advantages
+
+    for answer in (masked_first, lambda *given: masked_first(*given) * given[2]):
+        assert "a hole in the middle becomes a token with reward 0" in check("gae-recursion", answer).message
+
+
 def natural_clipped_loss(logp, old_logp, advantages, mask, low, high):
     ratio = logp / old_logp
     objective = torch.min(ratio * advantages[:, None], torch.clamp(ratio, 1 - low, 1 + high) * advantages[:, None])

@@ -43,6 +43,7 @@ _LARGEST = (
     10**6
 )  # numbers in an answer; an expanded tensor may claim more than any memory holds
 _STUB = "This is still the stub: write your code where it returns `...`."
+_ALSO_THE_SIGN = "The sign is wrong, and it is not the only mistake. "
 _ONLY_SHOWN = "Right on the first example, but not on others. "
 
 
@@ -259,12 +260,17 @@ class Exercise:
         # Rounding of zeros is a question of its own: it neither proves nor hides another mistake.
         telling = [i for i in differing if not probes[i].exact]
         compared = [i for i, case in enumerate(probes) if not (telling and case.exact)]
-        for mistake in self.mistakes:
-            if all(
-                _same(mine[i], self._run(mistake.wrong, probes[i]), probes[i].exact)
-                for i in compared
-            ):
-                return mistake.message
+        for sign, also in ((1, ""), (-1, _ALSO_THE_SIGN)):
+            for mistake in self.mistakes:
+                if all(
+                    _same(
+                        mine[i],
+                        self._run(mistake.wrong, probes[i]).times(sign),
+                        probes[i].exact,
+                    )
+                    for i in compared
+                ):
+                    return also + mistake.message
         differing = telling or differing
         smallest = min(differing, key=lambda i: probes[i].size)
         general = _by_its_looks(mine, right, smallest, differing, self.gradient_of)
@@ -382,6 +388,12 @@ class _Outcome:
     gradient: Tensor | None = None
     problem: str | None = None
 
+    def times(self, sign: int) -> "_Outcome":
+        value, gradient = (
+            None if x is None else sign * x for x in (self.value, self.gradient)
+        )
+        return _Outcome(value, gradient, self.problem)
+
 
 def said(error: BaseException) -> str:
     """The kind of an error and what it says, as one sentence."""
@@ -484,6 +496,8 @@ def _by_its_looks(
         if all(not bool(_or_zero(mine[i], right[i]).any()) for i in differing):
             return f"The value is right, but no gradient reaches `{gradient_of}`: nothing would be learned."
         return f"The value is right, but its gradient with respect to `{gradient_of}` is not."
+    if not any(a.any() for a, _ in pairs):
+        return "Every number that you return is 0."
     if all(_near(a, -b) for a, b in pairs):
         return "Every number has the wrong sign."
     factors = [
@@ -521,6 +535,8 @@ def _example(
 ) -> str:
     if mine.problem or mine.value is None or right.value is None:
         return ""
+    if mine.value.shape != right.value.shape:
+        return f"It was called with {case}."  # what is expected would give numbers away that were not tried
     if not _near(mine.value, right.value):
         return f"With {case} you return {_show(mine.value)}, expected {_show(right.value)}."
     if gradient_of is None:

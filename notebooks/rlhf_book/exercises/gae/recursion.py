@@ -76,6 +76,18 @@ def _no_mask(
     return _gae(rewards, values, torch.ones_like(mask), gamma, lam) * mask
 
 
+def _masks_first(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
+    return _masks_only_first(rewards, values, mask, gamma, lam) * mask
+
+
+def _masks_only_first(
+    rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
+) -> Tensor:
+    return _gae(rewards * mask, values * mask, torch.ones_like(mask), gamma, lam)
+
+
 def _padding_not_zeroed(
     rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float
 ) -> Tensor:
@@ -214,6 +226,18 @@ RECURSION = Exercise(
             "Padding is right, but a hole in the middle ends the response for you: what came after the tool's output "
             "never reaches the tokens before it.",
         ),
+        Mistake(
+            _masks_first,
+            "You multiply rewards and values by the mask, and then run through all columns. That is right for padding. "
+            "But a hole in the middle becomes a token with reward 0 and value 0, and the tokens before it look at that "
+            "one.",
+        ),
+        Mistake(
+            _masks_only_first,
+            "You multiply rewards and values by the mask, and then run through all columns: a hole in the middle "
+            "becomes a token with reward 0 and value 0. It also gets an advantage, which has to be 0 where the mask "
+            "is 0.",
+        ),
         Mistake(_padding_not_zeroed, "Where the mask is 0 the answer has to be 0."),
         Mistake(
             _forgets_lam,
@@ -245,6 +269,7 @@ RECURSION = Exercise(
             "These are the TD errors themselves: nothing of A at the next token is carried back.",
         ),
     ),
-    where="Take one response of two tokens and no padding, and write both advantages down by hand, the last one first.",
+    where="Take a response of three tokens, the second with mask 0, and write both advantages down by hand, the last one "
+    "first.",
     right="Right, with padding and holes. What would change if a truncated response had its end valued by the critic?",
 )
