@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class _TimeIsUp(BaseException):
+class TimeIsUp(BaseException):
     """Not an `Exception`, so that a call that catches every `Exception` does not catch it."""
 
 
@@ -39,7 +39,7 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
     by_signal = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     try:
         return (_interrupted if by_signal else _left_behind)(call, seconds)
-    except _TimeIsUp:
+    except TimeIsUp:
         raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
 
 
@@ -50,7 +50,7 @@ class _Alarm:
 
     def ring(self, *signal_and_frame: object) -> None:
         if self.armed:
-            raise _TimeIsUp
+            raise TimeIsUp
 
 
 def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
@@ -88,5 +88,5 @@ def _left_behind(call: Callable[[], Any], seconds: float) -> Any:
     if raised:
         raise raised[0]
     if not returned:
-        raise _TimeIsUp
+        raise TimeIsUp
     return returned[0]

@@ -1,18 +1,23 @@
 """Whatever a reader's function does, its checker says in bounded time, and in one sentence, what is wrong."""
 
 import asyncio
+import builtins
+import io
 import itertools
 import math
+import random
 import signal
 import sys
 import threading
 import time
+import warnings
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
-from rlhf_book.exercises import EXERCISES, check
+from rlhf_book.exercises import BUGS, EXERCISES, Verdict, check
 from rlhf_book.exercises import exercise as machinery
 
 PLAIN, LOSS = "grpo-leave-one-out", "grpo-clipped-loss"  # what they return is compared; the gradient, too
@@ -290,3 +295,132 @@ def test_off_the_main_thread_and_inside_a_running_loop(monkeypatch):
 def test_what_is_no_exercise(name):
     with pytest.raises(ValueError, match="there is no exercise"):
         check(name, lambda *given: None)
+
+
+# ── and leaves nothing behind ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Unheard(BaseException):
+    """Neither an `Exception` nor an exit."""
+
+
+def right(*given):
+    return EXERCISES[PLAIN].solution(*given)
+
+
+def says_the_same(*_, **__):
+    return True
+
+
+def vandal(change):
+    """A right answer that changes something on the way."""
+
+    def function(*given):
+        answer = right(*given)
+        change()
+        return answer
+
+    return function
+
+
+def patch(place, name, value):
+    return lambda: setattr(place, name, value)
+
+
+LEFT_BEHIND = {
+    "the default dtype": lambda: torch.set_default_dtype(torch.float16),
+    "the default device": lambda: torch.set_default_device("meta"),
+    "gradients": lambda: torch.set_grad_enabled(False),
+    "deterministic algorithms": lambda: torch.use_deterministic_algorithms(True),
+    "threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    "the recursion limit": lambda: sys.setrecursionlimit(2000),
+    "a seed": lambda: torch.manual_seed(3),
+    "a seed of Python's": lambda: random.seed(3),
+    "a seed of numpy's": lambda: np.random.seed(3),  # noqa: NPY002
+    "output": lambda: setattr(sys, "stdout", io.StringIO()),
+    "the comparison of torch": patch(torch, "allclose", says_the_same),
+    "a method of tensors": patch(torch.Tensor, "double", lambda self: torch.zeros(())),
+    "the comparison": patch(machinery, "_same", says_the_same),
+    "its parts": patch(machinery, "_equal", says_the_same),
+    "the checker": patch(machinery.Exercise, "check", lambda self, function: Verdict(self.id, True, "hurrah")),
+    "the verdict": patch(machinery.Verdict, "__bool__", lambda self: True),
+    "the judge's call": patch(machinery.Exercise, "_run", lambda *_: machinery._Outcome(torch.zeros(()))),
+    "the time limit": patch(machinery, "in_time", lambda call, seconds: call()),
+    "a builtin": patch(builtins, "len", lambda thing: 0),
+    "the interrupt": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    "the alarm": lambda: signal.signal(signal.SIGALRM, signal.SIG_DFL),
+    "a timer": lambda: signal.setitimer(signal.ITIMER_REAL, 0.01),
+    "warnings": lambda: warnings.simplefilter("error"),
+}
+
+
+def names(place):
+    """A submodule that was imported stays."""
+    return {name: value for name, value in vars(place).items() if not isinstance(value, ModuleType)}
+
+
+def settings():
+    """Whatever the next exercise depends on."""
+    return {
+        "dtype": torch.get_default_dtype(),
+        "device": torch.get_default_device(),
+        "gradients": torch.is_grad_enabled(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "threads": torch.get_num_threads(),
+        "recursion": sys.getrecursionlimit(),
+        "output": sys.stdout,
+        "random": (torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())),  # noqa: NPY002
+        "names": [names(place) for place in (torch, torch.Tensor, builtins, machinery, machinery.Exercise)],
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM, signal.SIGVTALRM)],
+        "timer": signal.getitimer(signal.ITIMER_REAL),
+        "filters": list(warnings.filters),
+    }
+
+
+@pytest.mark.parametrize("what", LEFT_BEHIND)
+def test_no_answer_has_an_effect_on_the_next_verdict(monkeypatch, what):
+    monkeypatch.setattr(machinery, "HIDDEN_DRAWS", 20)  # for the sake of time
+    change, before = LEFT_BEHIND[what], settings()
+    assert check(PLAIN, vandal(change))
+    assert settings() == before
+
+    def wrong(*given):
+        change()
+        return torch.zeros(3)
+
+    verdict = check(PLAIN, wrong)
+    assert verdict.passed is False, "the change has not helped"
+    assert settings() == before
+
+    def failing(*given):
+        change()
+        raise Unheard
+
+    assert "raised Unheard." in check(PLAIN, failing).message
+    assert settings() == before
+    assert check(PLAIN, right)
+    assert "The sign is the other way round" in check(PLAIN, lambda *given: -right(*given)).message
+
+
+@pytest.mark.parametrize("error", [Unheard("so"), GeneratorExit("so"), asyncio.CancelledError("so"), SystemExit("so")])
+@pytest.mark.parametrize("exercise", [PLAIN, LOSS])
+def test_no_kind_of_error_escapes(error, exercise):
+    def raising(*_):
+        raise error
+
+    assert f"raised {type(error).__name__}: so." in check(exercise, raising).message
+
+
+def test_a_patch_inside_a_mended_version_does_not_help_it():
+    """The property that reveals a bug is asked with the functions as they were."""
+    before = settings()
+
+    def patched(*given, **named):
+        torch.Tensor.abs = lambda self: torch.zeros(())
+        builtins.abs = lambda x: 0
+        torch.set_default_dtype(torch.float64)
+        return BUGS["gae-padding-leak"].wrong(*given, **named)
+
+    assert "a property that your version does not have" in check("gae-padding-leak", patched).message
+    assert settings() == before
+    assert check("gae-padding-leak", BUGS["gae-padding-leak"].mended)

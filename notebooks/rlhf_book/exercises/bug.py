@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rlhf_minimal.time_limit import in_time
+from rlhf_minimal.time_limit import TimeIsUp, in_time
 
 from .cells import FOR_READERS, as_code, source
-from .exercise import Verdict, not_a_function, said, undisturbed
+from .exercise import Verdict, not_a_function, said
+from .world import World, left_as_it_is
 
 _SECONDS = 60.0  # that the property may take to be tried on a reader's version; ours takes about a second
 
@@ -90,21 +91,29 @@ class Bug:
         """
         if not callable(function):
             return Verdict(self.id, False, not_a_function(function))
-        with undisturbed():
+        with left_as_it_is() as world:
             try:
-                problem = in_time(lambda: self._problem(function), _SECONDS)
+                problem = in_time(lambda: self._problem(function, world), _SECONDS)
             except TimeoutError:
                 problem = f"Your version takes longer than {_SECONDS:g} seconds. Is there a loop that does not end?"
         held = "The property that the code broke holds for your version."
         return Verdict(self.id, problem is None, problem or held)
 
-    def _problem(self, function: Callable[..., Any]) -> str | None:
+    def _problem(self, function: Callable[..., Any], world: World) -> str | None:
+        def alone(*given: Any, **named: Any) -> Any:
+            try:
+                return function(*given, **named)
+            finally:
+                world.restore()  # so that the property is asked with torch as it was
+
         try:
-            self.reveals(function)
+            self.reveals(alone)
         except AssertionError as failed:
             words = " ".join(str(failed).split()) or "no more is known"
             return f"There is a property that your version does not have: {words}."
-        except (Exception, SystemExit) as error:
+        except (KeyboardInterrupt, TimeIsUp):
+            raise
+        except BaseException as error:
             return f"Your version, or what uses its result, raised {said(error)}"
         return None
 

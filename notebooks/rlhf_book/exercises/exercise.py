@@ -7,8 +7,8 @@ returns (and at its gradient, where the exercise is about a loss):
 1. the batch printed in the chapter, 2. cases that each separate one mistake from the right answer, 3. a thousand
 drawn batches. At the first difference it asks which known mistake gives the same numbers on every case so far.
 
-Whatever the function does, there is a verdict: it may raise, exit, run for ever (see `time_limit` for what can be cut
-off) or return what is no number at all.
+Whatever the function does, there is a verdict, and the next one does not depend on it: it may raise, exit, run for
+ever (see `time_limit` for what can be cut off), change settings and names (see `world`), or return no number at all.
 
 Left out on purpose: timing, style, and any way of reading the solution out of a verdict.
 """
@@ -19,9 +19,7 @@ import inspect
 import re
 import textwrap
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,9 +27,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlhf_minimal.time_limit import in_time
+from rlhf_minimal.time_limit import TimeIsUp, in_time
 
 from .cells import FOR_READERS, as_code
+from .world import World, left_as_it_is
 
 HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
@@ -201,12 +200,12 @@ class Exercise:
 
         Returns:
             The verdict, after a good minute at the latest. Exceptions of the function become messages, except Ctrl-C's.
-            The global random state is left as it was.
+            The global random state, torch's settings and the names of its functions are left as they were.
         """
         if not callable(function):
             return Verdict(self.id, False, not_a_function(function))
-        with undisturbed():
-            message = self._first_problem(_Reader(self, function))
+        with left_as_it_is() as world:
+            message = self._first_problem(_Reader(self, function, world))
         begun = message is None or _STUB not in message
         return Verdict(self.id, message is None, message or self.right, begun)
 
@@ -280,8 +279,9 @@ class Exercise:
         parts = " ".join(part for part in (general, example, self.where) if part)
         return (_ONLY_SHOWN if failing > 0 else "") + parts
 
-    @torch.enable_grad()  # whatever an earlier call has switched off
-    def _run(self, function: Callable[..., Any], case: Case) -> "_Outcome":
+    def _run(
+        self, function: Callable[..., Any], case: Case, world: World | None = None
+    ) -> "_Outcome":
         given = {
             name: x.clone() if isinstance(x, Tensor) else x
             for name, x in case.arguments.items()
@@ -293,9 +293,15 @@ class Exercise:
                 leaf.clone()
             )  # so that writing into it is seen below, and not by autograd
         try:
-            answer = function(*given.values())
+            try:
+                answer = function(*given.values())
+            finally:
+                if world is not None:
+                    world.restore()
             value = _as_tensor(answer)
-        except (Exception, SystemExit) as error:  # whatever the reader's code may raise
+        except (KeyboardInterrupt, TimeIsUp):
+            raise
+        except BaseException as error:  # whatever the reader's code may raise
             return _Outcome(
                 problem=f"Your function raised {said(error)} It was called with {case}."
             )
@@ -325,7 +331,9 @@ class Exercise:
                 (gradient,) = torch.autograd.grad(
                     value, leaf, torch.ones_like(value), allow_unused=True
                 )  # of the sum
-            except (Exception, SystemExit) as error:
+            except (KeyboardInterrupt, TimeIsUp):
+                raise
+            except BaseException as error:
                 return _Outcome(
                     problem=f"What your function returns has no gradient, but an error: {said(error)}"
                 )
@@ -337,25 +345,11 @@ def not_a_function(given: Any) -> str:
     return f"This is {_a(type(given).__name__)}: pass the function itself, without calling it."
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """A reader's function runs in here: with gradients, without warnings, and without moving the random numbers."""
-    with (
-        torch.random.fork_rng(devices=[]),
-        torch.enable_grad(),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter(
-            "ignore"
-        )  # wrong answers, the list's own among them, divide by zero
-        yield
-
-
 class _Reader:
     """The reader's function, and what is left of its time."""
 
-    def __init__(self, exercise: Exercise, function: Callable[..., Any]):
-        self.exercise, self.function = exercise, function
+    def __init__(self, exercise: Exercise, function: Callable[..., Any], world: World):
+        self.exercise, self.function, self.world = exercise, function, world
         self.seconds = _TOGETHER
         self.over: _Outcome | None = (
             None  # what every call gets, once there is no time left
@@ -368,13 +362,14 @@ class _Reader:
         began = time.monotonic()
         try:
             outcome: _Outcome = in_time(
-                lambda: self.exercise._run(self.function, case), _SECONDS
+                lambda: self.exercise._run(self.function, case, self.world), _SECONDS
             )
         except TimeoutError:
             words = f"Your function takes longer than {_SECONDS:g} seconds. Is there a loop that does not end?"
             outcome = self.over = _Outcome(
                 problem=f"{words} It was called with {case}."
             )
+        self.world.restore()  # a gradient of the reader's own runs after the function
         self.seconds -= time.monotonic() - began
         if self.seconds < 0 and not self.over:
             words = f"is too slow to be tried on all cases: they took longer than {_TOGETHER:g} seconds together."
@@ -399,7 +394,9 @@ def said(error: BaseException) -> str:
     """The kind of an error and what it says, as one sentence."""
     try:
         text = " ".join(str(error).split())[:200].rstrip(".")
-    except Exception:  # an error of the reader's own may fail at that
+    except (KeyboardInterrupt, TimeIsUp):
+        raise
+    except BaseException:  # an error of the reader's own may fail at that
         text = ""
     return f"{type(error).__name__}: {text}." if text else f"{type(error).__name__}."
 

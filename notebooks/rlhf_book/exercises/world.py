@@ -1,0 +1,161 @@
+"""What a reader's function can change beyond its answer, and how that is put back.
+
+A function may call `torch.set_default_dtype`, seed a generator, take a signal over, or put something of its own in the
+place of `torch.allclose`. Neither its own verdict nor the next one depends on that: settings and names are put back
+after each call. It is no prison. Who wants to cheat a checker in the same process will, and a checker is no exam.
+"""
+
+import builtins
+import contextlib
+import math
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import is_
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+Names = list[tuple[Any, dict[str, Any]]]
+
+
+class World:
+    """The settings and names of the process, to be put back after each call of a reader's function."""
+
+    def __init__(self) -> None:
+        # Looked at after each call: what a verdict is made with. Looked at in the end: what else a chapter uses.
+        judging = _ours(__package__)
+        self.names = _names([torch, torch.Tensor, builtins, math, *judging])
+        self.others = _names([*_OTHERS, *_ours("rlhf_minimal"), *_ours("rlhf_book")])
+        self.settings = [(read, write, read()) for read, write in _SETTINGS]
+        self.handlers = _handlers()
+
+    def restore(self) -> None:
+        """Puts back what the comparison depends on."""
+        _put_back(self.names)
+        for read, write, before in self.settings:
+            if read() != before:
+                write(before)
+
+    def restore_all(self) -> None:
+        """Puts back the rest, too."""
+        self.restore()
+        _put_back(self.others)
+        if threading.current_thread() is threading.main_thread():
+            now = _handlers()
+            for number, handler in self.handlers.items():
+                if now[number] != handler and handler is not None:
+                    signal.signal(number, handler)
+
+
+@contextmanager
+def left_as_it_is() -> Iterator[World]:
+    """A reader's function runs in here: with gradients, without warnings, and all is put back in the end."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  (readers have it)
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.enable_grad(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter(
+            "ignore"
+        )  # wrong answers, the list's own among them, divide by zero
+        world = World()
+        try:
+            yield world
+        finally:
+            world.restore_all()
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def _ours(package: str) -> list[Any]:
+    """The modules of a package that are loaded, and their classes."""
+    modules = [
+        module
+        for name, module in sys.modules.items()
+        if f"{name}.".startswith(f"{package}.") and module is not None
+    ]
+    classes = [
+        thing
+        for module in modules
+        for thing in vars(module).values()
+        if isinstance(thing, type) and f"{thing.__module__}.".startswith(f"{package}.")
+    ]
+    return [*modules, *classes]
+
+
+def _names(places: list[Any]) -> Names:
+    unique = {id(place): place for place in places}
+    return [(place, dict(vars(place))) for place in unique.values()]
+
+
+def _put_back(
+    names: Names, all: Any = all, len: Any = len, map: Any = map, vars: Any = vars
+) -> None:
+    """Its own tools are defaults: builtins may be what has changed."""
+    for place, before in names:
+        now = vars(place)
+        if len(now) == len(before) and all(map(is_, now.values(), before.values())):
+            continue
+        for name, value in before.items():
+            if name not in now or now[name] is not value:
+                _write(place, name, value)
+        for name in [name for name in vars(place) if name not in before]:
+            if not isinstance(vars(place)[name], ModuleType):  # one that was imported
+                _write(place, name)
+
+
+def _write(place: Any, name: str, *value: Any) -> None:
+    with contextlib.suppress(AttributeError, TypeError):  # some cannot be written
+        setattr(place, name, *value) if value else delattr(place, name)
+
+
+def _handlers() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
+
+
+def _device() -> Any:
+    """What `torch.set_default_device` was told; None if nothing, which is faster than "cpu"."""
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return None if context is None else context.device
+
+
+def _deterministic() -> tuple[bool, bool]:
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    return torch.are_deterministic_algorithms_enabled(), warn_only
+
+
+def _set_deterministic(flags: tuple[bool, bool]) -> None:
+    torch.use_deterministic_algorithms(flags[0], warn_only=flags[1])
+
+
+def _output() -> tuple[Any, Any]:
+    return sys.stdout, sys.stderr
+
+
+def _set_output(streams: tuple[Any, Any]) -> None:
+    sys.stdout, sys.stderr = streams
+
+
+_OTHERS = [torch.testing, torch.nn.functional, torch.autograd, np, random, signal]
+_SETTINGS: list[tuple[Callable[[], Any], Callable[[Any], Any]]] = [
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (_device, torch.set_default_device),
+    (torch.is_grad_enabled, torch._C._set_grad_enabled),
+    (_deterministic, _set_deterministic),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    (sys.getrecursionlimit, sys.setrecursionlimit),
+    (sys.gettrace, sys.settrace),
+    (_output, _set_output),
+    (os.getcwd, os.chdir),
+]
