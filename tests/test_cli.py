@@ -43,7 +43,7 @@ def press_ctrl_c(patch, at):
 def test_train_leaves_a_whole_run_behind_and_sample_and_evaluate_read_it(tmp_path, capsys):
     assert main(["train", "grpo", "--steps", "3", "--out", "run", *TINY]) == 0
     out = capsys.readouterr().out
-    assert "held-out accuracy, 20 problems, 95 % interval" in out
+    assert "held-out accuracy, 20 distinct problems, 95 % interval" in out
     assert "step 3/3  reward" in out
     run = tmp_path / "run"
     expected = {"config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png", "checkpoint"}

@@ -116,7 +116,9 @@ def test_a_run_leaves_everything_behind(tmp_path, capsys, words, name, source):
     else:
         load_policy(run)
         assert evaluation["held_out"] == len(kept[1])
-    assert ("score of 1000 samples by the task" in out) == (source == "own" and name not in ("pretrain", "reward"))
+    assert ("score of 1000 samples (10 distinct problems) by the task" in out) == (
+        source == "own" and name not in ("pretrain", "reward")
+    )
 
 
 @each

@@ -101,7 +101,6 @@ def measure(learner: Learner, recipe: Recipe) -> dict[str, float]:
     )
     return {
         "gold": found.correct.mean().item(),
-        "gold_se": found.correct.std().item() / math.sqrt(HELD_OUT),
         "proxy": found.rewards.mean().item(),
         "kl": prepare_batch(learner, recipe, found, 0)[1]["kl_sequence"],
     }

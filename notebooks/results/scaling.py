@@ -215,7 +215,9 @@ class Bench:
         self, learner: Learner, recipe: Recipe, temperature: float = 1.0
     ) -> list[int]:
         """How many of `TRIES` drawn answers to each of some held-out problems are right."""
-        problems = recipe.task.problems("held_out", self.scale.tried, seed="tries")
+        problems = recipe.task.problems(
+            "held_out", self.scale.tried, seed="tries", distinct=True
+        )
         draws = {"group_size": TRIES, "temperature": temperature, "seed": "tries"}
         found = roll_out(learner.policy, learner.vocabulary, problems, recipe, **draws)  # type: ignore[arg-type]
         return [int(n) for n in found.correct.view(-1, TRIES).sum(-1)]

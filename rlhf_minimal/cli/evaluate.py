@@ -22,6 +22,6 @@ def run(args: argparse.Namespace) -> int:
     at_least_1(vars(args), "n")
     policy, vocabulary, recipe = checkpoint.load(args)
     result = training.evaluate(policy, vocabulary, recipe, n=args.n, seed=str(args.seed))
-    print(f"{recipe.task.about}: {args.n} held-out problems, 95 % interval")
+    print(f"{recipe.task.about}, held out: {result.about}")
     print("sampled  {}\ngreedy   {}".format(*result.in_words))
     return 0

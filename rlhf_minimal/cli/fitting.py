@@ -171,9 +171,13 @@ class Job:
         )
         scores = verify_all(self.task, problems, completions).values
         mean, std, best = statistics.mean(scores), statistics.stdev(scores), max(scores)
-        summary = f"score of {n} samples by the task: {mean:.3f}, standard deviation {std:.3f}, best {best:g}"
+        distinct = len(set(prompts))
+        summary = (
+            f"score of {n} samples ({distinct} distinct problems) by the task: {mean:.3f}, standard deviation "
+            f"{std:.3f}, best {best:g}"
+        )
         some = [f"  {prompt} {text}" for prompt, text in zip(prompts[:5], completions, strict=False)]
-        return {"n": n, "mean": mean, "std": std, "max": best}, summary, ["samples:", *some]
+        return {"n": n, "problems": distinct, "mean": mean, "std": std, "max": best}, summary, ["samples:", *some]
 
     # --- rows, made or read, and kept ---
 

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     policy, vocabulary, recipe = checkpoint.load(args)
     # A prompt of the user's own comes without an answer, so no verifier can check its completion.
     own = [Problem(prompt, answer="") for prompt in args.prompt or []]
-    problems = own or recipe.task.problems("held_out", args.n, seed=f"sample/{args.seed}")
+    problems = own or recipe.task.problems("held_out", args.n, seed=f"sample/{args.seed}", distinct=True)
     written = roll_out(policy, vocabulary, problems, recipe, temperature=args.temperature, seed=str(args.seed))
     asked = [in_brief(problem.prompt) for problem in problems]
     first, width = max(12, 2 + max(map(len, asked))), max(12, 2 + max(map(len, written.texts)))

@@ -196,14 +196,14 @@ def _report(plan: Run, before: training.Evaluation, after: training.Evaluation) 
     """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
     task, settings = plan.recipe.task, plan.settings
     rows = [("problem", "before", "after")]
-    for i in range(min(8, len(before.samples.texts))):
+    for i in range(0, min(8 * before.draws, len(before.samples.texts)), before.draws):
         one, other = (
             f"{in_brief(e.samples.texts[i])} {mark(task, float(e.samples.correct[i]))}" for e in (before, after)
         )
         rows.append((in_brief(before.samples.problems[i].prompt), one, other))
     first, width = (max(least, 2 + max(len(row[i]) for row in rows)) for i, least in enumerate((12, 16)))
     lines = [f"{problem:<{first}}{one:<{width}}{other}" for problem, one, other in rows]
-    lines += ["", f"held-out {measure_of(task)}, {before.sampled.n} problems, 95 % interval"]
+    lines += ["", f"held-out {measure_of(task)}, {before.about}"]
     lines.append(f"{'':<12}{'before':<24}{'after':<24}")
     for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
         lines.append(f"{name:<12}{one:<24}{other:<24}")

@@ -120,13 +120,15 @@ class Task:
     def __post_init__(self) -> None:
         check_name("the name of a task", self.name)
 
-    def problems(self, split: Split, n: int, *, seed: int | str) -> list[Problem]:
+    def problems(self, split: Split, n: int, *, seed: int | str, distinct: bool = False) -> list[Problem]:
         """`n` problems of one split, drawn with replacement; the same seed gives the same problems.
 
         Args:
             split: `"train"` or `"held_out"`.
             n: How many.
             seed: A number, or any text that names the draw.
+            distinct: Draw without replacement: one problem of a family. They are fewer than `n` if the task has no
+                more, so far as 20 repeats in a row, and 5 more for each problem found, can tell.
 
         Raises:
             ValueError: If `split` is neither of the two, or if `DRAWS` draws in a row give no problem of it.
@@ -135,12 +137,18 @@ class Task:
             raise ValueError(f"a split is 'train' or 'held_out'; got {split!r}")
         rng = random.Random(f"{self.name}/{split}/{seed}")
         drawn: list[Problem] = []
-        misses = 0
-        while len(drawn) < n:
+        families: set[str] = set()
+        misses = repeats = 0
+        while len(drawn) < n and repeats < 20 + 5 * len(drawn):
             problem = self.make(rng)
             if self.is_held_out(problem.prompt) == (split == "held_out"):
-                drawn.append(problem)
                 misses = 0
+                if distinct and self.family(problem.prompt) in families:
+                    repeats += 1
+                    continue
+                families.add(self.family(problem.prompt))
+                drawn.append(problem)
+                repeats = 0
             else:
                 misses += 1
             if misses == DRAWS:

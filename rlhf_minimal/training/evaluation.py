@@ -1,23 +1,36 @@
-"""Evaluation on held-out problems, with sampled and greedy completions and an interval around each share."""
+"""Evaluation on held-out problems, with sampled and greedy completions and an interval around each share.
+
+Every problem is another one (`Task.problems(distinct=True)`), and the interval is by problem: completions of one
+problem are not independent, so a thousand of ten problems say what ten problems can say.
+"""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.training.groups import Rollout, join
-from rlhf_minimal.training.metrics import wilson
+from rlhf_minimal.training.metrics import student, wilson
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.rollout import roll_out
 
 HELD_OUT = 1000  # problems of an evaluation: a share's 95 % interval is then at most 6 points wide
+DRAWS = 10  # completions sampled of each problem, at most, where the task has fewer than were asked for
 
 
 @dataclass(frozen=True)
 class Accuracy:
     """A share of right completions, with its 95 % interval (Wilson).
+
+    Attributes:
+        right: Completions that are right.
+        n: Of how many.
+        problems: Distinct problems that they answer; all of them have the same number of completions. Default: `n`.
+        worth: Independent completions that would tell as much. Default: `n`.
 
     Example:
         >>> print(Accuracy(90, 100))
@@ -26,6 +39,38 @@ class Accuracy:
 
     right: int
     n: int
+    problems: int | None = None
+    worth: float | None = None
+
+    @classmethod
+    def of(cls, correct: Tensor) -> "Accuracy":
+        """The share of right completions, and what they are worth.
+
+        With P problems, K completions of each, s^2 the variance of the P problems' shares and p their mean, p has the
+        variance s^2 / P. Independent completions would have p (1 - p) / (N - 1), so these are worth
+
+            N = (1 + p (1 - p) P / s^2) (t_PK / t_P)^2,    at most P K; and P, where all are right or all are wrong,
+
+        with t_x Student's quantile of x - 1 degrees of freedom: s^2 is itself uncertain. So one completion of each
+        problem is worth one. The variance is that of a mean of clusters (Miller, arXiv 2411.00640, section 2.2), N
+        with its correction the effective sample size of Korn and Graubard (Survey Methodology 24, 1998).
+
+        Args:
+            correct: [P, K] 1.0 where a completion is right.
+
+        Example:
+            >>> import torch
+            >>> print(Accuracy.of(torch.tensor([[1.0], [0.0]]).expand(2, 50).repeat(5, 1)), Accuracy(5, 10))
+            50.0% [21.0%, 79.0%] 50.0% [23.7%, 76.3%]
+        """
+        problems, draws = correct.shape
+        right, n = int((correct == 1).sum()), correct.numel()
+        share, worth = right / n, float(problems)
+        if draws > 1 and problems > 1 and 0 < share < 1:
+            spread = (correct == 1).double().mean(1).var().item()
+            worth = 1 + share * (1 - share) * problems / spread if spread else math.inf
+            worth = min(float(n), worth * (student(n - 1) / student(problems - 1)) ** 2)
+        return cls(right, n, problems, worth)
 
     @property
     def share(self) -> float:
@@ -35,7 +80,8 @@ class Accuracy:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval."""
-        return wilson(self.right, self.n)
+        worth = self.n if self.worth is None else self.worth
+        return wilson(self.share * worth, worth)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -44,12 +90,18 @@ class Accuracy:
     def as_json(self) -> dict[str, float]:
         """Share, counts and interval as plain values."""
         low, high = self.interval
-        return {"share": self.share, "right": self.right, "n": self.n, "low": low, "high": high}
+        problems = self.n if self.problems is None else self.problems
+        return {"share": self.share, "right": self.right, "n": self.n, "problems": problems, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
 class MeanScore:
-    """The mean score of completions, with its 95 % interval (normal).
+    """The mean score of problems, with its 95 % interval (Student's t): mean +- t std / sqrt(n).
+
+    Attributes:
+        mean: Over the problems.
+        std: Standard deviation of the problems' scores; of a problem with several completions, of their means.
+        n: Distinct problems.
 
     Example:
         >>> print(MeanScore(8.25, 1.0, 1000))
@@ -62,28 +114,28 @@ class MeanScore:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval."""
-        half = 1.96 * self.std / math.sqrt(self.n)
+        """The 95 % interval; one problem says nothing of others."""
+        half = student(self.n - 1) * self.std / math.sqrt(self.n) if self.n > 1 else math.inf
         return self.mean - half, self.mean + half
 
     def __str__(self) -> str:
         low, high = self.interval
         return f"{self.mean:.2f} [{low:.2f}, {high:.2f}]"
 
-    def as_json(self) -> dict[str, float]:
-        """Mean, spread, count and interval as plain values."""
-        low, high = self.interval
-        return {"mean": self.mean, "std": self.std, "n": self.n, "low": low, "high": high}
+    def as_json(self) -> dict[str, Any]:
+        """Mean, spread, count and interval as plain values; no ends where there is no interval."""
+        low, high = self.interval if self.n > 1 else (None, None)
+        return {"mean": self.mean, "std": self.std, "n": self.n, "problems": self.n, "low": low, "high": high}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One completion sampled at temperature 1 and one greedy completion for each of `n` held-out problems.
+    """Completions sampled at temperature 1 and one greedy completion for each of some distinct held-out problems.
 
     Attributes:
         sampled: Share of the sampled completions that are right.
         greedy: Share of the greedy ones.
-        samples: The sampled completions.
+        samples: The sampled completions, those of one problem next to each other.
         greedy_samples: The greedy ones.
         scores: Mean scores of sampled and greedy completions, if the task gives scores instead of right or wrong.
     """
@@ -95,12 +147,23 @@ class Evaluation:
     scores: tuple[MeanScore, MeanScore] | None = None
 
     @property
+    def draws(self) -> int:
+        """Completions sampled of each problem."""
+        return len(self.samples.texts) // len(self.greedy_samples.texts)
+
+    @property
+    def about(self) -> str:
+        """How many problems, how many completions of each, and what the interval is."""
+        each = f", {self.draws} completions sampled of each" if self.draws > 1 else ""
+        return f"{len(self.greedy_samples.texts)} distinct problems{each}, 95 % interval"
+
+    @property
     def in_words(self) -> tuple[str, str]:
         """Sampled and greedy: mean scores if the task gives scores, else shares; with intervals."""
         sampled, greedy = self.scores or (self.sampled, self.greedy)
         return str(sampled), str(greedy)
 
-    def as_json(self) -> dict[str, dict[str, float]]:
+    def as_json(self) -> dict[str, dict[str, Any]]:
         """The two shares, or mean scores, with their counts and intervals."""
         sampled, greedy = self.scores or (self.sampled, self.greedy)
         return {"sampled": sampled.as_json(), "greedy": greedy.as_json()}
@@ -122,38 +185,42 @@ def evaluate(
         policy: The model.
         vocabulary: Its vocabulary.
         recipe: Its task and budget are used.
-        n: Number of problems.
+        n: Number of problems, no two of one family. If the task has fewer, up to `DRAWS` completions are sampled of
+            each, `n` in all at most.
         seed: Names the draw of problems and samples; equal seeds compare two policies on equal problems.
-        batch_size: How many problems are sampled at once.
+        batch_size: How many completions are sampled at once.
         processes: Each samples its share of them.
 
     Returns:
         Both accuracies, both mean scores if the task gives scores, and the completions themselves.
     """
-    problems = recipe.task.problems("held_out", n, seed=f"evaluate/{seed}")
+    problems = recipe.task.problems("held_out", n, seed=f"evaluate/{seed}", distinct=True)
     answers = []
-    for temperature in (1.0, 0.0):
+    for temperature, draws in ((1.0, min(DRAWS, n // len(problems))), (0.0, 1)):
+        width = max(1, batch_size // draws)
         batches = [
             roll_out(
                 policy,
                 vocabulary,
-                problems[i : i + batch_size],
+                problems[i : i + width],
                 recipe,
+                group_size=draws,
                 temperature=temperature,
                 seed=f"evaluate/{seed}/{i}",
-                processes=processes if n - i >= processes.count else ALONE,
+                processes=processes if len(problems) - i >= processes.count else ALONE,
             )
-            for i in range(0, n, batch_size)
+            for i in range(0, len(problems), width)
         ]
         answers.append(join(batches))
-    sampled, greedy = (Accuracy(int((rollout.correct == 1).sum()), n) for rollout in answers)
+    by_problem = [rollout.correct.view(len(problems), -1) for rollout in answers]  # [P, K]
+    sampled, greedy = map(Accuracy.of, by_problem)
     scores = None
     if recipe.task.score_range is not None:
-        drawn, best = (_mean_score(rollout) for rollout in answers)
+        drawn, best = map(_mean_score, by_problem)
         scores = drawn, best
     return Evaluation(sampled, greedy, answers[0], answers[1], scores)
 
 
-def _mean_score(rollout: Rollout) -> MeanScore:
-    n = len(rollout.correct)
-    return MeanScore(rollout.correct.mean().item(), rollout.correct.std().item() if n > 1 else 0.0, n)
+def _mean_score(scores: Tensor) -> MeanScore:
+    means = scores.mean(1)  # [P]
+    return MeanScore(means.mean().item(), means.std().item() if len(means) > 1 else 0.0, len(means))

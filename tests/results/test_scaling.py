@@ -95,7 +95,9 @@ def test_the_record_is_whole(device):
         for when in ("before", "after"):
             share = run[when]["sampled"]
             assert len(run["tries"][when]) == scale.tried
-            assert [share["low"], share["high"]] == pytest.approx(wilson(share["right"], share["n"]))
+            worth = share.get("worth", share["n"])  # problems were drawn with replacement when this was recorded
+            assert worth <= share["problems"] <= share["n"]
+            assert [share["low"], share["high"]] == pytest.approx(wilson(share["share"] * worth, worth), abs=1e-4)
     assert [row["name"] for row in record["memory"]] == list(script.WAYS_TO_SAVE)
     assert {"device", "torch", "transformers", "threads"} <= set(record["machine"])
 
@@ -119,7 +121,9 @@ def test_most_of_the_gain_is_what_a_temperature_gives():
     found = [[count > 0 for count in run["tries"]["after"]] for run in runs]
     shares = [sum(of_problem) / len(runs) for of_problem in zip(*found, strict=True)]
     gains = [share - (count > 0) for share, count in zip(shares, start[suits], strict=True)]
-    mean, error = statistics.mean(gains), statistics.stdev(gains) / len(gains) ** 0.5
+    mean, tried = statistics.mean(gains), FOUND["cpu"]["tried"]
+    clusters = [sum(gain - mean for gain, one in zip(gains, tried, strict=True) if one == p) for p in set(tried)]
+    error = statistics.stdev(clusters) * len(clusters) ** 0.5 / len(gains)
     assert mean - 2 * error < 0
     assert mean + 2 * error > 0.08
 
