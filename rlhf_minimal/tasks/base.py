@@ -4,7 +4,7 @@ import random
 import re
 import unicodedata
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -96,6 +96,7 @@ class Task:
         score_range: The worst and the best score, if `verify` grades answers; None if an answer is either right (1) or
             wrong (anything less).
         instruction: A system message, for models that are asked in conversations; "" for none.
+        listed: All problems, where they are known one by one; `()` where they are made.
 
     Example:
         >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
@@ -116,6 +117,7 @@ class Task:
     corpus: Callable[[random.Random], str] | None = None
     score_range: tuple[float, float] | None = None
     instruction: str = ""
+    listed: Sequence[Problem] = ()
 
     def __post_init__(self) -> None:
         check_name("the name of a task", self.name)

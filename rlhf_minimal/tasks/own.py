@@ -90,6 +90,7 @@ def _task(kind: str, file: str, *stamp: int) -> Task:
         make=make,
         verify=formula if kind == "math" else exact,
         family=normalised,
+        listed=tuple(problems),
     )
     held_out = sum(task.is_held_out(problem.prompt) for problem in problems)
     if held_out in (0, len(problems)):

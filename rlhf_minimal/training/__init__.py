@@ -13,7 +13,7 @@ from rlhf_minimal.training.pairwise import evaluate_pairs, train_pairwise
 from rlhf_minimal.training.preferences import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
 from rlhf_minimal.training.reading import Plain
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import collect, roll_out
+from rlhf_minimal.training.rollout import check_context, collect, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
 from rlhf_minimal.training.supervised import imitate, language_loss, supervised_loss
 from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
@@ -35,6 +35,7 @@ __all__ = [
     "Student",
     "TrustRegion",
     "bayes_accuracy",
+    "check_context",
     "collect",
     "evaluate",
     "imitate",

@@ -16,7 +16,7 @@ from rlhf_minimal.training.groups import Rollout, join
 from rlhf_minimal.training.metrics import student, wilson
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import roll_out
+from rlhf_minimal.training.rollout import check_context, roll_out
 
 HELD_OUT = 1000  # problems of an evaluation: a share's 95 % interval is then at most 6 points wide
 DRAWS = 10  # completions sampled of each problem, at most, where the task has fewer than were asked for
@@ -195,6 +195,7 @@ def evaluate(
         Both accuracies, both mean scores if the task gives scores, and the completions themselves.
     """
     problems = recipe.task.problems("held_out", n, seed=f"evaluate/{seed}", distinct=True)
+    check_context(policy, vocabulary, recipe, problems)
     answers = []
     for temperature, draws in ((1.0, min(DRAWS, n // len(problems))), (0.0, 1)):
         width = max(1, batch_size // draws)

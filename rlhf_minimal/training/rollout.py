@@ -1,7 +1,7 @@
 """From problems to scored completions, and the replacement of groups that the algorithm does not keep."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +15,7 @@ from rlhf_minimal.tasks import Problem, score_all, verify_all
 from rlhf_minimal.training.groups import TENSORS, Rollout, join, select, widened
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.sampler import pad_left
+from rlhf_minimal.training.sampler import check_length, pad_left
 
 
 def roll_out(
@@ -65,6 +65,25 @@ def roll_out(
     read = {name: x.repeat_interleave(group_size, dim=0) for name, x in read.items()}  # [B, S]
     scores = {name: x.to(policy.device) for name, x in _scores(recipe, rows, texts, step).items()}  # [B]
     return Rollout(rows, texts, **read, **vars(samples), **scores)
+
+
+def check_context(
+    policy: PreTrainedModel,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    recipe: Recipe,
+    problems: Sequence[Problem],
+) -> None:
+    """Refuses problems whose prompts and completions do not fit the policy's context, before any of them is sampled.
+
+    Raises:
+        ValueError: Naming the longest prompt.
+    """
+    system = recipe.task.instruction
+    lengths = {len(vocabulary.encode_prompt(one.prompt, system=system)): one.prompt for one in problems}
+    try:
+        check_length(policy, max(lengths), recipe.budget)
+    except ValueError as error:
+        raise ValueError(f"{error}; the prompt begins with {lengths[max(lengths)][:60]!r}") from error
 
 
 def _scores(recipe: Recipe, problems: list[Problem], texts: list[str], step: int) -> dict[str, Tensor]:

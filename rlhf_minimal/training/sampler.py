@@ -66,9 +66,10 @@ def sample(
 
     Raises:
         ValueError: If the budget or the group size is below 1, the temperature negative, a prompt empty, or the
-            policy's logits are not a number.
+            policy's logits are not a number; if prompt and budget are more than the model's context.
     """
     check_request(prompt_mask, max_new_tokens, group_size, temperature)
+    check_length(model, int(prompt_mask.sum(-1).max()), max_new_tokens)
     model_so_far = decoder(model, prompts, prompt_mask, group_size, max_new_tokens)
     logits = model_so_far.logits  # [B, V]
     rows = torch.arange(len(logits), device=prompts.device)  # rows that have not ended
@@ -101,6 +102,20 @@ def check_request(prompt_mask: Tensor, max_new_tokens: int, group_size: int, tem
         )
     if prompt_mask.shape[1] == 0 or not bool((prompt_mask[:, -1] == 1).all()):
         raise ValueError("a prompt ends in padding: pad prompts on the left, and give every prompt at least one token")
+
+
+def check_length(model: PreTrainedModel, prompt: int, max_new_tokens: int) -> None:
+    """Refuses a prompt and a budget, in tokens, that are together longer than what the model reads.
+
+    Beyond its context a model with rotary positions answers without a word, and badly; one with learnt positions fails.
+    """
+    config = getattr(model, "config", None)
+    limit = getattr(config and config.get_text_config(), "max_position_embeddings", None)
+    if limit and prompt + max_new_tokens > limit:
+        raise ValueError(
+            f"a prompt of {prompt} tokens and a completion of up to {max_new_tokens} are longer than the {limit} that "
+            "the model reads: lower --max-new-tokens (max_new_tokens), or shorten the prompt"
+        )
 
 
 def draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
