@@ -1,6 +1,8 @@
 """Loads real models: by their name on the Hugging Face hub, from a folder, or from a GGUF file."""
 
 import importlib.util
+import io
+from contextlib import nullcontext, redirect_stderr
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +54,17 @@ def load_pretrained(
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
         check_place(place, options)
         safe = {} if "gguf_file" in options else {"use_safetensors": True}
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            place,
-            dtype=dtype,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # check_loaded raises an error that names them
-            **safe,
-            **options,
-        )
+        # The progress bar of reading a GGUF file listens to no setting, and would stand between the lines of a report.
+        with nullcontext() if safe else redirect_stderr(io.StringIO()):
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                place,
+                dtype=dtype,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # check_loaded raises an error that names them
+                **safe,
+                **options,
+            )
         model: PreTrainedModel = loaded[0]
         check_reads_forward(model)
         check_loaded(model, loaded[1])

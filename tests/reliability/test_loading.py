@@ -260,7 +260,7 @@ def test_an_adapter_is_no_model(folders, mark, kind):
     assert not mark.exists()
 
 
-def test_a_gguf_file_without_a_weight_is_refused_by_name(folders):
+def test_a_gguf_file_without_a_weight_is_refused_by_name(folders, capsys):
     gguf = pytest.importorskip("gguf")
     model = tiny_llama(4, width=32, layers=1, heads=2)
     for left_out in (None, "output_norm.weight"):
@@ -268,6 +268,7 @@ def test_a_gguf_file_without_a_weight_is_refused_by_name(folders):
         write_gguf(gguf, file, model, left_out)
         if left_out is None:
             got = load_pretrained(str(file))[0]
+            assert capsys.readouterr().err == ""  # no progress bar
             ids = torch.tensor([[1, 2, 3]])
             torch.testing.assert_close(got(ids).logits, model(ids).logits)
         else:
