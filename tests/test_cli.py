@@ -47,7 +47,7 @@ def test_train_leaves_a_whole_run_behind_and_sample_and_evaluate_read_it(tmp_pat
     assert "step 3/3  reward" in out
     run = tmp_path / "run"
     expected = {"config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png", "checkpoint"}
-    assert {path.name for path in run.iterdir()} == expected
+    assert {path.name for path in run.iterdir()} == expected | {"run.lock"}
     settings = json.loads((run / "config.json").read_text())
     assert (settings["algorithm"], settings["steps"], settings["prompts"]) == ("grpo", 3, 4)
     assert [row["step"] for row in rows(run)] == [1, 2, 3]

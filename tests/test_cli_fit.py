@@ -81,7 +81,7 @@ def contents(run):
 # --- a run ---------------------------------------------------------------------------------------------------------
 
 FILES = {"config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png", "checkpoint"}
-FILES |= {"rows.jsonl", "held-out.jsonl"}
+FILES |= {"rows.jsonl", "held-out.jsonl", "run.lock"}
 
 
 @each

@@ -33,7 +33,7 @@ from rlhf_minimal.training.checkpoints import flush
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import write_completions
-from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.training.run_folder import RunFolder, check_same
 
 Rows = Sequence[Any]  # all of one type: TextRow, CompletionRow or PairRow, or what `Job.prepared` has made of them
 
@@ -206,11 +206,17 @@ class Job:
                 with naming(file):
                     write_rows(file, some)
                     flush(file)
+                check_same(self.settings, file.name, file)
 
     def kept_rows(self) -> tuple[Rows, Rows]:
         """The rows of a run that is resumed."""
-        rows, held_out = (self.checked(file) for file in self.row_files)
+        rows, held_out = map(self.kept_file, self.row_files)
         return rows, held_out
+
+    def kept_file(self, file: Path) -> Rows:
+        """The rows of one file of the run folder, which nobody has changed since."""
+        check_same(self.settings, file.name, file)
+        return self.checked(file)
 
     @property
     def row_files(self) -> tuple[Path, Path]:
@@ -234,6 +240,8 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
     if not args.resume:
         folder.check_free(overwrite=args.overwrite)
         check_writable(folder.path)
+    else:
+        folder.hold()
     job = job_class(settings, task, folder, resumed=args.resume)
     job.model.to(device)  # type: ignore[arg-type]
     raw = job.kept_rows() if args.resume else job.new_rows()
@@ -247,6 +255,7 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
         settings["started_from"] = job.described
         folder.create(settings, overwrite=args.overwrite)
         job.keep_rows(*raw)
+        folder.write_settings(settings)  # which now has the checksums of the rows
         job.keep()
         student.save(folder.checkpoint, settings)  # from now on there is a checkpoint to load
         measured_on = f"{len(held_out)} held out ({len(set(raw[1]))} distinct)"

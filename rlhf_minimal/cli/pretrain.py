@@ -75,7 +75,7 @@ class Imitate(Sft):
 
     def kept_rows(self) -> tuple[Rows, Rows]:
         """The held-out rows of a resumed run; it has no others."""
-        return [], self.checked(self.row_files[1])
+        return [], self.kept_file(self.row_files[1])
 
     def batch(self, rows: Rows, step: int) -> Rows:
         """The problems of one step."""

@@ -6,7 +6,6 @@ from a stranger never runs code.
 """
 
 import argparse
-import hashlib
 import runpy
 import shlex
 import sys
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import Task, get_task
+from rlhf_minimal.training.run_folder import check_same
 
 Kind = TypeVar("Kind")
 
@@ -58,19 +58,21 @@ def find_algorithm(settings: dict[str, Any], named: str | None) -> Algorithm:
 def find_task(settings: dict[str, Any], named: str | None) -> Task:
     """The task of a run; as `find_algorithm`, with `--task`."""
     text = settings["task"]
+    _check_data(settings, text)
     return _own(settings, text, named, "--task", Task) if is_program(text) else get_task(text)
+
+
+def _check_data(settings: dict[str, Any], text: str) -> None:
+    family, _, file = text.partition(":")
+    if family in ("exact", "math"):
+        check_same(settings, text, file)
 
 
 def _own(settings: dict[str, Any], text: str, named: str | None, flag: str, kind: type[Kind]) -> Kind:
     file, _ = _split(text)
     if named != text:
         raise ValueError(f"this run has {text}, a Python program, which is run only if you name it: add {flag} {text}")
-    try:
-        own = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except OSError as error:
-        raise ValueError(f"cannot read {file}: {error.strerror}") from error
-    if settings["programs"].setdefault(text, own) != own:
-        raise ValueError(f"{file} has changed since the run was begun, and a resumed run needs it as it was")
+    check_same(settings, text, file)
     return load(text, kind)
 
 

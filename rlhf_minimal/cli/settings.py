@@ -148,7 +148,7 @@ def _kept_settings(
     if args.overwrite or not args.out:
         raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
     kept = folder.settings(command, kinds_of(declared))
-    folder.check_resumable()
+    folder.check_resumable(kept, may_change)
     _warn_of_other_versions(folder, kept.pop("versions"))
     _check_unchanged(folder, kept, given, may_change)
     return {**kept, **given}

@@ -190,6 +190,8 @@ def _start_policy(learner: training.Learner, plan: Run) -> PreTrainedModel:
     if learner.step == 0:
         return learner.policy
     recipe, settings = plan.recipe, plan.settings
+    if plan.processes.is_main:
+        plan.folder.hold()
     policy = starts.load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])[0]
     return policy.to(plan.device)  # type: ignore[arg-type]
 

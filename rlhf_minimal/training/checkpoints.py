@@ -52,13 +52,13 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     """
     new, old = folder.with_name(folder.name + ".new"), spare(folder)
     try:
-        shutil.rmtree(new, ignore_errors=True)
+        remove(new)
         new.mkdir(parents=True)
         write(new)
         for path in [*new.iterdir(), new]:
             flush(path)
         if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
+            remove(old)
             os.replace(folder, old)
         os.replace(new, folder)
         flush(folder.parent)
@@ -66,7 +66,15 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
         raise ValueError(cannot_write(folder, error)) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+    remove(old)
+
+
+def remove(path: Path) -> None:
+    """Removes what has this name: a folder, or a file or a link that somebody has put there (not what it points to)."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def write_file(path: Path, text: str) -> None:

@@ -1,18 +1,21 @@
 """A run on disk: its settings, the metrics of every step, and the latest checkpoint.
 
 config.json  metrics.jsonl  checkpoint/        and, at the end, evaluation.json, report.txt, learning-curve.png
+run.lock                                       the process that writes here, or did so last
 """
 
+import contextlib
 import difflib
+import hashlib
 import json
-import shutil
+import os
 import types
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import IO, Any, Literal, Union, get_args, get_origin
 
 from rlhf_minimal.models.folder import find_checkpoint, spare
-from rlhf_minimal.training.checkpoints import FORMAT, cannot_write, check_format, flush, write_file
+from rlhf_minimal.training.checkpoints import FORMAT, cannot_write, check_format, flush, remove, write_file
 from rlhf_minimal.training.metrics import Metrics
 
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")
@@ -34,6 +37,36 @@ class RunFolder:
         self.picture = self.path / "learning-curve.png"
         self.evaluation = self.path / "evaluation.json"
         self.report = self.path / "report.txt"
+        self.lock = self.path / "run.lock"
+        self._held: IO[str] | None = None
+
+    def hold(self) -> None:
+        """Keeps other processes from writing here until this one has ended, however it ends.
+
+        Raises:
+            ValueError: If another process writes here; the message names it.
+        """
+        try:
+            import fcntl
+        except ImportError:
+            return  # Windows has no such locks, and runs go on without
+        try:
+            self._held = self.lock.open("a+")
+        except OSError as error:
+            raise ValueError(cannot_write(self.lock, error)) from error
+        try:
+            fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:  # which of the two depends on the system
+            self._held.seek(0)
+            raise ValueError(
+                f"process {self._held.read().strip() or 'of another machine'} is writing into {self.path}: wait until "
+                "it has ended or stop it, or name another folder with --out"
+            ) from error
+        except OSError:
+            return  # a file system without locks
+        self._held.truncate(0)
+        self._held.write(f"{os.getpid()}\n")
+        self._held.flush()
 
     def check_free(self, *, overwrite: bool = False) -> None:
         """Refuses a folder that holds something.
@@ -45,9 +78,11 @@ class RunFolder:
             raise ValueError(f"{self.path} is a file; --out names a folder")
         names = {path.name.removesuffix(".new") for path in self.path.iterdir()} if self.path.is_dir() else set()
         holds_run = {"config.json", self.metrics.name} <= names
-        # A process that was killed while it made the folder leaves only files of a run, the metrics among them.
+        # A process that was killed while it made the folder leaves only files of a run, the lock among them.
         folders = {place.name for own in (self.checkpoint, self.reference) for place in (own, spare(own))}
-        begun = self.metrics.name in names <= {*_FILES, *_ROWS, *folders}
+        begun = bool({self.metrics.name, self.lock.name} & names) and names <= {
+            *(self.lock.name, *_FILES, *_ROWS, *folders)
+        }
         if holds_run and not overwrite:
             raise ValueError(f"{self.path} already holds a run: --resume continues it, --overwrite replaces it")
         if begun and not overwrite:
@@ -63,13 +98,14 @@ class RunFolder:
         """
         self.check_free(overwrite=overwrite)
         try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.hold()
             if overwrite:  # keep the metrics, which mark the folder as that of a run
                 for folder in (self.checkpoint, self.reference):
-                    shutil.rmtree(folder, ignore_errors=True)
-                    shutil.rmtree(spare(folder), ignore_errors=True)
+                    remove(folder)
+                    remove(spare(folder))
                 for name in {*_ROWS, *_FILES} - {self.metrics.name}:
                     (self.path / name).unlink(missing_ok=True)
-            self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ValueError(cannot_write(self.path, error)) from error
         write_file(self.metrics, "")
@@ -102,18 +138,33 @@ class RunFolder:
             check_settings(settings, {**kinds, "command": str, "format": int, "versions": dict}, file)
         return settings
 
-    def check_resumable(self) -> None:
-        """Refuses a run that has no checkpoint.
+    def check_resumable(self, settings: Mapping[str, Any], may_change: tuple[str, ...]) -> None:
+        """Refuses a run that has no checkpoint, or one whose settings are not those of its checkpoint.
+
+        Args:
+            settings: What `config.json` says.
+            may_change: Settings that may be others.
 
         Raises:
-            ValueError: If it was killed before it wrote its first one.
+            ValueError: If it was killed before it wrote its first one, or `config.json` was edited since the last.
         """
         try:
-            find_checkpoint(self.checkpoint)
+            checkpoint = find_checkpoint(self.checkpoint)
         except ValueError as error:
             raise ValueError(
                 f"no checkpoint in {self.path}: the run was killed before it wrote one; --overwrite starts it again"
             ) from error
+        notes: Any = {}
+        with contextlib.suppress(
+            OSError, ValueError, RecursionError
+        ):  # whoever loads the checkpoint says what is wrong
+            notes = json.loads((checkpoint / "trainer.json").read_text(encoding="utf-8"))
+        for name, value in settings.items() if isinstance(notes, dict) else ():
+            if name not in (*may_change, "versions", "format") and notes.get(name, value) != value:
+                raise ValueError(
+                    f"{self.path / 'config.json'}: {name} is {value!r}, and the checkpoint was written with "
+                    f"{notes[name]!r}: put it back, since a resumed run keeps its settings"
+                )
 
     def whole_step(self) -> int | None:
         """The step of the checkpoint that would be resumed from; None if there is none."""
@@ -159,8 +210,37 @@ class RunFolder:
         return [row for row in rows if up_to is None or row["step"] <= up_to]
 
     def rewind(self, step: int) -> None:
-        """Drops the lines of steps after the checkpoint: a resumed run writes them again."""
-        write_file(self.metrics, "".join(json.dumps(row) + "\n" for row in self.history(step)))
+        """Drops the lines of steps after the checkpoint: a resumed run writes them again.
+
+        Raises:
+            ValueError: If the steps up to it are not all there, once each.
+        """
+        kept = self.history(step)
+        if [row["step"] for row in kept] != list(range(1, step + 1)):
+            raise ValueError(
+                f"{self.metrics} has {len(kept)} lines for the {step} steps of the checkpoint, and should have each "
+                "step once: put it back as it was, or begin a new run from the checkpoint with --start"
+            )
+        write_file(self.metrics, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+def check_same(settings: dict[str, Any], name: str, file: str | Path) -> None:
+    """Notes a file's checksum in the settings of a new run; refuses a resumed run whose file has changed.
+
+    Args:
+        settings: The run's; `programs` keeps the checksums.
+        name: Under which name.
+        file: Of which file.
+
+    Raises:
+        ValueError: If the file cannot be read, or is not what it was when the run was begun.
+    """
+    try:
+        own = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror}") from error
+    if settings["programs"].setdefault(name, own) != own:
+        raise ValueError(f"{file} has changed since the run was begun, and a resumed run needs it as it was")
 
 
 def _metrics(line: str) -> Metrics:
