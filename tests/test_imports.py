@@ -19,7 +19,7 @@ ALLOWED = {
     "algorithms": {"functional", "objective", "field"},
     "pairwise": {"functional", "contracts", "objective"},
     "anatomy": {"functional", "contracts", "objective", "field", "algorithms", "pairwise"},
-    "models": {"functional"},
+    "models": {"functional", "time_limit"},
     "tasks": {"functional", "models", "time_limit"},
     # The loop takes an Algorithm and never asks its name: it may not even see the table. The second table stands in one
     # file with its class and its loss; that the loop does not look at the rows is tested below.

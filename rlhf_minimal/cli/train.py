@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import os
 import shlex
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,15 @@ from rlhf_minimal.training.run_folder import RunFolder
 ABOUT = "Train a policy with any row of the table."
 IF_MEMORY_RUNS_OUT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
 MAY_CHANGE = ("steps", "device", "save_every", "held_out")  # settings that a resumed run may be given anew
+# Flags that are read only where another one has a value, or (None) has any.
+GOES_WITH = {
+    "max_kl": ("optimizer", "trpo"),
+    "lora_alpha": ("lora_rank", None),
+    "kl_control_target": ("kl_control", "adaptive"),
+    "kl_control_horizon": ("kl_control", "adaptive"),
+    "refresh_every": ("reference", "refresh"),
+    "ema_decay": ("reference", "ema"),
+}
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
 
@@ -89,8 +99,7 @@ def _plan(args: argparse.Namespace) -> Run:
     )
     at_least_1(settings, "save_every", "held_out")
     recipe, device = recipes.recipe_of(settings, args.row, args.task), starts.find_device(settings["device"])
-    if settings["optimizer"] != "trpo" and "max_kl" in given:
-        raise ValueError("--max-kl is the bound of a trust region: give --optimizer trpo as well")
+    check_read(settings, given)
     starts.check_start(settings["start"], recipe.task, settings["task"])
     processes, device = launched(device)
     if processes.count > 1 and settings["optimizer"] == "trpo":
@@ -98,6 +107,14 @@ def _plan(args: argparse.Namespace) -> Run:
     if recipe.config.prompts < processes.count:
         raise ValueError(f"{processes.count} processes share {recipe.config.prompts} problems a step: raise --prompts")
     return Run(args, folder, settings, recipe, device, processes)
+
+
+def check_read(settings: Mapping[str, Any], given: Iterable[str]) -> None:
+    """Refuses flags that nothing would read."""
+    for name, (other, value) in GOES_WITH.items():
+        if name in given and (settings[other] is None or value not in (None, settings[other])):
+            flags = [f"--{word.replace('_', '-')}" for word in (name, other)]
+            raise ValueError(f"{flags[0]} changes nothing by itself: give {flags[1]} {value or 'N'} as well")
 
 
 def _train(plan: Run, trackers: Trackers | None) -> int:
@@ -173,7 +190,11 @@ def _begin(plan: Run) -> training.Learner:
 
 def _resume(plan: Run) -> training.Learner:
     """The learner of the folder's checkpoint."""
+    if plan.processes.is_main:
+        plan.folder.hold()
     learner = training.Learner.resume(plan.folder.checkpoint, plan.recipe.algorithm, plan.recipe.config, plan.device)
+    if plan.recipe.config.steps < learner.step:
+        raise ValueError(f"{plan.folder.path} has taken {learner.step} steps already: give --steps that many or more")
     plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
     plan.processes.wait()  # until all have read the files that are rewritten below
     if plan.processes.is_main:
@@ -190,8 +211,6 @@ def _start_policy(learner: training.Learner, plan: Run) -> PreTrainedModel:
     if learner.step == 0:
         return learner.policy
     recipe, settings = plan.recipe, plan.settings
-    if plan.processes.is_main:
-        plan.folder.hold()
     policy = starts.load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])[0]
     return policy.to(plan.device)  # type: ignore[arg-type]
 

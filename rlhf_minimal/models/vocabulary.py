@@ -1,17 +1,22 @@
 """Text to token ids and back: one id per character, or a real model's tokenizer with the same methods."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from rlhf_minimal.time_limit import in_time
+
 END = "<|end|>"  # the text of the end-of-answer token, for tokenizers, which need one
 
 # A chat as plain text: the contents of the messages in order, with nothing between. A small alphabet cannot write
 # "user" and "assistant", so the text itself has to show where a message ends (by a question mark, or a colon).
 MINIMAL_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+
+TEMPLATE_SECONDS = 10.0  # a chat template is a program that a model brings along, and may have no end
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 
@@ -175,7 +180,8 @@ class TokenizerVocabulary:
         if not self.chat:
             return "".join(message["content"] for message in messages)
         try:
-            return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask))
+            write = partial(self.tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=ask)
+            return str(in_time(write, TEMPLATE_SECONDS))
         except Exception as error:  # a template is a program of its own and may raise anything
             raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}") from error
 

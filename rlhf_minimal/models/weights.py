@@ -13,7 +13,7 @@ from typing import Any
 import safetensors.torch
 from safetensors import safe_open
 from torch import nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import cached_file
 
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
@@ -45,9 +45,26 @@ def check_place(place: str | Path, options: Mapping[str, Any] | None = None) -> 
     for name in [] if "gguf_file" in options else _candidates(place, options):
         if not name.endswith(".index.json"):
             _check_name(name, "config.json")
-        elif path := _find(place, name, options):
-            for file in set(_weight_map(path).values()):
+        if path := _find(place, name, options):
+            for file in set(_weight_map(path).values()) if name.endswith(".index.json") else ():
                 _check_name(file, name)
+            check_layers(_config(place, options), path)
+
+
+def check_layers(config: PreTrainedConfig, file: str | Path) -> None:
+    """Refuses a config with more layers than its file, or index, has weights: before a thousand million are made.
+
+    Raises:
+        ValueError: With both numbers.
+    """
+    if str(file).endswith(".index.json"):
+        weights = len(_weight_map(str(file)))
+    else:
+        with safe_open(file, framework="pt") as tensors:
+            weights = len(tensors.keys())
+    layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
+    if layers > weights:
+        raise ValueError(f"its config has {layers} layers, and its file only {weights} weights")
 
 
 def check_loaded(model: PreTrainedModel, loading_info: Mapping[str, Any]) -> None:
@@ -176,14 +193,16 @@ def _check_floating(model: PreTrainedModel, file: str | Path) -> None:
 
 def _candidates(place: str | Path, options: Mapping[str, Any]) -> list[str]:
     """The files in which transformers looks for weights or for an index of them, in its order."""
-    config = AutoConfig.from_pretrained(
-        place, trust_remote_code=False, **{name: value for name, value in options.items() if name in _WHERE}
-    )
-    named = getattr(config, "transformers_weights", None)  # a config may name the file itself
+    named = getattr(_config(place, options), "transformers_weights", None)  # a config may name the file itself
     if named is not None:
         return [str(named)]
     variant = f".{options['variant']}" if options.get("variant") else ""
     return [f"model{variant}.safetensors", f"model.safetensors.index{variant}.json"]
+
+
+def _config(place: str | Path, options: Mapping[str, Any]) -> PreTrainedConfig:
+    where = {name: value for name, value in options.items() if name in _WHERE}
+    return AutoConfig.from_pretrained(place, trust_remote_code=False, **where)
 
 
 def _find(place: str | Path, name: str, options: Mapping[str, Any]) -> str | None:

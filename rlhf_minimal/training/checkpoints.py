@@ -31,7 +31,7 @@ from rlhf_minimal.models.folder import (
     save_vocabulary,
     spare,
 )
-from rlhf_minimal.models.weights import check_reads_forward, in_short, know_tokens, load_weights
+from rlhf_minimal.models.weights import check_layers, check_reads_forward, in_short, know_tokens, load_weights
 
 FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
@@ -133,6 +133,7 @@ def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | Token
         if any("ForSequenceClassification" in name for name in config.architectures or ()):
             raise ValueError("it holds a reward model, and a policy is needed")
         config.return_dict = True  # a config may say otherwise, and outputs are read by their names
+        check_layers(config, folder / "model.safetensors")
         model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
         check_reads_forward(model)
         load_weights(model, folder / "model.safetensors")

@@ -90,9 +90,10 @@ def _scores(recipe: Recipe, problems: list[Problem], texts: list[str], step: int
     """[B] what the verifier and the reward function say: `rewards`, `correct` and `failed` of a `Rollout`."""
     seconds = recipe.config.verifier_timeout
     # An evaluation is no step.
-    correct = rewards = verify_all(recipe.task, problems, texts, seconds=seconds, step=step or None)
-    if recipe.reward is not None:
-        rewards = score_all(recipe.reward, problems, texts, step, seconds=seconds)
+    with torch.set_grad_enabled(torch.is_grad_enabled()):  # somebody's function may leave gradients switched off
+        correct = rewards = verify_all(recipe.task, problems, texts, seconds=seconds, step=step or None)
+        if recipe.reward is not None:
+            rewards = score_all(recipe.reward, problems, texts, step, seconds=seconds)
     failed = [row in correct.faults | rewards.faults for row in range(len(problems))]
     return {
         "rewards": torch.tensor(rewards.values),

@@ -8,6 +8,7 @@ import contextlib
 import difflib
 import hashlib
 import json
+import math
 import os
 import types
 from collections.abc import Mapping
@@ -178,10 +179,16 @@ class RunFolder:
         write_file(self.path / "config.json", json.dumps({**settings, "format": FORMAT}, indent=2) + "\n")
 
     def append(self, metrics: Metrics) -> None:
-        """One more line of `metrics.jsonl`."""
+        """One more line of `metrics.jsonl`.
+
+        Raises:
+            ValueError: If a metric is infinite or not a number, which JSON cannot hold, or the file cannot be written.
+        """
+        if wrong := [f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)]:
+            raise ValueError(f"step {metrics['step']}: {', '.join(wrong)}: the policy or the reward has gone astray")
         try:
             with self.metrics.open("a") as file:
-                file.write(json.dumps(metrics) + "\n")
+                file.write(json.dumps(metrics, allow_nan=False) + "\n")
         except OSError as error:
             raise ValueError(cannot_write(self.metrics, error)) from error
 

@@ -14,7 +14,7 @@ from rlhf_minimal.training import Config, Recipe, evaluate, load_policy, wilson
 from rlhf_minimal.training.evaluation import DRAWS, Accuracy, MeanScore, _mean_score
 from rlhf_minimal.training.metrics import student
 
-REPEATS = 1000
+REPEATS = 400
 
 
 def shares(mean, strength, problems, draws, generator):
@@ -39,7 +39,7 @@ def test_an_interval_of_a_share_covers_the_truth(mean, strength, problems, draws
     generator = torch.Generator().manual_seed(0)
     found = [Accuracy.of(shares(mean, strength, problems, draws, generator)) for _ in range(REPEATS)]
     covered = sum(low <= mean <= high for low, high in (one.interval for one in found)) / REPEATS
-    assert covered > 0.929  # 0.95 less three standard errors of this simulation
+    assert covered > 0.917  # 0.95 less three standard errors of this simulation
     naive = sum(low <= mean <= high for low, high in (wilson(one.right, one.n) for one in found)) / REPEATS
     if draws > 1 and strength < 10:
         assert naive < 0.9  # what was printed before: every completion a problem of its own
@@ -53,7 +53,7 @@ def test_an_interval_of_a_mean_score_covers_the_truth(problems, draws):
         own = torch.randn(problems, 1, generator=generator)
         low, high = _mean_score(own + 2 * torch.randn(problems, draws, generator=generator)).interval
         covered += low <= 0 <= high
-    assert 0.929 < covered / REPEATS < 0.971
+    assert 0.917 < covered / REPEATS < 0.983
 
 
 def test_one_completion_of_each_problem_is_worth_one():
