@@ -132,7 +132,7 @@ def test_two_steps_of_any_causal_model_in_a_folder(chat_model, tmp_path, monkeyp
     settings = json.loads((tmp_path / "run" / "config.json").read_text())
     assert settings["start"] == f"hf:{chat_model}"
     assert settings["lr"] == (1e-4 if "--lora-rank" in how else 1e-5)  # steps of a size for real models
-    assert "held-out accuracy, 4 problems" in capsys.readouterr().out
+    assert "held-out accuracy, 4 distinct problems" in capsys.readouterr().out
     # the checkpoint is an ordinary folder of transformers, which another run can begin with
     model, vocabulary = load_pretrained(str(tmp_path / "run" / "checkpoint"))
     assert not any("lora" in name for name in model.state_dict())
