@@ -63,7 +63,7 @@ def test_train_leaves_a_whole_run_behind_and_sample_and_evaluate_read_it(tmp_pat
     assert prompt == "123+456="
     assert set(answer) <= set("0123456789+=")
     assert main(["evaluate", "run/checkpoint", "-n", "10"]) == 0
-    assert "10 held-out problems" in capsys.readouterr().out
+    assert "held out: 10 distinct problems, 95 % interval" in capsys.readouterr().out
 
 
 def test_without_a_name_sample_takes_the_newest_run(tmp_path, capsys):
