@@ -24,6 +24,7 @@ MINUTES_A_FIGURE = 1
 FIGURES = {"image/png", "application/vnd.jupyter.widget-view+json"}
 MAIN_POINT = "main-point"  # the tag of the cell with which a chapter's opening ends
 GENERATED = re.compile(r"^```\{generated\} (.+)\n((?:.*\n)*?)```$", re.MULTILINE)
+EXERCISE = "exercise"  # the tag of a cell that belongs to an exercise and is made of no source
 FOLDED = {"install", "remove-cell", "remove-input", "hide-cell", "hide-input"}
 
 
@@ -92,7 +93,8 @@ def estimate(cells):
     """Minutes to read these cells: words, equations, figures and unfolded lines of code, without exercises and bugs."""
     words = lines = equations = figures = 0
     for cell in cells:
-        if str(cell["metadata"].get("from", "")).startswith(("exercise/", "bug/")):
+        of_an_exercise = EXERCISE in cell["metadata"].get("tags", [])
+        if of_an_exercise or str(cell["metadata"].get("from", "")).startswith(("exercise/", "bug/")):
             continue
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
@@ -111,8 +113,10 @@ def exercise_minutes(path):
     """What the exercises that a notebook sets, and the bugs that it hides, say that they take."""
     from rlhf_book.exercises import BUGS, EXERCISES
 
-    origins = [str(cell["metadata"].get("from", "")) for cell in cells_of(path)]
-    return sum(
+    cells = cells_of(path)
+    origins = [str(cell["metadata"].get("from", "")) for cell in cells]
+    tagged = "".join("".join(cell["source"]) for cell in cells if EXERCISE in cell["metadata"].get("tags", []))
+    return sum(int(minutes) for minutes in re.findall(r"\((\d+) minutes\)", tagged)) + sum(
         item.minutes
         for item in [*EXERCISES.values(), *BUGS.values()]
         if any(f"/{item.id}/" in origin for origin in origins)

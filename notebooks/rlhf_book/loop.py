@@ -1,7 +1,11 @@
 """The whole path from text to gradient, as the chapter `from-zero` builds it.
 
-Torch, a tiny Llama, nothing else. Every later chapter shows its method as a change of
-these lines. A test holds them equal to the chapter's.
+Torch, a tiny Llama, nothing else: characters to ids, a model that imitates a teacher,
+samples and their log-probs, rewards to advantages to a loss, and the loop. Every later
+chapter shows its method as a change of these lines; `loop_ppo.py` is the change that
+adds a critic. A test holds them equal to the chapter's.
+
+    python -m rlhf_book.loop        imitates, then learns: about a minute on one core
 """
 
 import random
@@ -234,3 +238,13 @@ METHODS = {  # what replaces what: the advantage, the loss, the updates on each 
     "PPO's clip, 4 updates": (group_advantage, grpo_loss, 4),
     "GSPO, 4 updates": (group_advantage, gspo_loss, 4),
 }
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    imitator = new_model(seed=0)
+    print(f"loss after imitation: {imitate(imitator):.3f} nats per token")
+    right = train(imitator)
+    for first in range(0, 60, 10):
+        mean = sum(right[first : first + 10]) / 10
+        print(f"steps {first + 1:2d} to {first + 10}: {mean:.2f} right")
