@@ -7,6 +7,7 @@ import itertools
 import math
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -424,3 +425,52 @@ def test_a_patch_inside_a_mended_version_does_not_help_it():
     assert "a property that your version does not have" in check("gae-padding-leak", patched).message
     assert settings() == before
     assert check("gae-padding-leak", BUGS["gae-padding-leak"].mended)
+
+
+FIGHTS = """
+import signal, sys, threading, time
+
+from rlhf_book.exercises import EXERCISES, check
+from rlhf_book.exercises import exercise as machinery
+
+def spin():
+    while True:
+        pass
+
+def ignore(): signal.signal(signal.SIGALRM, signal.SIG_IGN)
+def like(): signal.signal(signal.SIGALRM, lambda *_: None)
+def give_back(): signal.signal(signal.SIGALRM, signal.SIG_DFL)
+def switch_off(): signal.setitimer(signal.ITIMER_REAL, 0)
+def block(): signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+
+if "traced" in sys.argv:
+    def trace(*_): return trace
+    sys.settrace(trace)
+    threading.settrace(trace)
+machinery._SECONDS = 0.5
+right = EXERCISES["grpo-leave-one-out"].solution
+if "traced" in sys.argv:
+    machinery.HIDDEN_DRAWS = 100
+for take in (ignore, like, give_back, switch_off, block):
+    for hang in (spin, lambda: time.sleep(60)):
+        began = time.monotonic()
+        verdict = check("grpo-leave-one-out", lambda *_: (take(), hang()))
+        assert "takes longer than 0.5 seconds" in verdict.message, verdict
+        assert time.monotonic() - began < 20
+        assert signal.getsignal(signal.SIGALRM) == signal.getsignal(signal.SIGURG) == signal.SIG_DFL
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    machinery._SECONDS = 10.0
+    assert check("grpo-leave-one-out", right)
+    machinery._SECONDS = 0.5
+time.sleep(1)
+assert threading.active_count() == 1, threading.enumerate()
+print("all have a verdict")
+"""
+
+
+@pytest.mark.parametrize("how", ["plain", "traced"])
+def test_a_function_that_takes_the_alarm_over_gets_its_verdict(how):
+    """In a process of its own, which a mistake here may end or hang; traced, as for a report of coverage."""
+    done = subprocess.run([sys.executable, "-c", FIGHTS, how], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "all have a verdict\n"), done.stderr

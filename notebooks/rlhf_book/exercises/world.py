@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rlhf_minimal.time_limit import watched
+
 Names = list[tuple[Any, dict[str, Any]]]
 
 
@@ -63,6 +65,7 @@ def left_as_it_is() -> Iterator[World]:
         torch.random.fork_rng(devices=[]),
         torch.enable_grad(),
         warnings.catch_warnings(),
+        watched(),
     ):
         warnings.simplefilter(
             "ignore"
