@@ -5,6 +5,8 @@
     hint("grpo-advantage")
     solution("grpo-advantage")
 
+A checker is no exam: it runs in your process, and whoever wants to cheat it can.
+
 `exercise.py` and `bug.py` hold the machinery; each chapter with exercises has a folder of its own here.
 """
 
