@@ -58,8 +58,12 @@ class _Alarm:
         self.end, self.before = time.monotonic() + seconds, _Alarm.now
 
     def ring(self, *signal_and_frame: object) -> None:
-        if self.armed:
-            raise TimeIsUp
+        if not self.armed:
+            return
+        if (left := self.end - time.monotonic()) > 0:  # the call has set a timer of its own
+            signal.setitimer(signal.ITIMER_REAL, max(left, 1e-3), 1.0)
+            return
+        raise TimeIsUp
 
 
 def _interrupted(call: Callable[[], Any], seconds: float) -> Any:

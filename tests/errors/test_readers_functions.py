@@ -20,6 +20,7 @@ import torch
 
 from rlhf_book.exercises import BUGS, EXERCISES, Verdict, check
 from rlhf_book.exercises import exercise as machinery
+from rlhf_minimal.time_limit import in_time
 
 PLAIN, LOSS = "grpo-leave-one-out", "grpo-clipped-loss"  # what they return is compared; the gradient, too
 
@@ -376,6 +377,17 @@ def settings():
         "timer": signal.getitimer(signal.ITIMER_REAL),
         "filters": list(warnings.filters),
     }
+
+
+def test_a_timer_of_the_call_does_not_shorten_its_time():
+    def call():
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        time.sleep(0.1)
+        return "done"
+
+    assert in_time(call, 60) == "done"
+    with pytest.raises(TimeoutError):  # and it has no more time than it was given
+        in_time(lambda: (signal.setitimer(signal.ITIMER_REAL, 0.01), time.sleep(60)), 0.2)
 
 
 @pytest.mark.parametrize("what", LEFT_BEHIND)
