@@ -5,18 +5,13 @@ process, or matches a regular expression. It cannot interrupt two kinds of call:
 return, and an endless loop that catches every exception inside. Elsewhere (other threads, Windows) the call runs in a
 thread of its own. When its time is up, the caller goes on and the call is left behind: its thread keeps running until
 the call or the process ends.
-
-A call may also take the timer's signal over. `watched` has a second thread that then interrupts it by another signal.
 """
 
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-
-_LATE = 0.5  # seconds: so much longer the second thread waits than the timer, and between two attempts
 
 
 class TimeIsUp(BaseException):
@@ -48,16 +43,17 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
         raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
 
 
-class _Alarm:
+class Alarm:
     """The timer calls `ring`. A nested function instead would cost a millisecond where annotations are checked."""
 
     armed = True
-    now: "_Alarm | None" = None  # of the call that is under way
+    now: "Alarm | None" = None  # of the call that is under way
 
     def __init__(self, seconds: float):
-        self.end, self.before = time.monotonic() + seconds, _Alarm.now
+        self.end, self.before = time.monotonic() + seconds, Alarm.now
 
     def ring(self, *signal_and_frame: object) -> None:
+        """The handler of SIGALRM: ends the call, if its time is up."""
         if not self.armed:
             return
         if (left := self.end - time.monotonic()) > 0:  # the call has set a timer of its own
@@ -67,66 +63,26 @@ class _Alarm:
 
 
 def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
-    alarm = _Alarm(seconds)
+    alarm = Alarm(seconds)
     began = time.monotonic()
     handler, blocked = signal.signal(signal.SIGALRM, alarm.ring), signal.pthread_sigmask(signal.SIG_BLOCK, ())
     # The timer repeats every second, for a call that has caught the first exception with a bare `except:`.
     previous = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
     try:
         try:
-            _Alarm.now = alarm
+            Alarm.now = alarm
             return call()
         finally:
             alarm.armed = False
     finally:  # disarmed twice, since the timer may fire while the inner `finally` is entered
         alarm.armed = False
-        _Alarm.now = alarm.before
+        Alarm.now = alarm.before
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm.ring)  # it may be blocked and waiting, and then comes at the next line
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         signal.signal(signal.SIGALRM, handler)
         if previous[0]:  # a timer was set before this call: let it fire when it would have fired
             signal.setitimer(signal.ITIMER_REAL, max(previous[0] - (time.monotonic() - began), 1e-3), previous[1])
-
-
-@contextmanager
-def watched() -> Iterator[None]:
-    """In here a call of `in_time` is interrupted even if it has taken the timer's signal over, or has switched it off.
-
-    A second thread sends SIGURG to the main thread, half a second after the time is up. Python does nothing at this
-    signal unless it has a handler, and neither does the system: a signal that comes too late cannot end the process.
-    A call that takes over SIGURG, too, is not interrupted.
-    """
-    watching = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGURG")
-    if not watching:
-        yield
-        return
-    main, going = threading.get_ident(), [True]
-
-    def late(*signal_and_frame: object) -> None:
-        if _Alarm.now and time.monotonic() > _Alarm.now.end:
-            _Alarm.now.ring()
-
-    def watch() -> None:  # without locks: an exception in the main thread could leave one closed
-        struck = 0.0
-        while going:
-            time.sleep(0.05)
-            alarm, now = _Alarm.now, time.monotonic()
-            if alarm is None or not alarm.armed:
-                continue
-            if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
-                signal.setitimer(signal.ITIMER_REAL, 0)  # it would end the process
-            if now > max(alarm.end, struck) + _LATE:
-                struck = now
-                signal.pthread_kill(main, signal.SIGURG)
-
-    before = signal.signal(signal.SIGURG, late)
-    try:
-        threading.Thread(target=watch, daemon=True).start()
-        yield
-    finally:
-        going.clear()
-        signal.signal(signal.SIGURG, before)
 
 
 def _left_behind(call: Callable[[], Any], seconds: float) -> Any:

@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlhf_minimal.time_limit import watched
+from rlhf_minimal.time_limit import Alarm
+
+_LATE = 0.5  # seconds: the second thread waits so much longer than the timer
 
 Names = list[tuple[Any, dict[str, Any]]]
 
@@ -77,6 +80,50 @@ def left_as_it_is() -> Iterator[World]:
             world.restore_all()
             random.setstate(python)
             np.random.set_state(numpy)  # noqa: NPY002
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """In here a call of `in_time` is interrupted even if it has taken the timer's signal over, or has switched it off.
+
+    A second thread sends SIGURG to the main thread, half a second after the time is up. Python does nothing at this
+    signal unless it has a handler, and neither does the system: a signal that comes too late cannot end the process.
+    A call that takes over SIGURG, too, is not interrupted.
+    """
+    watching = threading.current_thread() is threading.main_thread() and hasattr(
+        signal, "SIGURG"
+    )
+    if not watching:
+        yield
+        return
+    main, going = threading.get_ident(), [True]
+
+    def late(*signal_and_frame: object) -> None:
+        if Alarm.now and time.monotonic() > Alarm.now.end:
+            Alarm.now.ring()
+
+    def watch() -> (
+        None
+    ):  # without locks: an exception in the main thread could leave one closed
+        struck = 0.0
+        while going:
+            time.sleep(0.05)
+            alarm, now = Alarm.now, time.monotonic()
+            if alarm is None or not alarm.armed:
+                continue
+            if signal.getsignal(signal.SIGALRM) is signal.SIG_DFL:
+                signal.setitimer(signal.ITIMER_REAL, 0)  # it would end the process
+            if now > max(alarm.end, struck) + _LATE:
+                struck = now
+                signal.pthread_kill(main, signal.SIGURG)
+
+    before = signal.signal(signal.SIGURG, late)
+    try:
+        threading.Thread(target=watch, daemon=True).start()
+        yield
+    finally:
+        going.clear()
+        signal.signal(signal.SIGURG, before)
 
 
 def _ours(package: str) -> list[Any]:
