@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on GRPO: group size, temperature, reference, and what they are compared with.
 
-    python notebooks/results/grpo_sweeps.py            runs what is not yet recorded (90 runs, forty minutes of one core)
+    python notebooks/results/grpo_sweeps.py            runs what is not yet recorded (90 runs, under an hour of one core)
     python notebooks/results/grpo_sweeps.py group-2    only the arms named
 
 Writes notebooks/results/grpo-sweeps.json, a line a run. Every run takes 50 steps of 512 completions from the shipped
