@@ -65,7 +65,7 @@ def test_a_checkpoint_keeps_how_prompts_are_written(tmp_path, chat):
     assert isinstance(loaded, TokenizerVocabulary)
     assert loaded.chat is chat
     (tmp_path / "vocabulary.json").write_text('{"chat": "yes"}')
-    with pytest.raises(ValueError, match="chat 'yes'"):
+    with pytest.raises(ValueError, match="chat in vocabulary.json is 'yes'"):
         load_vocabulary(tmp_path)
 
 
