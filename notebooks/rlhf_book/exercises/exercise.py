@@ -89,12 +89,14 @@ class Case:
     """One call: the arguments by name, in the order of the signature.
 
     Args:
-        arguments: name -> tensor or number.
+        arguments: name -> tensor, number or text.
         exact: the answer has to be equal to the last bit, as the zeros of a constant group have.
+        kind: what sort of input it is, in a few words; a wrong answer that nobody foresaw is told which sorts it fails.
     """
 
     arguments: dict[str, Any]
     exact: bool = False
+    kind: str = ""
 
     @property
     def size(self) -> int:
@@ -276,7 +278,11 @@ class Exercise:
         example = _example(
             probes[smallest], mine[smallest], right[smallest], self.gradient_of
         )
-        parts = " ".join(part for part in (general, example, self.where) if part)
+        kinds = dict.fromkeys(probes[i].kind for i in differing if probes[i].kind)
+        wrongly = f"Judged wrongly: {'; '.join(kinds)}." if kinds else ""
+        parts = " ".join(
+            part for part in (general, wrongly, example, self.where) if part
+        )
         return (_ONLY_SHOWN if failing > 0 else "") + parts
 
     def _run(
@@ -551,6 +557,8 @@ def _show(x: Any, exact: bool = False) -> str:
         return _show(x.tolist(), exact)
     if isinstance(x, list | tuple):
         return "[" + ", ".join(_show(part, exact) for part in x) + "]"
+    if isinstance(x, str):
+        return repr(x)
     if isinstance(x, float):
         return f"{x:.3g}" if exact else f"{round(x, 4):g}"
     return str(x)

@@ -1,6 +1,7 @@
 """Answers to the exercises on scaling up: wrong ones that are on nobody's list, and right ones by another route."""
 
 import math
+import re
 
 import torch
 
@@ -47,6 +48,23 @@ def part_by_the_rows(objective, mask, rank, count):
     return -(objective[own] * mask[own]).sum() / mask[own].sum() * len(own) / len(mask)
 
 
+def verified_by_the_look(completion, answer):
+    """One box, and the answer in braces; what follows is not read."""
+    return completion.count(r"\boxed{") == 1 and f"{{{answer}}}" in completion
+
+
+def verified_without_brackets(completion, answer):
+    """Reads the box to the end of the text, and forgives a percent sign."""
+    inside = completion.partition(r"\boxed{")[2].strip().rstrip("$.").rstrip()
+    return inside.endswith("}") and inside[:-1].strip().rstrip("\\%") == answer
+
+
+def verified_by_an_equation_solver(completion, answer):
+    """Every side of an equation may be the answer."""
+    box = re.search(r"\\boxed\{([^{}]*)\}\s*\$?\s*\.?\s*$", completion)
+    return bool(box) and completion.count("boxed") == 1 and answer in [side.strip() for side in box[1].split("=")]
+
+
 UNLISTED = [
     ("scale-checkpoint", kept_at_the_root, "you return"),
     ("scale-decode", tokens_by_the_geometric_mean, "you return"),
@@ -54,6 +72,9 @@ UNLISTED = [
     ("scale-lost", lost_by_the_mean, "you return"),
     ("scale-truncated", corrected_by_the_mean_gap, "you return"),
     ("scale-processes", part_by_the_rows, "you return"),
+    ("scale-verifier", verified_by_the_look, "Judged wrongly: honest completions; a box that is not at the end."),
+    ("scale-verifier", verified_without_brackets, "Judged wrongly: a percent sign."),
+    ("scale-verifier", verified_by_an_equation_solver, "Judged wrongly: an equation."),
 ]
 
 
@@ -115,6 +136,25 @@ def part_by_the_library(objective, mask, rank, count):
     return -aggregation.token_mean(objective[own], mask[own], totals=Totals.of(mask))
 
 
+def verified_by_a_pattern(completion, answer):
+    pattern = rf".*\\boxed\{{\s*{re.escape(answer)}\s*\}}\s*\$?\s*\.?\s*"
+    return completion.count(r"\boxed{") == 1 and re.fullmatch(pattern, completion, re.DOTALL) is not None
+
+
+def verified_from_the_end(completion, answer):
+    """Takes away, piece by piece, what may stand at the end."""
+    for piece in (".", "$"):
+        completion = completion.rstrip().removesuffix(piece)
+    completion = completion.rstrip()
+    if not completion.endswith("}"):
+        return 0
+    completion = completion[:-1].rstrip()
+    if not completion.endswith(answer):
+        return 0
+    text = completion[: -len(answer)].rstrip()
+    return int(text.endswith(r"\boxed{") and text.find(r"\boxed{") == len(text) - len(r"\boxed{"))
+
+
 RIGHT = [
     ("scale-checkpoint", kept_by_walking),
     ("scale-decode", tokens_by_the_bend),
@@ -124,4 +164,6 @@ RIGHT = [
     ("scale-truncated", corrected_by_the_library),
     ("scale-truncated", corrected_by_loops),
     ("scale-processes", part_by_the_library),
+    ("scale-verifier", verified_by_a_pattern),
+    ("scale-verifier", verified_from_the_end),
 ]

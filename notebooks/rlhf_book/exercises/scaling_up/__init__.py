@@ -7,7 +7,8 @@ from .lora import LORA
 from .lost import LOST
 from .processes import PROCESSES
 from .truncated import TRUNCATED
+from .verifier import VERIFIER
 
 __all__ = ["BUGS", "EXERCISES"]
 
-EXERCISES = (CHECKPOINT, LORA, LOST, TRUNCATED, DECODE, PROCESSES)
+EXERCISES = (CHECKPOINT, LORA, LOST, TRUNCATED, DECODE, PROCESSES, VERIFIER)
