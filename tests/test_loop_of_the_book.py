@@ -134,6 +134,46 @@ def test_the_mask_ends_with_the_first_end():
     assert [loop.decode(ids) for ids in completions] == ["3740$", "3$", "37400"]
 
 
+def asked_of(monkeypatch, module, call):
+    """The questions that a function draws."""
+    drawn = []
+
+    def noted(rng, *use):
+        drawn.append(loop.make_prompt(rng, *use))
+        return drawn[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "make_prompt", noted)
+        call()
+    return drawn
+
+
+def test_no_question_is_imitated_and_learnt_from_or_tested(monkeypatch):
+    """What `imitate` draws, what both loops draw, and what the chapter tests with: three kinds, by the same numbers."""
+    tiny = loop.new_model(0)
+    imitated = asked_of(monkeypatch, loop, lambda: loop.imitate(tiny, steps=20))
+    learnt = asked_of(monkeypatch, loop, lambda: loop.train(tiny, steps=12, group=2))
+    learnt += asked_of(monkeypatch, loop_ppo, lambda: loop_ppo.train(tiny, steps=2, prompts=64, updates=1))
+    rng = random.Random(3)
+    tested = [loop.make_prompt(rng, "test") for _ in range(1000)]
+    assert len(imitated) == 20 * 128
+    assert len(learnt) == 12 * 16 + 2 * 64
+    kinds = [{int(asked[:3] + asked[4:7]) % 7 for asked in drawn} for drawn in (imitated, learnt, tested)]
+    assert kinds == [{2, 3, 4, 5, 6}, {1}, {0}]
+
+
+def test_the_coin_takes_nothing_from_the_generator_that_samples(monkeypatch):
+    """The first completions are the same with both rewards, and so is the state of torch's generator afterwards."""
+    states, sampled = [], []
+    true = loop.sample
+    monkeypatch.setattr(loop, "sample", lambda *args: sampled.append(true(*args)) or sampled[-1])
+    for coin in (False, True):
+        loop.train(loop.new_model(0), steps=1, prompts=4, group=4, coin=coin)
+        states.append(torch.get_rng_state())
+    assert torch.equal(*sampled)
+    assert torch.equal(*states)
+
+
 def test_the_teacher_is_right_exactly_where_he_carries_or_need_not():
     rng = random.Random(0)
     prompts = [loop.make_prompt(rng) for _ in range(2000)]
@@ -320,7 +360,7 @@ def test_every_exercise_of_the_chapter_has_a_hint():
 def test_the_chapter_is_read_in_one_sitting_and_its_main_point_in_ten_minutes():
     assert book_facts.reading_minutes(CHAPTER) <= 45
     assert book_facts.opening_minutes(CHAPTER) <= 10
-    assert book_facts.exercise_minutes(CHAPTER) == 50  # beside these
+    assert book_facts.exercise_minutes(CHAPTER) == 45  # beside these
 
 
 def record():
@@ -334,9 +374,23 @@ def test_the_record_holds_the_same_seeds_of_every_method():
         seeds.setdefault(run["arm"], set()).add(run["seed"])
         assert len(run["right"]) == record()["steps"]
         assert all(0 <= right <= record()["completions_a_step"] for right in run["right"])
-        assert run["imitation_loss"] < 0.16
         assert run["cpu_seconds"] > 0
     assert seeds == {arm: set(range(5)) for arm in [*loop.METHODS, "GRPO, reward from a coin"]}
+
+
+def test_the_chapter_names_the_start_whose_imitation_did_not_work():
+    """Seeds fixed beforehand stay, also one that the chapter would tell a reader to leave."""
+    losses = {run["seed"]: run["imitation_loss"] for run in record()["runs"] if run["arm"] == "GRPO"}
+    stuck = [seed for seed, loss in losses.items() if loss > 0.16]
+    assert len(stuck) == 1
+    captions = str([cell.outputs for cell in CELLS if cell.id in ("curve", "five-seeds")])
+    assert captions.count(f"Seed {stuck[0]} had imitated badly (loss {losses[stuck[0]]:.3f}") == 1
+    assert "is one like that" in CHAPTER.read_text(encoding="utf-8")
+
+
+def test_the_path_is_about_two_hundred_lines():
+    lines = [line for line in Path(loop.__file__).read_text(encoding="utf-8").splitlines() if line.strip()]
+    assert 180 <= len(lines) <= 220
 
 
 def test_a_run_of_the_script_can_be_repeated(monkeypatch):

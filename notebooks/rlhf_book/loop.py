@@ -37,9 +37,15 @@ def decode(ids: Tensor) -> str:
 # ---- the task ------------------------------------------------------------------------
 
 
-def make_prompt(rng: random.Random) -> str:
-    """A question such as 128+345=."""
-    return f"{rng.randrange(1000):03d}+{rng.randrange(1000):03d}="
+USES = ["test", "learn"] + ["imitate"] * 5  # of a question, by its number modulo 7
+
+
+def make_prompt(rng: random.Random, use: str = "learn") -> str:
+    """A question such as 128+345=, its number is 128345; none has two uses."""
+    while True:
+        number = rng.randrange(1_000_000)
+        if USES[number % 7] == use:
+            return f"{number // 1000:03d}+{number % 1000:03d}="
 
 
 def right_answer(prompt: str) -> str:
@@ -90,7 +96,7 @@ def imitate(model: LlamaForCausalLM, steps: int = 1300, seed: int = 0) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
     losses = []
     for step in range(steps):
-        prompts = [make_prompt(rng) for _ in range(128)]
+        prompts = [make_prompt(rng, "imitate") for _ in range(128)]
         ids = encode([prompt + teacher(prompt, rng) for prompt in prompts])  # [B, S+T]
         logits = model(ids).logits[:, -BUDGET - 1 : -1]  # [B, T, V]
         loss = cross_entropy(logits.flatten(0, 1), ids[:, -BUDGET:].flatten())
@@ -167,6 +173,7 @@ def train(
     """Reinforcement learning; the share of right completions in each step."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
+    tossing = torch.Generator().manual_seed(1000 + seed)  # shared with nothing else
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-4, weight_decay=0.0)
     history = []
     for _ in range(steps):
@@ -176,7 +183,8 @@ def train(
         completions = sample(model, ids)  # [B, T]
         mask = token_mask(completions)  # [B, T]
         right = is_right(asked, completions)  # [B]
-        rewards = torch.randint(2, right.shape).float() if coin else right
+        tosses = torch.randint(2, right.shape, generator=tossing).float()  # [B]
+        rewards = tosses if coin else right  # [B]
         advantages = advantage(rewards.view(prompts, group)).flatten()  # [B]
         old_logp = log_probs(model, ids, completions).detach()  # [B, T]
         for _ in range(updates):

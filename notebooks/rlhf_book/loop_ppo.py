@@ -79,7 +79,10 @@ def ppo_loss(logp: Tensor, old: Tensor, A: Tensor, mask: Tensor) -> Tensor:
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
-    """The critic's squared error; what has moved 0.2 towards its target has no pull."""
+    """The critic's squared error; no pull once moved more than 0.2 towards its target.
+
+    What has moved past its target is pulled back.
+    """
     near = old + (values - old).clamp(-0.2, 0.2)
     error = torch.maximum((values - returns) ** 2, (near - returns) ** 2)  # [B, T]
     return 0.5 * (error * mask).sum() / mask.sum()

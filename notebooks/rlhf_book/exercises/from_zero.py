@@ -26,7 +26,7 @@ def my_greedy(model: LlamaForCausalLM, prompts: Tensor) -> Tensor:
     """[B, S] ids of prompts to [B, T] ids: always the most probable token.
 
     After imitation the forgetful answer is the more probable one at nearly every carry. So greedy decoding writes it
-    nearly always, and is right less often than a draw, which takes the right answer one time in five. After
+    nearly always, and is right less often than a draw, which takes the right answer now and then. After
     training it is the other way round: what is most probable is mostly right, and greedy is better than a draw.
     """
     ids = prompts
