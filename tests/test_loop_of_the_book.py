@@ -136,10 +136,10 @@ def test_the_mask_ends_with_the_first_end():
 
 def asked_of(monkeypatch, module, call):
     """The questions that a function draws."""
-    drawn = []
+    drawn, make = [], loop.make_prompt
 
     def noted(rng, *use):
-        drawn.append(loop.make_prompt(rng, *use))
+        drawn.append(make(rng, *use))
         return drawn[-1]
 
     with monkeypatch.context() as patch:
