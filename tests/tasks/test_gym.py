@@ -284,7 +284,9 @@ def test_a_run_and_its_accuracy_count_whole_points_only():
     task = dataclasses.replace(get_task(SUM), verify=lambda completion, problem: 0.5 + 0.5 * ("e" in completion))
     config = Config(steps=2, prompts=4, group_size=4, max_new_tokens=4)
     recipe = Recipe(ALGORITHMS["grpo"], task, config)
-    learner = Learner.begin(tiny_llama(len(vocabulary), width=16, heads=2), vocabulary, recipe.algorithm, config)
+    learner = Learner.begin(
+        tiny_llama(len(vocabulary), width=16, heads=2, max_length=128), vocabulary, recipe.algorithm, config
+    )
     history = train(learner, recipe)
     assert all(row["accuracy"] == pytest.approx(2 * row["reward"] - 1) for row in history)
     found = evaluate(learner.policy, vocabulary, recipe, n=40)

@@ -38,7 +38,7 @@ def test_a_launched_command_writes_one_run(tmp_path):
     words = ["-m", "rlhf_minimal", "train", "grpo", "--prompts", "4", "--group-size", "4", "--held-out", "9"]
     run = launch(*words, "--steps", "1", "--out", "r", cwd=tmp_path)
     assert run.returncode == 0, run.stderr[-3000:]
-    assert run.stdout.count("held-out accuracy, 9 problems") == 1
+    assert run.stdout.count("held-out accuracy, 9 distinct problems") == 1
     assert len((tmp_path / "r" / "metrics.jsonl").read_text().splitlines()) == 1
     run = launch(*words, "--steps", "2", "--out", "r", "--resume", "--tracker", "tensorboard", cwd=tmp_path)
     assert run.returncode == 0, run.stderr[-3000:]
