@@ -143,16 +143,15 @@ class Task:
         misses = repeats = 0
         while len(drawn) < n and repeats < 20 + 5 * len(drawn):
             problem = self.make(rng)
-            if self.is_held_out(problem.prompt) == (split == "held_out"):
-                misses = 0
-                if distinct and self.family(problem.prompt) in families:
-                    repeats += 1
-                    continue
-                families.add(self.family(problem.prompt))
-                drawn.append(problem)
-                repeats = 0
-            else:
+            family = self.family(problem.prompt)
+            if falls_on_held_out_side(family) != (split == "held_out"):
                 misses += 1
+            elif distinct and family in families:
+                misses, repeats = 0, repeats + 1
+            else:
+                misses = repeats = 0
+                families.add(family)
+                drawn.append(problem)
             if misses == DRAWS:
                 raise ValueError(
                     f"{self.name} has no {split} problem in {DRAWS} draws: it has too few different prompts to be "

@@ -155,7 +155,8 @@ class Evaluation:
     def about(self) -> str:
         """How many problems, how many completions of each, and what the interval is."""
         each = f", {self.draws} completions sampled of each" if self.draws > 1 else ""
-        return f"{len(self.greedy_samples.texts)} distinct problems{each}, 95 % interval"
+        problems = len(self.greedy_samples.texts)
+        return f"{problems} distinct problem{'s' * (problems != 1)}{each}, 95 % interval"
 
     @property
     def in_words(self) -> tuple[str, str]:

@@ -155,10 +155,8 @@ class RunFolder:
             raise ValueError(
                 f"no checkpoint in {self.path}: the run was killed before it wrote one; --overwrite starts it again"
             ) from error
-        notes: Any = {}
-        with contextlib.suppress(
-            OSError, ValueError, RecursionError
-        ):  # whoever loads the checkpoint says what is wrong
+        notes: Any = {}  # also if they cannot be read: whoever loads the checkpoint says what is wrong
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             notes = json.loads((checkpoint / "trainer.json").read_text(encoding="utf-8"))
         for name, value in settings.items() if isinstance(notes, dict) else ():
             if name not in (*may_change, "versions", "format") and notes.get(name, value) != value:

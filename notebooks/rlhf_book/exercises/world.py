@@ -70,9 +70,7 @@ def left_as_it_is() -> Iterator[World]:
         warnings.catch_warnings(),
         watched(),
     ):
-        warnings.simplefilter(
-            "ignore"
-        )  # wrong answers, the list's own among them, divide by zero
+        warnings.simplefilter("ignore")  # wrong answers divide by zero
         world = World()
         try:
             yield world
