@@ -356,9 +356,18 @@ LEFT_BEHIND = {
 }
 
 
-def names(place):
-    """A submodule that was imported stays."""
-    return {name: value for name, value in vars(place).items() if not isinstance(value, ModuleType)}
+def names(*places):
+    """Every name of these places and which object it is.
+
+    A submodule that was imported stays. `__warningregistry__` is Python's: it appears in whatever module runs when a
+    warning is given, even by the collector of garbage.
+    """
+    return {
+        f"{place.__name__}.{name}": id(value)
+        for place in places
+        for name, value in vars(place).items()
+        if not isinstance(value, ModuleType) and name != "__warningregistry__"
+    }
 
 
 def settings():
@@ -372,7 +381,7 @@ def settings():
         "recursion": sys.getrecursionlimit(),
         "output": sys.stdout,
         "random": (torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())),  # noqa: NPY002
-        "names": [names(place) for place in (torch, torch.Tensor, builtins, machinery, machinery.Exercise)],
+        "names": names(torch, torch.Tensor, builtins, machinery, machinery.Exercise),
         "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM, signal.SIGVTALRM)],
         "timer": signal.getitimer(signal.ITIMER_REAL),
         "filters": list(warnings.filters),

@@ -100,9 +100,8 @@ def watched() -> Iterator[None]:
         if Alarm.now and time.monotonic() > Alarm.now.end:
             Alarm.now.ring()
 
-    def watch() -> (
-        None
-    ):  # without locks: an exception in the main thread could leave one closed
+    def watch() -> None:
+        # Without locks: an exception in the main thread could leave one closed.
         struck = 0.0
         while going:
             time.sleep(0.05)
