@@ -56,6 +56,17 @@ def test_every_seed_is_a_line_and_every_step_a_point_of_it():
     assert curves().alt() in drawn
 
 
+def test_words_stand_beside_the_line_they_name():
+    low, high = [[0.1, 0.05, 0.1, 0.05]] * 4, [[0.5, 0.9, 0.85, 0.9]] * 4
+    astray = [*high, [0.1, 0.1, 0.3, 0.2]]  # one run of the upper arm stays below
+    for upper in (high, astray):
+        for own, other in ((low, upper), (upper, low)):
+            ends, others = (sum(run[-1] for run in runs) / len(runs) for runs in (own, other))
+            at = learning_picture.word_at(own, other)
+            assert abs(at - ends) < abs(at - others)
+            assert not any(at < run[-1] < at + 0.09 for run in (*own, *other))
+
+
 def test_a_new_recording_changes_the_picture():
     other = copy.deepcopy(RECORD)
     other["runs"][0]["right"][-1] = 3

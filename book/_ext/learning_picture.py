@@ -22,7 +22,8 @@ from sphinx.util.docutils import SphinxDirective
 
 ENDS = 5  # steps at the end whose mean is told
 WIDTH, HEIGHT = 640, 310
-LEFT, RIGHT, TOP, BOTTOM = 62, 12, 34, 46  # around the axes
+LEFT, RIGHT, TOP, BOTTOM = 68, 12, 34, 46  # around the axes
+WORDS = 0.4, 0.09  # of the axes: the width and height that words beside a line need, on a phone, too
 CHECKED, COIN = "checked", "coin"
 
 
@@ -92,6 +93,31 @@ def curves_of(record, arm, control):
     return Curves(*shares, completions)
 
 
+def word_at(own, other):
+    """The share at which an arm's words stand, on their lower edge: beside its mean, where few lines run.
+
+    The words are nearer to the mean of their own arm than to the other's, so that nobody takes them for the other's.
+
+    Args:
+        own: [seeds][steps] the arm's curves.
+        other: Those of the other arm.
+    """
+    width, height = WORDS
+    first = min(int(len(own[0]) * (1 - width)), len(own[0]) - 1)
+    mine, yours = (mean(mean(run[first:]) for run in runs) for runs in (own, other))
+    values = [value for run in (*own, *other) for value in run[first:]]
+
+    def distance(low, share):
+        return abs(low + height / 2 - share)
+
+    def cost(low):
+        covered = sum(low < value < low + height for value in values) / len(values)
+        return distance(low, mine) + 2 * covered
+
+    places = [place / 100 for place in range(1, 100 - int(100 * height))]
+    return min([low for low in places if distance(low, mine) <= distance(low, yours)] or places, key=cost)
+
+
 def svg(curves):
     """The picture: a thin line a seed, a thick one for the mean, and words beside the lines."""
     steps = max(curves.steps, len(curves.coin[0]))
@@ -122,16 +148,10 @@ def svg(curves):
     for runs, kind in ((curves.coin, COIN), (curves.checked, CHECKED)):
         parts += [line(run, f"run {kind}") for run in runs]
         parts.append(line([mean(values) for values in zip(*runs, strict=True)], f"mean {kind}"))
-    # Words stand where no line runs: under the last quarter of the upper curve, above that of the lower one.
-    quarter = 3 * steps // 4
-    tail = {
-        kind: [v for run in runs for v in run[quarter:]]
-        for kind, runs in ((CHECKED, curves.checked), (COIN, curves.coin))
-    }
-    upper, lower = (CHECKED, COIN) if mean(tail[CHECKED]) >= mean(tail[COIN]) else (COIN, CHECKED)
     words = {CHECKED: "reward: is it right?", COIN: "reward: a coin"}
-    heights = {upper: y(min(tail[upper])) + 24, lower: y(max(tail[lower])) - 12}
-    for kind, height in heights.items():
+    runs = {CHECKED: curves.checked, COIN: curves.coin}
+    for kind, other in ((CHECKED, COIN), (COIN, CHECKED)):
+        height = y(word_at(runs[kind], runs[other]))
         parts.append(
             f'<text class="{kind}" x="{WIDTH - RIGHT}" y="{height:.1f}" text-anchor="end">{words[kind]}</text>'
         )
