@@ -55,7 +55,7 @@ def test_the_search_field_is_in_sight(browser, name):
         )
 
 
-@pytest.mark.parametrize("width", [1400, 1920])
+@pytest.mark.parametrize("width", [960, 1024, 1240, 1280, 1366, 1440, 1920])
 def test_a_line_of_88_characters_fits_beside_the_contents(browser, width):
     page = browser.open(BUILT / "notebooks" / "from-zero.html", width=width)
     fits = """(() => {
