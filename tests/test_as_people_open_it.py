@@ -106,6 +106,32 @@ def test_title_and_statement_are_read_with_their_numbers():
         )
 
 
+@pytest.mark.usefixtures("pages")
+def test_a_bar_over_hidden_code_says_what_the_code_is_for():
+    def code(source, *kinds, hidden=True):
+        outputs = [{"output_type": "display_data", "data": dict.fromkeys(kind, "")} for kind in kinds]
+        return {
+            "cell_type": "code",
+            "source": source,
+            "outputs": outputs,
+            "metadata": {"tags": ["hide-input"] * hidden, "mystnb": {"image": {"alt": "a"}}},
+        }
+
+    cells = [
+        code("x\nimport math"),
+        code("print(1)", ["text/plain"]),
+        code("plot()", ["text/plain"], ["image/png"]),
+        code("def f(): ..."),
+        code("shown", hidden=False),
+    ]
+    notebook_source.as_the_book_reads_it("notebooks/b", {"cells": cells})
+    bars = [cell["metadata"]["mystnb"].get("code_prompt_show") for cell in cells]
+    what = ["the imports", "the code of this output", "the code of this figure", "this code"]
+    assert bars == [*(f"Show {purpose}" for purpose in what), None]
+    assert cells[2]["metadata"]["mystnb"]["code_prompt_hide"] == "Hide the code of this figure"
+    assert cells[2]["metadata"]["mystnb"]["image"] == {"alt": "a"}
+
+
 @chapters
 def test_every_exercise_of_a_chapter_has_a_number(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))

@@ -2,6 +2,7 @@
 
 - The title gets the chapter's number, and the statement of an exercise its own: "Exercise 3.4". It becomes an anchor of
   the page, `#exercise-grpo-advantage`.
+- A bar over hidden code says what the code is for: the imports, the figure, or the output under it.
 - A comment `<!-- eq-gae-error -->` in the line after a displayed equation, which Jupyter and Colab do not show, is its
   label: the book numbers that equation, and {eq}`eq-gae-error` refers to it.
 """
@@ -29,10 +30,23 @@ def statement(text, name, number):
     return f"(exercise-{name})=\n" + STATEMENT.sub(rf"**\1 {number}", text, count=1)
 
 
+def purpose(cell):
+    """What the hidden code of a cell is for, as the bar over it says after "Show" and "Hide"."""
+    shown = [kind for output in cell.get("outputs", []) for kind in output.get("data", {"text/plain": ""})]
+    if any(kind.startswith("image/") for kind in shown):
+        return "the code of this figure"
+    if shown:
+        return "the code of this output"
+    return "the imports" if re.search(r"^import ", "".join(cell["source"]), re.MULTILINE) else "this code"
+
+
 def as_the_book_reads_it(page, notebook):
-    """Change the Markdown cells of a notebook, in place."""
+    """Change the Markdown cells of a notebook and the bars over hidden code, in place."""
     numbers, titled = numbering.exercises(), False
     for cell in notebook["cells"]:
+        if "hide-input" in cell["metadata"].get("tags", ()):
+            bar = {f"code_prompt_{verb}": f"{verb.title()} {purpose(cell)}" for verb in ("show", "hide")}
+            cell["metadata"]["mystnb"] = bar | cell["metadata"].get("mystnb", {})
         if cell["cell_type"] != "markdown":
             continue
         text = labelled("".join(cell["source"]))
