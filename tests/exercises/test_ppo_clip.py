@@ -14,10 +14,10 @@ from rlhf_book.exercises.ppo_clip.variance import my_variance
 from rlhf_book.tabular import Tree
 from rlhf_minimal.functional import aggregation, gates
 
-IDS = [f"ppo-clip-{name}" for name in ("variance", "promise", "weight", "loss", "leak", "length")]
+IDS = [f"ppo-clip-{name}" for name in ("promise", "leak", "variance", "weight", "loss", "length")]
 
 
-def test_they_stand_in_the_order_of_the_chapter():
+def test_the_exercises_of_the_core_come_first():
     assert [name for name in EXERCISES if name.startswith("ppo-clip-")] == IDS
 
 

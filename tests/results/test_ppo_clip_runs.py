@@ -34,7 +34,12 @@ def test_arms_see_the_same_number_of_samples_and_differ_as_their_names_say():
         assert config.lr == rate
         updates = config.epochs * config.minibatches
         assert updates == (1 if way == "once" else 16)
-        assert config.epochs == (4 if way in ("reuse", "free") else 1)
+        assert config.epochs == (1 if way in ("once", "split") else 4)
+
+
+def test_the_ways_that_are_compared_have_one_grid():
+    for way in ("once", "split", "reuse", "free"):
+        assert [rate for rate in script.RATES[way] if rate < 5e-3] == list(script.GRID)
 
 
 def test_one_update_is_on_policy_and_the_control_clips_nothing():

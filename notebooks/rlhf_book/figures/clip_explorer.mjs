@@ -46,7 +46,7 @@ const maths = {
       : r < 1 ? `that is only ${maths.say(r)} times as likely as when it was sampled` : "that has not moved";
     if (where === "inside") {
       const first = r === 1 ? " This is the first step after sampling: whatever the bounds, the weight is the advantage." : "";
-      return `${token} ${moved}, inside the band. Both products are the same, and nothing is clipped: ` +
+      return `${token} ${moved}, inside the clip range. Both products are the same, and nothing is clipped: ` +
         `weight ${weight}.${first}`;
     }
     if (maths.silent(r, A, low, high)) {

@@ -1,4 +1,4 @@
-"""The exercises of the chapter on the clipped objective of PPO, one a file, in the order of the chapter."""
+"""The exercises of the chapter on the clipped objective of PPO, one a file: the core's first, then the depth's."""
 
 from .bugs import BUGS
 from .leak import LEAK
@@ -10,4 +10,4 @@ from .weight import WEIGHT
 
 __all__ = ["BUGS", "EXERCISES"]
 
-EXERCISES = (VARIANCE, PROMISE, WEIGHT, LOSS, LEAK, LENGTH)
+EXERCISES = (PROMISE, LEAK, VARIANCE, WEIGHT, LOSS, LENGTH)

@@ -20,15 +20,14 @@ def suspect_surrogate(ratio: Tensor, advantages: Tensor, eps: float = 0.2) -> Te
 
 
 def twenty_steps_on_a_bad_token(surrogate: Callable[..., Tensor]) -> None:
-    """One bad action of two, with old probability 1/2, and twenty steps on the same sample."""
+    """One bad action of two, old probability 1/2; twenty steps on one sample."""
     logits = torch.zeros(2, requires_grad=True)
     old = torch.tensor(0.5).log()
     for step in range(21):
         ratio = (logits.log_softmax(-1)[:1] - old).exp()
         if step % 5 == 0:
-            print(
-                f"after {step:2d} steps the ratio of the bad action is {ratio.item():.2f}"
-            )
+            r = ratio.item()
+            print(f"after {step:2d} steps the ratio of the bad action is {r:.2f}")
         (gradient,) = torch.autograd.grad(
             surrogate(ratio, torch.tensor([-1.0])).sum(), logits
         )
@@ -59,7 +58,7 @@ MAXIMUM_FOR_BAD = Bug(
     concept="clip-table",
     minutes=5,
     statement="""
-    "For a negative advantage everything turns round", somebody reasoned, and wrote it so. Good tokens behave. The cell
+    "For a negative advantage everything turns round", somebody reasoned, and wrote it so. Good tokens behave. The code
     takes twenty steps on one sample of a *bad* action. Where should its ratio come to rest, and where does it go? Then
     ask what this code does with a bad token that has become likelier.
     """,
@@ -70,8 +69,7 @@ MAXIMUM_FOR_BAD = Bug(
     moral="""
     The minimum is right for both signs. Multiplying by a negative advantage has already turned the order of the two
     products round; turning it once more undoes that. With the maximum a bad token is pushed down without end, and one
-    that has become *likelier* than the band allows gets no gradient at all. This form was published, copied, and mended
-    more than once. The habit: test the clip with a table, three ratios by two signs.
+    that has become *likelier* than the clip range allows gets no gradient at all. The habit: test the clip with a table, three ratios by two signs.
     """,
 )
 
@@ -86,7 +84,7 @@ def suspect_fraction(ratio: Tensor, advantages: Tensor, eps: float = 0.2) -> Ten
 
 
 def fractions_of_three_batches(fraction: Callable[..., Tensor]) -> None:
-    """Four tokens above the band, four below it and two inside, with three sets of advantages."""
+    """Four tokens above the clip range, four below, two inside; three advantages."""
     ratio = torch.tensor([1.5] * 4 + [0.5] * 4 + [1.0] * 2)
     moved = torch.sign(ratio - 1)
     for name, pushes in (
@@ -132,7 +130,7 @@ CLIP_FRACTION = Bug(
     minutes=5,
     statement="""
     The dashboard says that most tokens are clipped, somebody halves the learning rate, and nothing gets better. The
-    loss is right, only this logged number is not. The cell logs three batches with the same ratios. In which of them
+    loss is right, only this logged number is not. The code logs three batches with the same ratios. In which of them
     does the clip silence anybody?
     """,
     wrong=suspect_fraction,
@@ -140,10 +138,10 @@ CLIP_FRACTION = Bug(
     reveals=counts_the_silent,
     mended=mended_fraction,
     moral="""
-    Outside the band is not clipped. The code counts all four cells outside, and two of them are open: tokens that moved
+    Outside the clip range is not clipped. The code counts all four cases outside, and two of them are open: tokens that moved
     the wrong way keep their gradient. Tokens without an advantage have none to lose. The library asks the gate itself,
     by autograd, so its number is right for every gate. The habit: define a logged number by what it should mean (no
-    gradient), and test it against that. The share *outside the band* is worth logging too, under its own name.
+    gradient), and test it against that. The share *outside the clip range* is worth logging too, under its own name.
     """,
 )
 
@@ -169,13 +167,15 @@ def suspect_epochs(
 
 
 def eight_samples_many_steps(epochs: Callable[..., Tensor]) -> None:
-    """Eight answers from a uniform policy over four; answer 0 was the good one."""
+    """Eight samples of a uniform policy over four actions; action 0 was good."""
     actions = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])
     advantages = torch.where(actions == 0, 3.0, -1.0)
     for steps in (1, 4, 16, 64):
         pi = epochs(torch.zeros(4), actions, advantages, steps, lr=0.1).softmax(-1)
+        good = pi[0].item()
         print(
-            f"after {steps:2d} steps: P(good) {pi[0].item():.2f}, {pi[0].item() / 0.25:.2f} times what it was"
+            f"after {steps:2d} steps: P(good) {good:.2f}, "
+            f"{good / 0.25:.2f} times what it was"
         )
 
 
@@ -215,7 +215,7 @@ FORGETFUL_CLIP = Bug(
     concept="ppo-on-policy",
     minutes=5,
     statement="""
-    The clip fraction is 0 in every step of every epoch. "So our steps are small", says the report. The cell takes more
+    The clip fraction is 0 in every step of every epoch. "So our steps are small", says the report. The code takes more
     and more steps on the same eight samples. The clip is there, and its formula is right. What does it compare with?
     """,
     wrong=suspect_epochs,
@@ -226,7 +226,7 @@ FORGETFUL_CLIP = Bug(
     The old log-probs are computed again in every step, from the policy of that step. So every ratio is 1, nothing is
     ever clipped, and the same samples are used as if they were fresh. The old log-probs belong to the *samples*: they
     are stored when the samples are drawn. The habit: log the largest and the smallest ratio. Exactly 1 in the first
-    step of a rollout is right; exactly 1 in the last one is a bug. (The mended code stops. It stops beyond 1.2 here,
+    step of a rollout is right; exactly 1 in the last of several updates is a bug. (The mended code stops. It stops beyond 1.2 here,
     because the bad answers' push lifts the good one too: the clip removes a push, it is no wall.)
     """,
 )

@@ -82,7 +82,7 @@ LEAK = Exercise(
     difficulty="core",
     statement=r"""
     A softmax policy over $K$ actions. One action is bad, and its logit, alone, is lowered until its ratio stands
-    exactly at the lower edge of the band, $1 - \text{low}$. Write `my_ratios(old, bad, low)`: the ratios of all $K$
+    exactly at the lower edge of the clip range, $1 - \text{low}$. Write `my_ratios(old, bad, low)`: the ratios of all $K$
     actions then, `[K]`. `old` are the old probabilities, `bad` is an index. Then ask: for which old probability of the
     bad action do all the others stand above $1 + \text{low}$, though nothing pushed them?
     """,
@@ -109,7 +109,7 @@ LEAK = Exercise(
         ),
         Mistake(
             _capped,
-            "You cap the others at the band. No clip holds them: they move because a sum has to stay 1.",
+            "You cap the others at the clip range. No clip holds them: they move because a sum has to stay 1.",
         ),
         Mistake(
             _probabilities, "These are the new probabilities. Ratios are new over old."

@@ -1,4 +1,4 @@
-"""What the mean within a response optimises."""
+"""What the mean within a completion optimises."""
 
 import torch
 from torch import Generator, Tensor
@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_expected_step(logits: Tensor, rewards: Tensor, lengths: Tensor) -> Tensor:
-    """Three times [N], one number a response -> [N]: E[R / |o| grad log pi(o)]."""
+    """Three times [N], one number a completion -> [N]: E[R / |o| grad log pi(o)]."""
     pi = logits.softmax(-1)
     per_token = rewards / lengths
     return pi * (per_token - (pi * per_token).sum())
@@ -80,18 +80,18 @@ def _draw(generator: Generator) -> Case:
 
 LENGTH = Exercise(
     id="ppo-clip-length",
-    title="what the mean within a response optimises",
+    title="what the mean within a completion optimises",
     concept="ppo-length-normalised",
     minutes=15,
     difficulty="stretch",
     statement=r"""
-    A policy chooses among $N$ whole responses with a softmax over `logits`, `[N]`. Response $o$ has reward $R(o)$ and
-    $|o|$ tokens. All of a response's tokens get the advantage $R(o)$, and their terms are averaged *within* the
-    response, so that a sampled response contributes
+    A policy chooses among $N$ whole completions with a softmax over `logits`, `[N]`. Completion $o$ has reward $R(o)$ and
+    $|o|$ tokens. All of a completion's tokens get the advantage $R(o)$, and their terms are averaged *within* the
+    completion, so that a sampled completion contributes
 
     $$\frac{1}{|o|}\, R(o)\, \nabla \log \pi(o)$$
 
-    in the first step. Write `my_expected_step(logits, rewards, lengths)`: the expectation of this over responses of the
+    in the first step. Write `my_expected_step(logits, rewards, lengths)`: the expectation of this over completions of the
     policy, as a vector `[N]` of derivatives with respect to the logits. Then read your formula: of which expected
     quantity is it the gradient?
     """,
@@ -113,12 +113,12 @@ LENGTH = Exercise(
         ),
         Mistake(
             _divided_outside,
-            "You divide each component by its own response's length. Every sampled response moves all logits, and "
+            "You divide each component by its own completion's length. Every sampled completion moves all logits, and "
             "brings its own length along.",
         ),
         Mistake(
             _mean_length,
-            "You divide by the mean length. Each response is divided by its own.",
+            "You divide by the mean length. Each completion is divided by its own.",
         ),
         Mistake(
             _no_mean,
@@ -126,7 +126,7 @@ LENGTH = Exercise(
         ),
         Mistake(
             _no_pi,
-            "Responses come up with their probabilities. Each sampled one has to be weighted by its own.",
+            "Completions come up with their probabilities. Each sampled one has to be weighted by its own.",
         ),
         Mistake(
             _multiplied,
@@ -134,10 +134,10 @@ LENGTH = Exercise(
         ),
         Mistake(
             _padded,
-            "You divide by the longest length. Each response is divided by its own.",
+            "You divide by the longest length. Each completion is divided by its own.",
         ),
         Mistake(_downhill, "Every sign is turned: this points downhill."),
     ),
-    where="Write the expectation as a sum over responses, and use that pi times grad log pi is grad pi.",
-    right="Right: it is the gradient of the expected reward per token. Which of two right responses does it prefer?",
+    where="Write the expectation as a sum over completions, and use that pi times grad log pi is grad pi.",
+    right="Right: it is the gradient of the expected reward per token. Which of two right completions does it prefer?",
 )

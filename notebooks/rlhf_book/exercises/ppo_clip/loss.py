@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 def my_ppo_loss(
     logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
 ) -> Tensor:
-    """Four times [B, T] -> scalar to minimise: equation 7, a mean over trained tokens."""
+    """Four times [B, T] -> scalar to minimise: eq. 7, a mean over trained tokens."""
     ratio = torch.exp(logp - old_logp)
     surrogate = torch.minimum(
         ratio * advantages, ratio.clamp(1 - eps, 1 + eps) * advantages
@@ -155,8 +155,8 @@ LOSS = Exercise(
     $$L^{\text{CLIP}} = \hat{\mathbb E}_t \Big[ \min\big(r_t \hat A_t,\ \operatorname{clip}(r_t, 1-\varepsilon,
     1+\varepsilon)\, \hat A_t\big) \Big] .$$
 
-    Write `my_ppo_loss(logp, old_logp, advantages, mask, eps)` for a batch of responses: a *loss*, in which all trained
-    tokens of the batch count alike, whatever response they belong to. All tensors are `[B, T]`; each token has an
+    Write `my_ppo_loss(logp, old_logp, advantages, mask, eps)` for a batch of completions: a *loss*, in which all trained
+    tokens of the batch count alike, whatever completion they belong to. All tensors are `[B, T]`; each token has an
     advantage of its own, a constant. The mask is 1 on trained tokens; under a 0 stands some finite number without
     meaning. The checker compares the value and the gradient with respect to `logp`.
     """,
@@ -185,7 +185,7 @@ LOSS = Exercise(
     mistakes=(
         Mistake(
             _responses,
-            "You average within each response first: a token of a long response counts less. In equation 7 there are "
+            "You average within each completion first: a token of a long completion counts less. In equation 7 there are "
             "only time steps, and they all count alike.",
         ),
         Mistake(
@@ -194,7 +194,7 @@ LOSS = Exercise(
         Mistake(_padded, "You divide by all of B x T. Padding is no time step."),
         Mistake(
             _summed,
-            "Within a response you sum, and then average over responses. Equation 7 averages over tokens.",
+            "Within a completion you sum, and then average over completions. Equation 7 averages over tokens.",
         ),
         Mistake(
             _sign,
@@ -211,23 +211,24 @@ LOSS = Exercise(
             "You clip and never compare with the unclipped product: no token can come back.",
         ),
         Mistake(
-            _no_clip, "Nothing is clipped: far outside the band your gradient goes on."
+            _no_clip,
+            "Nothing is clipped: far outside the clip range your gradient goes on.",
         ),
         Mistake(
             _recomputed,
-            "Your ratio is always 1: the old log-probs are an argument, stored when the responses were sampled.",
+            "Your ratio is always 1: the old log-probs are an argument, stored when the completions were sampled.",
         ),
         Mistake(_upside_down, "The ratio is upside down: new over old."),
         Mistake(
             _of_the_response,
-            "You use the first token's advantage for the whole response. Each has its own.",
+            "You use the first token's advantage for the whole completion. Each has its own.",
         ),
         Mistake(
             _sequence_ratio,
-            "You multiply the ratios of a response into one. Each token has its own ratio.",
+            "You multiply the ratios of a completion into one. Each token has its own ratio.",
         ),
     ),
-    where="Try one response of one token, where the loss is a single number that you can work out by hand.",
-    right="Right, value and gradient. What does a token weigh in a batch with one response of 2 tokens and one of 200?",
+    where="Try one completion of one token, where the loss is a single number that you can work out by hand.",
+    right="Right, value and gradient. What does a token weigh in a batch with one completion of 2 tokens and one of 200?",
     gradient_of="logp",
 )

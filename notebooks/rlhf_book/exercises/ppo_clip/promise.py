@@ -37,7 +37,7 @@ def _product(p_old: float, q_old: float, p_new: float, q_new: float) -> float:
 
 
 def _one_baseline(p_old: float, q_old: float, p_new: float, q_new: float) -> float:
-    """The response's reward minus V(start) on every token, of all three responses."""
+    """The completion's reward minus V(start) on every token, of all three completions."""
     value, r, s = p_old * q_old, p_new / p_old, q_new / q_old
     not_a, not_b = (1 - p_new) / (1 - p_old), (1 - q_new) / (1 - q_old)
     promised = (
@@ -71,7 +71,7 @@ PROMISE = Exercise(
     minutes=15,
     difficulty="stretch",
     statement=r"""
-    A response is two tokens: first `a` (probability $p$) or something else, which ends it; after `a` comes `b`
+    A completion is two tokens: first `a` (probability $p$) or something else, which ends it; after `a` comes `b`
     (probability $q$) or something else. Only `ab` is right: reward 1, otherwise 0. The policy moves from
     $(p_{\text{old}}, q_{\text{old}})$ to $(p_{\text{new}}, q_{\text{new}})$. The surrogate, with the exact advantages
     $A_t = Q - V$ of the *old* policy and no clip,
@@ -104,7 +104,7 @@ PROMISE = Exercise(
         ),
         Mistake(
             _raw_rewards,
-            "You took the reward of the whole response for the advantage of each token. A token's advantage is Q minus "
+            "You took the reward of the whole completion for the advantage of each token. A token's advantage is Q minus "
             "V, under the old policy, where it stands.",
         ),
         Mistake(
@@ -130,5 +130,5 @@ PROMISE = Exercise(
         ),
     ),
     where="Write down Q and V of both prefixes under the old policy: there are only two of each that matter.",
-    right="Right: one product of two moves. Each may stay inside the band, and the promise can still be too good.",
+    right="Right: one product of two moves. Each may stay inside the clip range, and the promise can still be too good.",
 )

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_variance(old: Tensor, new: Tensor, advantages: Tensor) -> Tensor:
-    """Three times [K], one number an action -> scalar: the variance of r A under old."""
+    """Three times [K], one number an action -> scalar: variance of r A under old."""
     ratio = new / old
     mean = (old * ratio * advantages).sum()
     square = (old * (ratio * advantages) ** 2).sum()

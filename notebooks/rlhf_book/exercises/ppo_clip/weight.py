@@ -106,7 +106,7 @@ WEIGHT = Exercise(
     \qquad r_t = \frac{\pi_\theta(a_t \mid s_t)}{\pi_{\text{old}}(a_t \mid s_t)} .$$
 
     `ratio` and `advantages` are `[N]`, and so is the result. No autograd: go through the cells. No token sits exactly
-    on an edge of the band. The objective is to be maximised, so a positive number makes its token likelier.
+    on an edge of the clip range. The objective is to be maximised, so a positive number makes its token likelier.
     """,
     solution=my_weight,
     cases=(
@@ -118,7 +118,7 @@ WEIGHT = Exercise(
     mistakes=(
         Mistake(
             _both_sides,
-            "You switch off every token outside the band. On two of the four sides the minimum picks the unclipped "
+            "You switch off every token outside the clip range. On two of the four sides the minimum picks the unclipped "
             "product, and there the gradient lives.",
         ),
         Mistake(
@@ -148,11 +148,11 @@ WEIGHT = Exercise(
         ),
         Mistake(
             _swapped,
-            "`low` and `high` are swapped: the band runs from 1 - low to 1 + high.",
+            "`low` and `high` are swapped: the clip range runs from 1 - low to 1 + high.",
         ),
         Mistake(
             _product_clipped,
-            "You compare ratio times advantage with the band. The band is for the ratio.",
+            "You compare ratio times advantage with the clip range. The clip range is for the ratio.",
         ),
     ),
     where="Take one token at ratio 1.5 and compare the two products for A = 1, then for A = -1.",
