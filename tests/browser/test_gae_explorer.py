@@ -10,7 +10,7 @@ from tests.viz.test_gae_explorer import MODULE, SCATTER, cases, compare
 
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 # A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
-PAGES = ["book/figures.html", "notebooks/gae.html"]
+PAGES = ["book/figures.html", "notebooks/gae-in-depth.html"]
 
 FIGURE = "document.querySelector('.gae-explorer')"
 NUMBERS = f"[...{FIGURE}.querySelectorAll('tbody .number')].map((v) => Number(v.textContent.replace('\\u2212', '-')))"

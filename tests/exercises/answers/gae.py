@@ -33,9 +33,9 @@ def gae_of_the_means(rewards, values, mask, gamma, lam):
     return (right - right.mean()) * mask
 
 
-def error_with_a_discount(errors, lam):
-    """Another gamma."""
-    return my_error(errors * 0.9 ** torch.arange(len(errors)), lam)
+def error_that_fades(errors, lam, gamma):
+    """Another gamma on the errors themselves."""
+    return my_error(errors * 0.9 ** torch.arange(len(errors)), lam, gamma)
 
 
 def noise_of_neighbours(sigma, lam, later):
@@ -62,7 +62,7 @@ UNLISTED = [
     ("gae-weights", weights_by_halves, "you return"),
     ("gae-n-step", two_step, "you return"),
     ("gae-recursion", gae_of_the_means, "you return"),
-    ("gae-error", error_with_a_discount, "you return"),
+    ("gae-error", error_that_fades, "you return"),
     ("gae-noise", noise_of_neighbours, "you return"),
     ("gae-push", push_by_softmax, "you return"),
     ("gae-value-loss", value_loss_by_absolute_error, "you return"),
@@ -109,12 +109,12 @@ def gae_by_the_mean_of_n_steps(rewards, values, mask, gamma, lam):
     return answer
 
 
-def error_by_difference(errors, lam):
+def error_by_difference(errors, lam, gamma):
     """GAE with the wrong critic minus GAE with the right one, for values and rewards that do not matter."""
     T = len(errors)
     generator = torch.Generator().manual_seed(0)
     rewards, values = torch.randn(2, 1, T, generator=generator, dtype=torch.float64)
-    common = {"mask": torch.ones(1, T), "lam": lam}
+    common = {"mask": torch.ones(1, T), "lam": lam, "gamma": gamma}
     wrong = advantages.gae(rewards, values=values + errors, **common)
     return (wrong - advantages.gae(rewards, values=values, **common))[0]
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..bug import Bug
 
-# ── the end of a response ────────────────────────────────────────────────────────────────────────────────────────
+# ── the end of a completion ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def suspect_gae(
@@ -24,13 +24,13 @@ def suspect_gae(
     return advantages
 
 
-def last_token_of_a_short_response(gae: Callable[..., Tensor]) -> None:
-    """A wrong answer of two tokens, valued .5 throughout, beside longer and longer ones."""
+def last_token_of_a_short_completion(gae: Callable[..., Tensor]) -> None:
+    """A wrong completion of two tokens, valued 0.5, beside longer and longer ones."""
     for width in (2, 3, 6):
         rewards, values = torch.zeros(2, width), torch.full((2, width), 0.5)
         mask = (torch.arange(width) < torch.tensor([[2], [width]])).float()
         last = gae(rewards, values, mask)[0, 1].item()
-        print(f"longest response {width}: the last token gets {last:+.3f}")
+        print(f"longest completion {width}: the last token gets {last:+.3f}")
 
 
 def padding_is_never_read(gae: Callable[..., Tensor]) -> None:
@@ -68,15 +68,15 @@ PADDING_LEAK = Bug(
     statement="""
     Everything is multiplied by the mask, and padded places get advantage 0, as they should. The cell prints the
     advantage of the last token of one and the same wrong answer (reward 0, valued at .5), in batches that differ only
-    in the length of *another* response. What should the three numbers be, and what do they turn into?
+    in the length of *another* completion. What should the three numbers be, and what do they turn into?
     """,
     wrong=suspect_gae,
-    symptom=last_token_of_a_short_response,
+    symptom=last_token_of_a_short_completion,
     reveals=padding_is_never_read,
     mended=mended_gae,
     moral="""
     The TD error of the last token reads its next value from the next column, and for all but the longest
-    response that column is padding. A critic says something there, as it does everywhere, and what it says resembles
+    completion that column is padding. A critic says something there, as it does everywhere, and what it says resembles
     its last opinion: the disappointment of a wrong answer is cancelled by a promise that nobody will keep.
     Multiplying the advantage by the mask comes one step too late. After the last token the value is 0 by definition.
     The habit: write rubbish under the padding of every test batch, NaN if you dare.
@@ -90,7 +90,7 @@ PADDING_LEAK = Bug(
 def suspect_targets(
     advantages: Tensor, values: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Whitened advantages, and the critic's targets: advantage plus value, all [B, T]."""
+    """Whitened advantages, and the critic's targets: advantage plus value, [B, T]."""
     mean = (advantages * mask).sum() / mask.sum()
     var = ((advantages - mean) ** 2 * mask).sum() / (mask.sum() - 1)
     advantages = (advantages - mean) / torch.sqrt(var + 1e-8)
@@ -98,13 +98,14 @@ def suspect_targets(
 
 
 def ten_rollouts(targets: Callable[..., tuple[Tensor, Tensor]]) -> None:
-    """A critic takes over the mean of its targets. One token each, three of four right."""
+    """A critic takes over the mean of its targets. One token each, 3 of 4 right."""
     rewards, mask = torch.tensor([[1.0], [1.0], [1.0], [0.0]]), torch.ones(4, 1)
     value = 0.0
     for rollout in range(11):
         if rollout in (0, 1, 10):
             print(
-                f"after {rollout:2d} rollouts the critic expects {abs(value):.3f}; .750 is right"
+                f"after {rollout:2d} rollouts the critic expects {abs(value):.3f}; "
+                "0.750 is right"
             )
         values = torch.full((4, 1), value)
         value = targets(rewards - values, values, mask)[1].mean().item()
@@ -124,7 +125,7 @@ def targets_of_lambda_one_are_the_returns(
 def mended_targets(
     advantages: Tensor, values: Tensor, mask: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Whitened advantages, and the critic's targets: advantage plus value, all [B, T]."""
+    """Whitened advantages, and the critic's targets: advantage plus value, [B, T]."""
     returns = (advantages + values) * mask
     mean = (advantages * mask).sum() / mask.sum()
     var = ((advantages - mean) ** 2 * mask).sum() / (mask.sum() - 1)
@@ -162,13 +163,13 @@ WHITENED_RETURNS = Bug(
 def suspect_values(
     critic: Callable[[Tensor], Tensor], prompts: Tensor, completions: Tensor
 ) -> Tensor:
-    """The value of each completion token, [B, T]; the critic gives [B, S + T] numbers."""
+    """The value of each token, [B, T]; the critic gives [B, S + T] numbers."""
     everything = critic(torch.cat([prompts, completions], dim=1))
     return everything[:, -completions.shape[1] :]
 
 
 def credit_of_a_coin(read: Callable[..., Tensor]) -> None:
-    """Token 1 wins, token 0 loses, a second token follows; a perfect critic, lambda 1."""
+    """Token 1 wins, token 0 loses, one more follows; a perfect critic, lambda 1."""
     prompts, completions = torch.tensor([[0], [0]]), torch.tensor([[1, 0], [0, 0]])
     rewards = torch.tensor([1.0, 0.0])
 
@@ -200,7 +201,7 @@ def a_value_has_not_seen_its_token(read: Callable[..., Tensor]) -> None:
 def mended_values(
     critic: Callable[[Tensor], Tensor], prompts: Tensor, completions: Tensor
 ) -> Tensor:
-    """The value of each completion token, [B, T]; the critic gives [B, S + T] numbers."""
+    """The value of each token, [B, T]; the critic gives [B, S + T] numbers."""
     everything = critic(torch.cat([prompts, completions], dim=1))
     return everything[:, -completions.shape[1] - 1 : -1]
 

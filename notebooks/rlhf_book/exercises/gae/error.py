@@ -7,13 +7,15 @@ from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
 
 
-def my_error(errors: Tensor, lam: float) -> Tensor:
-    """[T] errors of the critic along one response -> [T] errors of the advantages."""
+def my_error(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    """[T] errors of the critic along one completion -> [T] errors of the advantages."""
     T = len(errors)
     answer = []
     for t in range(T):
-        later = sum((1 - lam) * lam**k * errors[t + 1 + k] for k in range(T - t - 1))
-        answer.append(later - errors[t])
+        error = -errors[t]
+        for k in range(T - t - 1):
+            error = error + (1 - lam) * lam**k * gamma ** (k + 1) * errors[t + 1 + k]
+        answer.append(error)
     return torch.stack(answer)
 
 
@@ -26,45 +28,60 @@ def _along(errors: Tensor, own: float, weight) -> Tensor:  # type: ignore[no-unt
     return torch.stack(rows)
 
 
-def _wrong_sign(errors: Tensor, lam: float) -> Tensor:
-    return -my_error(errors, lam)
+def _wrong_sign(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return -my_error(errors, lam, gamma)
 
 
-def _own_only(errors: Tensor, lam: float) -> Tensor:
+def _own_only(errors: Tensor, lam: float, gamma: float) -> Tensor:
     return -errors
 
 
-def _no_telescope(errors: Tensor, lam: float) -> Tensor:
-    return _along(errors, -1.0, lambda k: lam ** (k + 1))
+def _no_telescope(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return _along(errors, -1.0, lambda k: (gamma * lam) ** (k + 1))
 
 
-def _one_power_more(errors: Tensor, lam: float) -> Tensor:
-    return _along(errors, -1.0, lambda k: (1 - lam) * lam ** (k + 1))
+def _one_power_more(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return _along(errors, -1.0, lambda k: (1 - lam) * (gamma * lam) ** (k + 1))
 
 
-def _not_thinned(errors: Tensor, lam: float) -> Tensor:
-    return _along(errors, -1.0, lambda k: lam**k)
+def _not_thinned(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return _along(errors, -1.0, lambda k: lam**k * gamma ** (k + 1))
 
 
-def _one_step(errors: Tensor, lam: float) -> Tensor:
-    return _along(errors, -1.0, lambda k: float(k == 0))
+def _one_step(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return _along(errors, -1.0, lambda k: gamma * float(k == 0))
 
 
-def _later_subtracted(errors: Tensor, lam: float) -> Tensor:
-    return _along(errors, -1.0, lambda k: -(1 - lam) * lam**k)
+def _later_subtracted(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return _along(errors, -1.0, lambda k: -(1 - lam) * lam**k * gamma ** (k + 1))
 
 
-def _without_own(errors: Tensor, lam: float) -> Tensor:
-    return _along(errors, 0.0, lambda k: (1 - lam) * lam**k)
+def _without_own(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return _along(errors, 0.0, lambda k: (1 - lam) * lam**k * gamma ** (k + 1))
 
 
-def _critic_goes_on(errors: Tensor, lam: float) -> Tensor:
+def _critic_goes_on(errors: Tensor, lam: float, gamma: float) -> Tensor:
     T = len(errors)
     beyond = (
-        torch.tensor([lam ** (T - 1 - t) for t in range(T)], dtype=errors.dtype)
+        torch.tensor(
+            [(gamma * lam) ** (T - 1 - t) for t in range(T)], dtype=errors.dtype
+        )
+        * gamma
         * errors[-1]
     )
-    return my_error(errors, lam) + beyond
+    return my_error(errors, lam, gamma) + beyond
+
+
+def _no_discount(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return my_error(errors, lam, 1.0)
+
+
+def _discount_late(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return _along(errors, -1.0, lambda k: (1 - lam) * (gamma * lam) ** k)
+
+
+def _one_letter_for_both(errors: Tensor, lam: float, gamma: float) -> Tensor:
+    return my_error(errors, gamma * lam, 1.0)
 
 
 def _draw(generator: Generator) -> Case:
@@ -73,7 +90,8 @@ def _draw(generator: Generator) -> Case:
     )
     if integer(generator, 0, 4) == 0:
         errors = torch.full_like(errors, 0.5)  # a constant offset
-    return Case({"errors": errors, "lam": uniform(generator, 1).item()})
+    lam, gamma = uniform(generator, 2).tolist()
+    return Case({"errors": errors, "lam": lam, "gamma": gamma})
 
 
 def _numbers(*x: float | int) -> Tensor:
@@ -87,20 +105,34 @@ ERROR = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    A critic says $\hat V(s_t) = V(s_t) + e_t$. Write `my_error`: from the `errors` `[T]` along one response (with
-    $\gamma = 1$, and no error after the end, where the value is 0 by definition) and `lam` return `[T]`, the amount by
-    which each advantage differs from the one that the right critic gives. Do it without a reward: the rewards cancel.
+    A critic says $\hat V(s_t) = V(s_t) + e_t$, and there is a discount $\gamma$. Write `my_error`: from the `errors` `[T]`
+    along one completion (there is no error after the end, where the value is 0 by definition), `lam` and `gamma` return
+    `[T]`, the amount by which each advantage differs from the one that the right critic gives. The rewards are not needed:
+    why? Collect the coefficients anew. $\gamma$ and $\lambda$ do not occur in the same powers.
     """,
     solution=my_error,
     cases=(
-        Case({"errors": _numbers(0.3, 0.3, 0.3, 0.3), "lam": 0.5}),
-        Case({"errors": _numbers(0.0, 1.0, 0.0, 0.0), "lam": 0.9}),
-        Case({"errors": _numbers(0.2, -0.4, 0.7), "lam": 0.0}),
-        Case({"errors": _numbers(0.2, -0.4, 0.7), "lam": 1.0}),
-        Case({"errors": _numbers(0.2, -0.4, 0.7, 0.5, -0.3), "lam": 0.8}),
+        Case({"errors": _numbers(0.3, 0.3, 0.3, 0.3), "lam": 0.5, "gamma": 0.9}),
+        Case({"errors": _numbers(0.0, 1.0, 0.0, 0.0), "lam": 0.9, "gamma": 0.8}),
+        Case({"errors": _numbers(0.2, -0.4, 0.7), "lam": 0.0, "gamma": 0.9}),
+        Case({"errors": _numbers(0.2, -0.4, 0.7), "lam": 1.0, "gamma": 0.9}),
+        Case({"errors": _numbers(0.2, -0.4, 0.7, 0.5, -0.3), "lam": 0.8, "gamma": 1.0}),
     ),
     draw=_draw,
     mistakes=(
+        Mistake(
+            _no_discount,
+            "This is right for gamma 1. With a discount the TD error counts the next value with gamma.",
+        ),
+        Mistake(
+            _discount_late,
+            "The very next state has gamma in front of it too: it is the next value of the token's own TD error.",
+        ),
+        Mistake(
+            _one_letter_for_both,
+            "You put gamma times lambda in the place of lambda everywhere. Follow one value through the two TD errors in "
+            "which it stands: once it is a next value.",
+        ),
         Mistake(
             _wrong_sign,
             "The sign: a critic that expects too much makes the token that follows look worse.",
@@ -117,7 +149,7 @@ ERROR = Exercise(
         ),
         Mistake(
             _one_power_more,
-            "The power of lambda is one too high: the very next state has coefficient 1 - lambda.",
+            "The power of lambda is one too high: the very next state has coefficient 1 - lambda, times gamma.",
         ),
         Mistake(
             _not_thinned,

@@ -1,4 +1,4 @@
-"""The n-step advantage of every token of one response."""
+"""The n-step advantage of every token of one completion."""
 
 import torch
 from torch import Generator, Tensor
@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_n_step(rewards: Tensor, values: Tensor, n: int) -> Tensor:
-    """Rewards and values [T] of one response -> [T]: its n-step advantages."""
+    """Rewards and values [T] of one completion -> [T]: its n-step advantages."""
     T = len(rewards)
     answer = []
     for t in range(T):
@@ -100,12 +100,10 @@ N_STEP = Exercise(
     minutes=8,
     difficulty="core",
     statement=r"""
-    Write `my_n_step`. For one response with `rewards` and `values` `[T]`, where `values[t]` is the critic's $V(s_t)$
-    *before* token $t$ is written, return the $n$-step advantage of every token, `[T]`:
-
-    $$A^{(n)}_t = r_t + \dots + r_{t+n-1} + V(s_{t+n}) - V(s_t)$$
-
-    with $\gamma = 1$. Rewards and values past the last token are 0. `n` may be longer than the response.
+    For one completion there are `rewards` and `values` `[T]`; `values[t]` is the critic's $V(s_t)$ *before* token $t$ is
+    written. Write `my_n_step`: the advantage `[T]` of every token if the critic is asked after `n` tokens, with
+    $\gamma = 1$. At $n = 1$ it is the TD error, at $n = T$ the return minus the value. Rewards and values past the last
+    token are 0, and `n` may be larger than the number of tokens.
     """,
     solution=my_n_step,
     cases=(

@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_noise(sigma: float, lam: float, later: int) -> tuple[float, float]:
-    """Noise, lambda, later states -> variance of the error, and the later states' part."""
+    """Noise, lambda, later states -> variance of the error, the later states' part."""
     harmful = 0.0
     for k in range(later):
         harmful += ((1 - lam) * lam**k * sigma) ** 2
@@ -71,7 +71,7 @@ NOISE = Exercise(
     difficulty="core",
     statement=r"""
     Let the critic's errors be independent from state to state, each with mean 0 and
-    standard deviation `sigma`. A token has `later` further states of its response after its own. Write `my_noise`:
+    standard deviation `sigma`. A token has `later` further states of its completion after its own. Write `my_noise`:
     return two numbers, the variance of the error of this token's advantage, and the part of it that comes from the
     later states (the part that the choice of the token influences). $\gamma = 1$.
     """,
@@ -104,7 +104,7 @@ NOISE = Exercise(
         ),
         Mistake(
             _endless,
-            "This is the limit of a response without an end. This token has only a few states after it.",
+            "This is the limit of a completion without an end. This token has only a few states after it.",
         ),
         Mistake(_swapped, "The two numbers are swapped: the total comes first."),
         Mistake(

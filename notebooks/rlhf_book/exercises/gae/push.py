@@ -62,7 +62,7 @@ PUSH = Exercise(
     statement=r"""
     One state, `probs` $= \pi(a)$ over $V$ tokens, policy gradient with respect to the logits of that
     state, $\lambda = 0$, $\gamma = 1$. The critic errs by `next_errors` $= e(s'_a)$ after token $a$ and by some
-    amount before it. The token that ends the response has error 0 after it. Write `my_push`: return `[V]`, the
+    amount before it. The token that ends the completion has error 0 after it. Write `my_push`: return `[V]`, the
     expected estimate minus the exact gradient $\mathbb E[\nabla \log \pi(a)\, A]$. (The derivative of $\log\pi(a)$ in
     logit $k$ is $[a = k] - \pi(k)$.) The reward and the error before the token need not be known: why?
     """,
@@ -103,5 +103,5 @@ PUSH = Exercise(
         Mistake(_one_number, "You return one number. Each logit has its own bias."),
     ),
     where="Write the sum over drawn tokens a of probability, score in logit k, and error, and separate a = k.",
-    right="Right. The critic expects .4 too much everywhere: does the policy learn to end its responses, or not to?",
+    right="Right. The critic expects .4 too much everywhere: does the policy learn to end its completions, or not to?",
 )

@@ -186,19 +186,16 @@ _SHOWN = Case(
 )
 RECURSION = Exercise(
     id="gae-recursion",
-    title="the recursion, padding and holes",
+    title="a tool's output in the middle",
     concept="gae",
     minutes=12,
     difficulty="core",
     statement=r"""
-    Write `my_gae`. It takes `rewards`, `values` and `mask`, all `[B, T]`, and the numbers `gamma` and
-    `lam`, and returns the advantages `[B, T]`:
-
-    $$\delta_t = r_t + \gamma V_{t+1} - V_t, \qquad A_t = \delta_t + \gamma\lambda A_{t+1}$$
-
-    where $t+1$ is the next *trained* token, the next one with mask 1. After the last trained token $V = A = 0$. Where
-    the mask is 0 the advantage is 0, and whatever stands there in `rewards` and `values` is rubbish. The mask may
-    have holes (a tool's output in the middle of a response).
+    A tool's output stands in the middle of some completions. The policy did not choose these tokens, so their mask is 0:
+    a *hole*. Before you write: what does `gae` of section 4 do with a hole, and which tokens suffer? Then write `my_gae`.
+    It takes `rewards`, `values` and `mask`, all `[B, T]`, and the numbers `gamma` and `lam`, and returns the advantages
+    `[B, T]`. A hole is stepped over: what follows a token is the next token with mask 1, however far away. Where the mask
+    is 0 the advantage is 0, and the numbers in `rewards` and `values` there mean nothing.
     """,
     solution=my_gae,
     cases=(
@@ -219,11 +216,11 @@ RECURSION = Exercise(
         Mistake(
             _leaks,
             "The TD error takes its next value from the neighbouring column, also where that is padding or a tool's "
-            "output. What is the value after the last token of a response?",
+            "output. What is the value after the last token of a completion?",
         ),
         Mistake(
             _resets,
-            "Padding is right, but a hole in the middle ends the response for you: what came after the tool's output "
+            "Padding is right, but a hole in the middle ends the completion for you: what came after the tool's output "
             "never reaches the tokens before it.",
         ),
         Mistake(
@@ -269,7 +266,7 @@ RECURSION = Exercise(
             "These are the TD errors themselves: nothing of A at the next token is carried back.",
         ),
     ),
-    where="Take a response of three tokens, the second with mask 0, and write both advantages down by hand, the last one "
+    where="Take a completion of three tokens, the second with mask 0, and write both advantages down by hand, the last one "
     "first.",
-    right="Right, with padding and holes. What would change if a truncated response had its end valued by the critic?",
+    right="Right, with padding and holes. What would change if a truncated completion had its end valued by the critic?",
 )

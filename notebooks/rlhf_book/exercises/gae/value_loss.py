@@ -139,13 +139,11 @@ VALUE_LOSS = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Write `my_value_loss`. From `values`, `old_values`, `returns`, `mask` `[B, T]` and the number
-    `clip` return one number, to minimise: half the mean over all trained tokens of the batch of
-
-    $$\max\big((V - R)^2,\; (\bar V - R)^2\big)$$
-
-    where $\bar V$ is $V$ held within `clip` of $V_{old}$. The checker compares the value and the gradient with
-    respect to `values`.
+    A critic should not move far on one rollout. So a second version of each new value is made, held within `clip` of the
+    old one. For each token the squared errors of both against the target are compared, and the *larger* one counts. The
+    loss is half the mean over all trained tokens of the batch. Write `my_value_loss`: from `values`, `old_values`,
+    `returns` (the targets), `mask` `[B, T]` and the number `clip` return one number, to minimise. Before you try it: for
+    which values is the gradient 0? The checker compares the value and the gradient with respect to `values`.
     """,
     solution=my_value_loss,
     cases=(
@@ -179,7 +177,7 @@ VALUE_LOSS = Exercise(
         ),
         Mistake(
             _mean_of_means,
-            "You average within each response first. Here every token of the batch counts the same.",
+            "You average within each completion first. Here every token of the batch counts the same.",
         ),
         Mistake(
             _around_the_returns,

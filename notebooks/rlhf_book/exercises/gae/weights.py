@@ -1,4 +1,4 @@
-"""The weights of the n-step advantages in their lambda-mean, when the response ends after N tokens."""
+"""The weights of the n-step advantages in their lambda-mean, when the completion ends after N tokens."""
 
 import torch
 from torch import Generator, Tensor
@@ -58,12 +58,12 @@ def _draw(generator: Generator) -> Case:
 
 WEIGHTS = Exercise(
     id="gae-weights",
-    title="weights that end where the response ends",
+    title="weights that end where the completion ends",
     concept="gae",
     minutes=5,
     difficulty="warm-up",
     statement=r"""
-    The paper averages $A^{(1)}, A^{(2)}, \dots$ with weights $(1-\lambda)\lambda^{n-1}$ for ever. A response with $N$
+    The paper averages $A^{(1)}, A^{(2)}, \dots$ with weights $(1-\lambda)\lambda^{n-1}$ for ever. A completion with $N$
     tokens left has no step $N+1$: from $n = N$ on, every $A^{(n)}$ is the same number, the reward that came minus the
     value. Write `my_weights`: from `lam` and `steps` (that is $N$) return `[N]`, the weight of each *different*
     estimate, $n = 1, \dots, N$. What do they sum to?
