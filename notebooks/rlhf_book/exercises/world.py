@@ -17,6 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from operator import is_
 from types import ModuleType
 from typing import Any
@@ -26,9 +27,50 @@ import torch
 
 from rlhf_minimal.time_limit import Alarm
 
+from_iterable = chain.from_iterable
 _LATE = 0.5  # seconds: the second thread waits so much longer than the timer
 
-Names = list[tuple[Any, dict[str, Any]]]
+
+class Names:
+    """The names of modules and classes, and which object each of them is."""
+
+    def __init__(self, places: list[Any]) -> None:
+        unique = {id(place): place for place in places}
+        self.before = [(place, dict(vars(place))) for place in unique.values()]
+        # The same once more, as one long list each: thousands of names are compared after every call.
+        self._places = [vars(place) for place in unique.values()]  # as they will be
+        self._now = [place.values() for place in self._places]
+        self._lengths = [len(names) for _, names in self.before]
+        self._values = [value for _, names in self.before for value in names.values()]
+
+    def are_the_same(
+        self,
+        all: Any = all,
+        len: Any = len,
+        list: Any = list,
+        map: Any = map,
+    ) -> bool:
+        """Whether every name is the object that it was. The tools are defaults: builtins may be what has changed."""
+        return list(map(len, self._places)) == self._lengths and all(
+            map(is_, from_iterable(self._now), self._values)
+        )
+
+    def put_back(
+        self, all: Any = all, len: Any = len, map: Any = map, vars: Any = vars
+    ) -> None:
+        """Makes every name what it was; removes those that are new, other than imported modules."""
+        if self.are_the_same():
+            return
+        for place, before in self.before:
+            now = vars(place)
+            if len(now) == len(before) and all(map(is_, now.values(), before.values())):
+                continue
+            for name, value in before.items():
+                if name not in now or now[name] is not value:
+                    _write(place, name, value)
+            for name in [name for name in vars(place) if name not in before]:
+                if not isinstance(vars(place)[name], ModuleType):  # it was imported
+                    _write(place, name)
 
 
 class World:
@@ -37,14 +79,14 @@ class World:
     def __init__(self) -> None:
         # Looked at after each call: what a verdict is made with. Looked at in the end: what else a chapter uses.
         judging = _ours(__package__)
-        self.names = _names([torch, torch.Tensor, builtins, math, *judging])
-        self.others = _names([*_OTHERS, *_ours("rlhf_minimal"), *_ours("rlhf_book")])
+        self.names = Names([torch, torch.Tensor, builtins, math, *judging])
+        self.others = Names([*_OTHERS, *_ours("rlhf_minimal"), *_ours("rlhf_book")])
         self.settings = [(read, write, read()) for read, write in _SETTINGS]
         self.handlers = _handlers()
 
     def restore(self) -> None:
         """Puts back what the comparison depends on."""
-        _put_back(self.names)
+        self.names.put_back()
         for read, write, before in self.settings:
             if read() != before:
                 write(before)
@@ -52,7 +94,7 @@ class World:
     def restore_all(self) -> None:
         """Puts back the rest, too."""
         self.restore()
-        _put_back(self.others)
+        self.others.put_back()
         if threading.current_thread() is threading.main_thread():
             now = _handlers()
             for number, handler in self.handlers.items():
@@ -137,27 +179,6 @@ def _ours(package: str) -> list[Any]:
         if isinstance(thing, type) and f"{thing.__module__}.".startswith(f"{package}.")
     ]
     return [*modules, *classes]
-
-
-def _names(places: list[Any]) -> Names:
-    unique = {id(place): place for place in places}
-    return [(place, dict(vars(place))) for place in unique.values()]
-
-
-def _put_back(
-    names: Names, all: Any = all, len: Any = len, map: Any = map, vars: Any = vars
-) -> None:
-    """Its own tools are defaults: builtins may be what has changed."""
-    for place, before in names:
-        now = vars(place)
-        if len(now) == len(before) and all(map(is_, now.values(), before.values())):
-            continue
-        for name, value in before.items():
-            if name not in now or now[name] is not value:
-                _write(place, name, value)
-        for name in [name for name in vars(place) if name not in before]:
-            if not isinstance(vars(place)[name], ModuleType):  # one that was imported
-                _write(place, name)
 
 
 def _write(place: Any, name: str, *value: Any) -> None:
