@@ -1,6 +1,7 @@
 """What every test run needs, and every notebook kernel that it starts: kernels inherit this environment."""
 
 import os
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent
@@ -15,6 +16,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+
+
+# pytest's `--jaxtyping-packages` has just hooked itself into imports, and none of our packages is imported yet.
+if any(type(finder).__name__ == "_JaxtypingFinder" for finder in sys.meta_path):
+    from tests import shapes
+
+    shapes.install()
 
 
 def pytest_configure(config):
