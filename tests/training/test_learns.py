@@ -6,6 +6,8 @@ far (17 to 79 of 100), so the control is judged by its mean over the seeds: ther
 -44 are DAPO's: its length penalty is a reward that no coin decides, and it teaches to stop at once.)
 """
 
+from functools import cache
+
 import pytest
 
 from rlhf_minimal import ALGORITHMS
@@ -17,15 +19,29 @@ TASK = get_task("even")
 SEEDS = (0, 1, 2)
 
 
-def before_and_after(name, seed, *, coin):
-    vocabulary = Vocabulary(TASK.alphabet)
-    policy = tiny_llama(len(vocabulary), width=32, layers=1, heads=2, seed=seed)
+VOCABULARY = Vocabulary(TASK.alphabet)
+
+
+def start(name, seed, *, coin):
+    policy = tiny_llama(len(VOCABULARY), width=32, layers=1, heads=2, seed=seed)
     config = Config(steps=20, prompts=16, group_size=8, lr=3e-3, seed=seed)
-    recipe = Recipe(ALGORITHMS[name], TASK, config, random_reward(seed) if coin else None)
-    learner = Learner.begin(policy, vocabulary, recipe.algorithm, config)
-    before = evaluate(policy, vocabulary, recipe, n=500).sampled.share
-    train(learner, recipe)
-    return before, evaluate(policy, vocabulary, recipe, n=500).sampled.share
+    return policy, Recipe(ALGORITHMS[name], TASK, config, random_reward(seed) if coin else None)
+
+
+def share(policy, recipe):
+    return evaluate(policy, VOCABULARY, recipe, n=500).sampled.share
+
+
+@cache
+def untrained(seed):
+    """Before its first step, the policy of a seed is the same under every row."""
+    return share(*start("reinforce", seed, coin=False))
+
+
+def before_and_after(name, seed, *, coin):
+    policy, recipe = start(name, seed, coin=coin)
+    train(Learner.begin(policy, VOCABULARY, recipe.algorithm, recipe.config), recipe)
+    return untrained(seed), share(policy, recipe)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
