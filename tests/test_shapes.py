@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int, install_import_hook
 from torch import Tensor
 
+from rlhf_minimal.functional import aggregation
 from tests import shapes
 
 SOURCE = """
@@ -117,8 +118,18 @@ def module(request, tmp_path_factory):
         patch.syspath_prepend(str(folder))
         patch.setattr(jaxtyping, "jaxtyped", shapes.jaxtyped if request.param == "ours" else shapes.theirs)
         with install_import_hook(name, "beartype.beartype"):
-            yield importlib.import_module(name)
+            made = importlib.import_module(name)
+    yield made
     del sys.modules[name]
+
+
+def test_pytests_option_installs_it():
+    hooked = any(type(finder).__name__ == "_JaxtypingFinder" for finder in sys.meta_path)
+    assert (jaxtyping.jaxtyped is shapes.jaxtyped) == hooked
+    assert hasattr(aggregation.token_mean, "__wrapped__") == hooked
+    if hooked:
+        with pytest.raises(TypeError, match="violates"):
+            aggregation.token_mean(X, Y, totals=None)
 
 
 @pytest.mark.parametrize("what", RIGHT)
