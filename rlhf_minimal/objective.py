@@ -490,6 +490,36 @@ _OPTIONAL = ("ref_logp", "values", "advantages", "step_rewards", "sampler_logp",
 
 
 @torch.no_grad()
+def rewards_of_tokens(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B T"]:
+    """What every token earns before credit is assigned: the shaped outcome, rewards of steps, minus KL in the reward.
+
+    Args:
+        algorithm: a row of the table.
+        batch: whole groups, prepared or not.
+
+    Example:
+        >>> from rlhf_minimal import ALGORITHMS
+        >>> zeros = torch.zeros(2, 3)
+        >>> batch = Batch(zeros, zeros, torch.ones(2, 3), torch.tensor([1.0, 0.0]), group_size=2)
+        >>> rewards_of_tokens(ALGORITHMS["grpo"], batch)
+        tensor([[0., 0., 1.],
+                [0., 0., 0.]])
+    """
+    shaped = batch.rewards
+    if algorithm.shape is not None:
+        known = {"group_size": batch.group_size, "budget": _budget(batch), "truncated": batch.truncated}
+        shaped = algorithm.call("shape", batch.rewards, batch.lengths, **known)
+    token_rewards = place_rewards(shaped, batch.mask)
+    if batch.step_rewards is not None:
+        outcome = place_rewards(batch.rewards, batch.mask)
+        token_rewards = token_rewards - outcome + masked.zero_outside(batch.step_rewards, batch.mask)
+    for kl in algorithm.kl:
+        if kl.place == "reward" and kl.coef:
+            token_rewards = token_rewards - kl.coef * _kl_before_loss(kl, batch)
+    return token_rewards
+
+
+@torch.no_grad()
 def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
     """From rewards to advantages, once a rollout, without gradient (:eq:`eq-prepare`).
 
@@ -519,17 +549,7 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
     _check_kinds(algorithm, batch)
     # The entropy is that of the policy being trained, which is known only in the loss.
     _check_given(algorithm._needs_before | algorithm._needs_in_loss - {"entropy"}, batch)
-    shaped = batch.rewards
-    if algorithm.shape is not None:
-        known = {"group_size": batch.group_size, "budget": _budget(batch), "truncated": batch.truncated}
-        shaped = algorithm.call("shape", batch.rewards, batch.lengths, **known)
-    token_rewards = place_rewards(shaped, batch.mask)
-    if batch.step_rewards is not None:
-        outcome = place_rewards(batch.rewards, batch.mask)
-        token_rewards = token_rewards - outcome + masked.zero_outside(batch.step_rewards, batch.mask)
-    for kl in algorithm.kl:
-        if kl.place == "reward" and kl.coef:
-            token_rewards = token_rewards - kl.coef * _kl_before_loss(kl, batch)
+    token_rewards = rewards_of_tokens(algorithm, batch)
     context = {
         "group_size": batch.group_size,
         "values": batch.values,

@@ -66,6 +66,23 @@ def test_train_leaves_a_whole_run_behind_and_sample_and_evaluate_read_it(tmp_pat
     assert "held out: 10 distinct problems, 95 % interval" in capsys.readouterr().out
 
 
+def test_right_completions_are_written_as_rows_that_sft_trains_on(tmp_path, capsys):
+    sampled = ["sample", "start", "-n", "40", "--group-size", "4", "--rows"]
+    assert main([*sampled, "made/right.jsonl"]) == 0
+    out = capsys.readouterr().out
+    right, every = tmp_path / "made" / "right.jsonl", tmp_path / "every.jsonl"
+    assert main([*sampled, "every.jsonl", "--keep", "all"]) == 0
+    kept, written = ([json.loads(line) for line in file.read_text().splitlines()] for file in (right, every))
+    assert f"wrote {len(kept)} of 160 completions of 40 training problems into made/right.jsonl" in out
+    task = get_task("addition")
+    for row in written:
+        a, b = row["prompt"][:-1].split("+")
+        assert (row in kept) == (row["completion"] == f"{int(a) + int(b):04d}"[::-1])
+        assert not task.is_held_out(row["prompt"])
+    start = str(ASSETS / "addition")
+    assert main(["sft", "--data", "made/right.jsonl", "--start", start, "--steps", "2", "--out", "student"]) == 0
+
+
 def test_without_a_name_sample_takes_the_newest_run(tmp_path, capsys):
     assert "train first" in fails(capsys, "sample")
     assert main(["train", "dr_grpo", "--steps", "1", *TINY]) == 0
@@ -281,6 +298,11 @@ def test_a_finished_run_can_be_made_longer_but_not_otherwise_changed(tmp_path, c
         (["sample", "start", "--prompt", ""], "the prompt is empty"),
         (["sample", "start", "--task", "reverse"], "no checkpoint in"),
         (["sample", "start", "-n", "0"], "-n"),
+        (["sample", "start", "--keep", "all"], "give --rows FILE.jsonl as well"),
+        (["sample", "start", "--rows", "file"], "file exists already: name a new file"),
+        (["sample", "start", "--rows", "file/rows"], "cannot write"),
+        (["sample", "start", "--rows", "new", "--prompt", "1"], "--rows asks training problems"),
+        (["sample", "start", "--rows", "new", "--group-size", "0"], "--group-size must be at least 1"),
         (["evaluate", "start", "-n", "0"], "error: -n must be at least 1"),
         (["evaluate", "start", "--device", "abacus"], "'abacus': expected cpu, cuda or mps"),
         (["evaluate", "start", "--device", "tpu"], "'tpu': expected cpu, cuda or mps"),

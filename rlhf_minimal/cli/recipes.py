@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import find_algorithm, find_task
@@ -12,9 +13,11 @@ from rlhf_minimal.cli.settings import Setting, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
 from rlhf_minimal.extras.compiled import sample_compiled
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_reward_model
+from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import TASK_NAMES, model_reward, random_reward
-from rlhf_minimal.training import Config, Recipe, TrustRegion
+from rlhf_minimal.training import Config, Recipe, TrustRegion, load_policy
 from rlhf_minimal.training.evaluation import HELD_OUT
+from rlhf_minimal.training.learner import check_critic_start
 from rlhf_minimal.training.trpo import check_trust_region
 
 # Learning rates that a real model survives; the defaults of `Config` are for tiny ones.
@@ -34,6 +37,8 @@ class RunConfig:
         reward: The reward of training: the verifier's, or random numbers as a control.
         reward_model: Train for a reward model's score: a folder as the command reward writes one, or 'shipped' (task
             reviews).
+        critic_start: Folder of the model whose body the critic begins with, in place of a copy of the policy's: a
+            policy or a reward model that reads the same tokens.
         kl_coef: Coefficient of the KL penalty, in place of the row's.
         optimizer: Minibatches with AdamW, or one step in a trust region.
         max_kl: Bound on a trust region's step, in nats a token.
@@ -48,6 +53,7 @@ class RunConfig:
     system: str | None = None
     reward: Literal["verifier", "random"] = "verifier"
     reward_model: str | None = None
+    critic_start: str | None = None
     kl_coef: float | None = None
     optimizer: Literal["adamw", "trpo"] = "adamw"
     max_kl: float = TrustRegion().max_kl
@@ -92,6 +98,8 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None) -> Re
         algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=coef),))
     if settings["system"] is not None:
         learnt = dataclasses.replace(learnt, instruction=settings["system"])
+    if settings["critic_start"] is not None:
+        check_critic_start(algorithm, config)
     if settings["reward"] == "random" and settings["reward_model"] is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
@@ -101,6 +109,23 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None) -> Re
         TrustRegion(max_kl=settings["max_kl"])
         check_trust_region(recipe)
     return recipe
+
+
+def critic_start(
+    folder: str | None, vocabulary: Vocabulary | TokenizerVocabulary | None = None
+) -> PreTrainedModel | None:
+    """The model that the critic begins with, if a folder is given; its vocabulary must be the policy's."""
+    if folder is None:
+        return None
+    config = find_checkpoint(folder) / "config.json"
+    if "ForSequenceClassification" in config.read_text(encoding="utf-8", errors="replace"):
+        reward_model = load_reward_model(folder)
+        model, read = reward_model.model, reward_model.vocabulary
+    else:
+        model, read = load_policy(folder)
+    if vocabulary is not None:
+        check_same_vocabulary(vocabulary, read, "critic's start")
+    return model
 
 
 def with_reward_model(

@@ -1,13 +1,19 @@
-"""`sample`: print completions of a checkpoint."""
+"""`sample`: print completions of a checkpoint, or write them down as rows that `sft` reads."""
 
 import argparse
+from pathlib import Path
+from typing import Any
 
 from rlhf_minimal.cli import checkpoint
 from rlhf_minimal.cli.console import in_brief, mark
-from rlhf_minimal.tasks import Problem
-from rlhf_minimal.training import roll_out
+from rlhf_minimal.cli.runs import check_writable, naming
+from rlhf_minimal.tasks import Problem, write_rows
+from rlhf_minimal.training import roll_out, sample_completions
 
-ABOUT = "Print completions of a checkpoint for held-out problems or for prompts of your own."
+ABOUT = (
+    "Print completions of a checkpoint for held-out problems or for prompts of your own; or, with --rows, write its "
+    "completions of training problems into a file that sft reads."
+)
 IF_MEMORY_RUNS_OUT = "lower -n"
 
 
@@ -15,20 +21,35 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
     checkpoint.add_arguments(sub)
     sub.add_argument("--prompt", action="append", help="A prompt of your own. May be repeated.")
-    sub.add_argument(
-        "-n", type=int, default=8, help="Held-out problems to ask, if no prompt is given (default %(default)s)."
-    )
+    sub.add_argument("-n", type=int, default=8, help="Problems to ask, if no prompt is given (default %(default)s).")
     sub.add_argument(
         "--temperature", type=float, default=1.0, help="Sampling temperature, 0 for greedy (default %(default)g)."
+    )
+    sub.add_argument(
+        "--rows",
+        metavar="FILE.jsonl",
+        help="Write prompts and completions of training problems into this new file, for sft --data, and print none.",
+    )
+    sub.add_argument(
+        "--group-size", type=int, metavar="INT", help="Completions for each problem, with --rows (default 1)."
+    )
+    sub.add_argument(
+        "--keep",
+        choices=("right", "all"),
+        help="Which completions --rows writes: those that the verifier calls right, or all that end (default right).",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one line for each problem: prompt, completion, and what the verifier says."""
+    """Prints one line for each problem: prompt, completion, and what the verifier says; or writes rows."""
     if args.n < 1 or args.temperature < 0:
         raise ValueError(f"need -n at least 1 and --temperature at least 0; got {args.n} and {args.temperature}")
     if "" in (args.prompt or []):
         raise ValueError("the prompt is empty: give --prompt at least one character")
+    if args.rows is not None:
+        return _write_rows(args)
+    if args.group_size is not None or args.keep is not None:
+        raise ValueError("--group-size and --keep say what --rows writes: give --rows FILE.jsonl as well")
     policy, vocabulary, recipe = checkpoint.load(args)
     # A prompt of the user's own comes without an answer, so no verifier can check its completion.
     own = [Problem(prompt, answer="") for prompt in args.prompt or []]
@@ -42,4 +63,27 @@ def run(args: argparse.Namespace) -> int:
             print(f"{prompt}  {verdict}\n{text}\n")
         else:
             print(f"{prompt:<{first}}{text:<{width}}{verdict}".rstrip())
+    return 0
+
+
+def _write_rows(args: argparse.Namespace) -> int:
+    """Completions of training problems as rows of a file: for rejection sampling, or for a student."""
+    file, group_size, keep = Path(args.rows), 1 if args.group_size is None else args.group_size, args.keep or "right"
+    if args.prompt:
+        raise ValueError("--rows asks training problems, and --prompt is one of your own: give one of them")
+    if group_size < 1:
+        raise ValueError(f"--group-size must be at least 1; got {group_size}")
+    if file.exists():
+        raise ValueError(f"{file} exists already: name a new file with --rows, or remove it")
+    check_writable(file)
+    policy, vocabulary, recipe = checkpoint.load(args)
+    options: dict[str, Any] = {"temperature": args.temperature, "seed": args.seed, "keep": keep}
+    rows = sample_completions(policy, vocabulary, recipe, problems=args.n, group_size=group_size, **options)
+    words = f"{len(rows)} of {args.n * group_size} completions of {args.n} training problems"
+    if not rows:
+        raise ValueError(f"{words} are kept, so there is no row to write: raise -n or --group-size, or give --keep all")
+    with naming(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_rows(file, rows)
+    print(f"wrote {words} into {file}: train on them with `sft --data {file} --start FOLDER`")
     return 0

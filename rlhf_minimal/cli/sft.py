@@ -10,7 +10,7 @@ from rlhf_minimal.cli import fitting
 from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
 from rlhf_minimal.tasks import CompletionRow, Task
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training import supervised_loss
+from rlhf_minimal.training.supervised import completion_loss
 
 ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
 IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
@@ -35,8 +35,7 @@ class Sft(Job):
 
     def loss(self, rows: Rows) -> Tensor:
         """Cross-entropy of the completions; prompt tokens carry no loss."""
-        prompts, completions = [row.prompt for row in rows], [row.completion for row in rows]
-        return supervised_loss(self.model, self.vocabulary, prompts, completions)
+        return completion_loss(self.model, self.vocabulary, rows)
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
         """The loss, and the verifier's scores of samples."""

@@ -179,7 +179,8 @@ def _begin(plan: Run) -> training.Learner:
     plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
     settings["start"] = described
     policy.to(plan.device)  # type: ignore[arg-type]
-    learner = training.Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
+    critic = recipes.critic_start(settings["critic_start"], vocabulary)
+    learner = training.Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic)
     plan.processes.wait()  # until all have checked that the folder is free
     if main:
         plan.folder.create(settings, overwrite=plan.args.overwrite)
@@ -192,7 +193,9 @@ def _resume(plan: Run) -> training.Learner:
     """The learner of the folder's checkpoint."""
     if plan.processes.is_main:
         plan.folder.hold()
-    learner = training.Learner.resume(plan.folder.checkpoint, plan.recipe.algorithm, plan.recipe.config, plan.device)
+    checkpoint, recipe = plan.folder.checkpoint, plan.recipe
+    critic = recipes.critic_start(plan.settings["critic_start"])  # the checkpoint has its weights
+    learner = training.Learner.resume(checkpoint, recipe.algorithm, recipe.config, plan.device, critic)
     if plan.recipe.config.steps < learner.step:
         raise ValueError(f"{plan.folder.path} has taken {learner.step} steps already: give --steps that many or more")
     plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)

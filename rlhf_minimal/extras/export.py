@@ -235,6 +235,11 @@ def check_exportable(recipe: Recipe) -> None:
         "missing_eos_penalty": "its truncated completions pay a penalty",
         "target_kl": "its updates may end early",
         "critic": "its critic shares the policy's body",
+        "value_warm_up": "its critic is trained alone at first",
+        "value_epochs": "its critic has epochs of its own",
+        "value_minibatches": "its critic has minibatches of its own",
+        "value_layers": "its critic has a body of its own size",
+        "value_width": "its critic has a body of its own size",
     }.items():
         if getattr(recipe.config, name) != getattr(plain, name):
             raise ValueError(

@@ -1,6 +1,7 @@
 """The critic: the network that estimates the value of an unfinished answer, for PPO."""
 
 import copy
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -13,7 +14,8 @@ HEAD_INITS = ("zero", "normal", "orthogonal")
 class Critic(nn.Module):
     """A language model's body with a head that gives one number per token, in place of the vocabulary head.
 
-    The body begins as a copy of the policy's, or it is the policy's own body, which is then shared.
+    The body begins as a copy of the policy's, or it is the policy's own body, which is then shared, or it is that of
+    another model that reads the same tokens: a smaller or larger one, or a reward model (as in InstructGPT).
 
     A copy is the default, and costs the memory of a second model. The value loss then cannot change the policy, so a
     difference between PPO and a method without a critic is a difference between the algorithms. A shared body costs
@@ -33,9 +35,11 @@ class Critic(nn.Module):
             trained and saved with the policy.
         init: Initial weights of the head: "zero", "normal" or "orthogonal". Its bias begins at 0.
         seed: Seed of random weights; the global random state does not change.
+        body: The model whose body is taken, and trained, in place of a copy of the policy's.
 
     Raises:
-        ValueError: If `init` is none of the three.
+        ValueError: If `init` is none of the three; if there is a `body` and the policy's is to be shared; if the body
+            knows fewer tokens than the policy.
 
     Example:
         >>> from rlhf_minimal.models import tiny_llama
@@ -46,19 +50,36 @@ class Critic(nn.Module):
         33
     """
 
-    body: nn.Module
+    body: Any  # the body of a PreTrainedModel
 
-    def __init__(self, policy: PreTrainedModel, *, shared: bool = False, init: str = "zero", seed: int = 0):
+    def __init__(
+        self,
+        policy: PreTrainedModel,
+        *,
+        shared: bool = False,
+        init: str = "zero",
+        seed: int = 0,
+        body: PreTrainedModel | None = None,
+    ):
         super().__init__()
+        if body is not None and shared:
+            raise ValueError("a shared critic has the policy's body: leave body out, or shared")
         if init not in HEAD_INITS:
             raise ValueError(f"a value head's init is one of {', '.join(HEAD_INITS)}; got {init!r}")
         self.shared = shared
-        if shared:
+        if body is not None:
+            known, needed = (model.config.get_text_config().vocab_size for model in (body, policy))
+            if known < needed:
+                raise ValueError(
+                    f"the critic's body knows {known} tokens, and the policy writes {needed}: take another"
+                )
+            self.body = body.base_model.requires_grad_(True)
+        elif shared:
             # Not registered as a submodule: otherwise the policy's weights would be parameters of this module, too.
             object.__setattr__(self, "body", policy.base_model)
         else:
             self.body = copy.deepcopy(policy.base_model)
-        width = policy.config.get_text_config().hidden_size
+        width = self.body.config.get_text_config().hidden_size
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.head = nn.Linear(width, 1)

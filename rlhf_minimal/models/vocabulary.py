@@ -73,7 +73,11 @@ class Vocabulary:
             text: The prompt.
             system: A system message, which becomes a line before the prompt; "" for none.
         """
-        return self.encode(_on_two_lines(system, text))
+        return self.encode(self.prompt_text(text, system=system))
+
+    def prompt_text(self, text: str, *, system: str = "") -> str:
+        """What `encode_prompt` encodes."""
+        return _on_two_lines(system, text)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text before the first end-of-answer token."""
@@ -195,10 +199,15 @@ class TokenizerVocabulary:
             text: The prompt.
             system: The system message; without a chat template, a line before the prompt.
         """
-        if self.chat:  # the template writes a beginning-of-text token itself, if the model needs one
-            before = [{"role": "system", "content": system}] if system else []
-            return self.encode(self.render([*before, {"role": "user", "content": text}], ask=True))
-        return self._begin() + self.encode(_on_two_lines(system, text))
+        # A chat template writes a beginning-of-text token itself, if the model needs one.
+        return ([] if self.chat else self._begin()) + self.encode(self.prompt_text(text, system=system))
+
+    def prompt_text(self, text: str, *, system: str = "") -> str:
+        """What `encode_prompt` encodes, apart from the beginning-of-text token that it may put before."""
+        if not self.chat:
+            return _on_two_lines(system, text)
+        before = [{"role": "system", "content": system}] if system else []
+        return self.render([*before, {"role": "user", "content": text}], ask=True)
 
     def _begin(self) -> list[int]:
         begin = self.tokenizer.bos_token_id

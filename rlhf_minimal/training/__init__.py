@@ -4,10 +4,10 @@ from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_fo
 from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.evaluation import Accuracy, Evaluation, MeanScore, evaluate
 from rlhf_minimal.training.fast import Fast
-from rlhf_minimal.training.fit import FitConfig, Student
+from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
-from rlhf_minimal.training.loop import NothingToLearn, train, train_step
+from rlhf_minimal.training.loop import NothingToLearn, fit_critic, prepare_batch, train, train_step, update
 from rlhf_minimal.training.metrics import METRICS, wilson
 from rlhf_minimal.training.pairwise import evaluate_pairs, train_pairwise
 from rlhf_minimal.training.preferences import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
@@ -15,7 +15,7 @@ from rlhf_minimal.training.reading import Plain
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.rollout import check_context, collect, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
-from rlhf_minimal.training.supervised import imitate, language_loss, supervised_loss
+from rlhf_minimal.training.supervised import imitate, language_loss, sample_completions, supervised_loss
 from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
 
 __all__ = [
@@ -41,11 +41,16 @@ __all__ = [
     "imitate",
     "evaluate_pairs",
     "evaluate_reward_model",
+    "fit",
+    "fit_critic",
     "language_loss",
     "load_policy",
     "preference_loss",
+    "prepare_batch",
     "roll_out",
+    "rows_of_step",
     "sample",
+    "sample_completions",
     "sample_pairs",
     "save_policy",
     "supervised_loss",
@@ -54,6 +59,7 @@ __all__ = [
     "train_step",
     "trpo_step",
     "trust_region_update",
+    "update",
     "wilson",
     "write_folder",
 ]

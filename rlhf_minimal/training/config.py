@@ -58,6 +58,15 @@ class Config:
             body (`"shared"`), which then has one optimiser, with the policy's learning rate.
         value_coef: Weight of the value loss beside the policy's, with a shared trunk; 0.1 in OpenAI's first RLHF.
         value_head_init: First weights of the critic's head: `"zero"`, `"normal"`, `"orthogonal"` (see `models.Critic`).
+        value_warm_up: Steps at the beginning of a run in which the critic alone is trained and the policy stays as it
+            is.
+        value_epochs: The critic's passes over a step's samples; None takes those of the policy. With a number here or
+            in `value_minibatches`, `target_kl` no longer ends the critic's updates with the policy's.
+        value_minibatches: The critic's optimiser steps per pass; None takes those of the policy.
+        value_layers: Layers of a critic with a new body, a small Llama (`models.tiny_llama`) with random weights; None
+            takes a copy of the policy's body, or 2 layers if `value_width` is given.
+        value_width: Width of the same body, a multiple of 16; None takes a copy of the policy's body, or 64 if
+            `value_layers` is given.
         adam_eps: Epsilon of every optimiser; 1e-8 is torch's, 1e-5 OpenAI's for PPO in games.
         grad_clip: Largest norm of the gradient; a larger one is scaled down to it.
         temperature: Sampling temperature; the trained log-probs include it.
@@ -117,6 +126,11 @@ class Config:
     critic: Literal["separate", "shared"] = "separate"
     value_coef: float = 0.1
     value_head_init: Literal["zero", "normal", "orthogonal"] = "zero"
+    value_warm_up: int = 0
+    value_epochs: int | None = None
+    value_minibatches: int | None = None
+    value_layers: int | None = None
+    value_width: int | None = None
     adam_eps: float = 1e-8
     grad_clip: float = 1.0
     temperature: float = 1.0
@@ -149,9 +163,9 @@ class Config:
             self,
             above_0="lr value_lr value_coef adam_eps grad_clip temperature kl_control_target lora_alpha "
             "verifier_timeout value_clip score_clip target_kl",
-            at_least_0="max_refills missing_eos_penalty",
+            at_least_0="max_refills missing_eos_penalty value_warm_up",
             at_least_1="steps prompts group_size epochs minibatches micro_batches refresh_every max_new_tokens "
-            "lora_rank",
+            "lora_rank value_epochs value_minibatches value_layers value_width",
         )
         for name in ("ema_decay", "baseline_decay"):
             if not 0 <= getattr(self, name) < 1:
@@ -162,11 +176,14 @@ class Config:
                 given = repr(getattr(self, name))
                 raise ValueError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}; got {given}")
         rows = self.prompts * self.group_size
-        if self.minibatches * self.micro_batches > rows:
-            raise ValueError(
-                f"{rows} completions a step cannot be cut into {self.minibatches} minibatches x "
-                f"{self.micro_batches} micro-batches"
-            )
+        for minibatches in (self.minibatches, self.value_minibatches or 1):
+            if minibatches * self.micro_batches > rows:
+                raise ValueError(
+                    f"{rows} completions a step cannot be cut into {minibatches} minibatches x {self.micro_batches} "
+                    "micro-batches"
+                )
+        if self.value_width is not None and self.value_width % 16:
+            raise ValueError(f"value_width must be a multiple of 16, two for each of 8 heads; got {self.value_width}")
         if self.kl_control == "adaptive" and not self.kl_control_horizon > rows / 5:
             raise ValueError(
                 f"kl_control_horizon must be above a fifth of a step's {rows} completions, or one step could make the "
@@ -188,12 +205,19 @@ class Config:
         """Whether rewards are scaled, clipped or penalised before they are trained for."""
         return self.score_scaling != "none" or self.score_clip is not None or self.missing_eos_penalty > 0
 
+    @property
+    def of_critic(self) -> list[str]:
+        """The settings other than their defaults that ask for a critic with a body and an optimiser of its own."""
+        own = ("value_warm_up", "value_epochs", "value_minibatches", "value_layers", "value_width")
+        return [name for name in own if getattr(self, name)]
+
     def check_fits(self, algorithm: Algorithm) -> None:
         """Refuses settings that ask of an algorithm what it does not have.
 
         Raises:
             ValueError: If the algorithm needs parts of a reward, which the loop does not have; if a critic is shared
-                that the algorithm does not have; if a controller is given for an algorithm without KL penalty; if
+                that the algorithm does not have; if settings are given for a critic of its own (`of_critic`) where
+                there is none or a shared one; if a controller is given for an algorithm without KL penalty; if
                 scores are scaled from which the algorithm subtracts an unscaled baseline.
         """
         if "reward_parts" in algorithm.needs:
@@ -205,6 +229,17 @@ class Config:
             raise ValueError(
                 'critic="shared" asks for a value head, but this algorithm has no critic (its advantage reads no '
                 "values): leave critic out, or take one with a critic, such as ppo"
+            )
+        named = ", ".join(self.of_critic)
+        if named and "values" not in algorithm.needs:
+            raise ValueError(
+                f"{named} is for a critic, but this algorithm has none (its advantage reads no values): leave it out, "
+                "or take one with a critic, such as ppo"
+            )
+        if named and self.critic == "shared":
+            raise ValueError(
+                f'{named} asks for a critic with a body and an optimiser of its own, and critic="shared" has neither: '
+                "leave one of the two out"
             )
         if self.kl_control == "adaptive" and not any(kl.coef and kl.against == "reference" for kl in algorithm.kl):
             raise ValueError(

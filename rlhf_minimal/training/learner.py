@@ -18,6 +18,7 @@ from rlhf_minimal.models import (
     load_adapter,
     merged,
     share_weights,
+    tiny_llama,
 )
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.objective import Algorithm
@@ -69,17 +70,30 @@ class Learner:
         vocabulary: Vocabulary | TokenizerVocabulary,
         algorithm: Algorithm,
         config: Config,
+        critic_start: PreTrainedModel | None = None,
     ) -> "Learner":
         """A learner at step 0; `policy` will be trained in place.
 
+        Args:
+            policy: The model to train.
+            vocabulary: Its vocabulary.
+            algorithm: A row of the table.
+            config: The numbers.
+            critic_start: The model whose body the critic begins with, in place of a copy of the policy's; it must read
+                the policy's tokens, and is trained in place.
+
         Raises:
-            ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`).
+            ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`). If a
+                `critic_start` is given where there is no critic, where the critic is shared, or where the config has a
+                size for it.
         """
         config.check_fits(algorithm)
         critic, critic_optimizer = None, None
+        body = _critic_body(policy, algorithm, config, critic_start)
         if "values" in algorithm.needs:
             shared = config.critic == "shared"
-            critic = Critic(policy, shared=shared, init=config.value_head_init, seed=config.seed).to(policy.device)
+            critic = Critic(policy, shared=shared, init=config.value_head_init, seed=config.seed, body=body)
+            critic.to(policy.device)
             if not shared:
                 critic_optimizer = new_optimizer(critic.parameters(), config.value_lr, eps=config.adam_eps)
         start, reference = _frozen_copies(policy, config, needed="ref_logp" in algorithm.needs)
@@ -119,8 +133,22 @@ class Learner:
         checkpoints.write_folder(folder, write)
 
     @classmethod
-    def resume(cls, folder: Path, algorithm: Algorithm, config: Config, device: str | torch.device) -> "Learner":
+    def resume(
+        cls,
+        folder: Path,
+        algorithm: Algorithm,
+        config: Config,
+        device: str | torch.device,
+        critic_start: PreTrainedModel | None = None,
+    ) -> "Learner":
         """The learner that `save` wrote, ready for its next step.
+
+        Args:
+            folder: The checkpoint.
+            algorithm: As the run began.
+            config: Likewise.
+            device: Where to compute.
+            critic_start: As in `begin`, if the run began with one; the checkpoint's weights take the place of its own.
 
         Raises:
             ValueError: If the checkpoint is missing, damaged, or of another algorithm's shape.
@@ -128,7 +156,7 @@ class Learner:
         policy, vocabulary = checkpoints.load_policy(folder)
         tensors, notes = checkpoints.load_trainer(folder)
         policy.to(device)  # type: ignore[arg-type]
-        learner = cls.begin(policy, vocabulary, algorithm, config)
+        learner = cls.begin(policy, vocabulary, algorithm, config, critic_start)
         modules: dict[str, nn.Module | None] = {"start": learner.start, "critic": learner.critic}
         if learner.reference is not learner.start:
             modules["reference"] = learner.reference
@@ -161,6 +189,34 @@ class Learner:
 
 def _named(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
+
+
+def check_critic_start(algorithm: Algorithm, config: Config) -> None:
+    """Refuses a start for the critic where nothing would read it.
+
+    Raises:
+        ValueError: If there is no critic, if it shares the policy's body, or if the config has a size for it.
+    """
+    sized = config.value_layers is not None or config.value_width is not None
+    if "values" not in algorithm.needs or config.critic == "shared" or sized:
+        raise ValueError(
+            'critic_start is for an algorithm with a critic, such as ppo, with critic="separate" and without '
+            "value_layers and value_width, since a start has a size of its own: leave one of them out"
+        )
+
+
+def _critic_body(
+    policy: PreTrainedModel, algorithm: Algorithm, config: Config, given: PreTrainedModel | None
+) -> PreTrainedModel | None:
+    """The model whose body the critic has, where it is not the policy's."""
+    if given is not None:
+        check_critic_start(algorithm, config)
+    if config.value_layers is None and config.value_width is None:
+        return given
+    text = policy.config.get_text_config()
+    layers, width = config.value_layers or 2, config.value_width or 64
+    length = text.max_position_embeddings
+    return tiny_llama(text.vocab_size, width=width, layers=layers, max_length=length, seed=config.seed)
 
 
 def _frozen_copies(

@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -112,7 +113,8 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
     batch, distance = prepare_batch(learner, recipe, groups, step)
     metrics |= distance | describe_batch(recipe, sampled, batch)
     prepared_at = clock(device)
-    metrics |= (updater or update)(learner, recipe, groups, batch, step)
+    updater = warm_up_critic if step <= recipe.config.value_warm_up else updater or update
+    metrics |= updater(learner, recipe, groups, batch, step)
     metrics |= {"sampling_seconds": sampled_at - began, "update_seconds": clock(device) - prepared_at}
     end_step(learner, recipe, batch, metrics["reward"])
     return metrics | {**peak_memory(device), "seconds": clock(device) - began}
@@ -163,26 +165,67 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     share a minibatch in the same way.
 
     With a target KL, a minibatch on which the policy is already further from the sampler is not stepped on, and all
-    that would have followed is left out: the critic's updates too, since they come in the same minibatches.
+    that would have followed is left out; of the critic's updates too, unless it has epochs or minibatches of its own.
 
     Returns:
         The metrics that belong to the update.
     """
     watch = Watch(learner.processes, target_kl=recipe.config.target_kl)
-    for rows, minibatch in minibatches(recipe, batch, step):
+    for rows, minibatch in cut(recipe, batch, step, recipe.config.epochs, recipe.config.minibatches):
         for micro_rows, micro in micro_batches(learner, recipe, minibatch):
             _forward_backward(learner, recipe, groups, rows[micro_rows], micro, watch)
-        if not _step_optimizers(learner, recipe.config, watch, step):
+        if not _step_policy(learner, recipe.config, watch, step):
             break
+    watch.value_losses += fit_critic(learner, recipe, groups, batch, step, early_stop=watch.early_stop)
     return watch.metrics()
 
 
-def minibatches(recipe: Recipe, batch: Batch, step: int) -> Iterator[tuple[Tensor, Batch]]:
+def warm_up_critic(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int) -> Metrics:
+    """The update of a step in which the critic alone is trained."""
+    losses = fit_critic(learner, recipe, groups, batch, step)
+    return {"value_loss": sum(losses) / max(len(losses), 1)}
+
+
+def fit_critic(
+    learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int, *, early_stop: int | None = None
+) -> list[float]:
+    """Trains a critic with a body of its own on a prepared batch, in epochs of minibatches; the policy is not read.
+
+    Args:
+        learner: Its critic is changed; nothing happens if it has none, or one that shares the policy's body.
+        recipe: The numbers, `value_epochs` and `value_minibatches` among them.
+        groups: The rollout.
+        batch: The same, prepared: its returns are the targets.
+        step: Seed of the shuffles, with the config's; the policy's minibatches are cut in the same way.
+        early_stop: Number of the minibatch at which the policy's updates ended, if they did: the critic's end there
+            too, unless it has epochs or minibatches of its own.
+
+    Returns:
+        The value loss of each optimiser step.
+    """
+    critic, optimizer, config, losses = learner.critic, learner.critic_optimizer, recipe.config, list[float]()
+    if critic is None or optimizer is None:
+        return losses
+    epochs, minibatches = config.value_epochs or config.epochs, config.value_minibatches or config.minibatches
+    stop = None if not early_stop or config.value_epochs or config.value_minibatches else early_stop - 1
+    for rows, minibatch in islice(cut(recipe, batch, step, epochs, minibatches), stop):
+        total = torch.zeros(1, dtype=torch.float64)
+        for micro_rows, micro in micro_batches(learner, recipe, minibatch):
+            loss = critic_loss_of(recipe.reader.values(critic, groups, rows[micro_rows], config), micro, config)
+            loss.backward()
+            total += loss.item()
+        learner.processes.add_gradients(parameters_of(optimizer))
+        step_optimizer(optimizer, config, step)
+        losses.append(learner.processes.total(total).item())
+    return losses
+
+
+def cut(recipe: Recipe, batch: Batch, step: int, epochs: int, minibatches: int) -> Iterator[tuple[Tensor, Batch]]:
     """The rows of every optimiser step and what is trained on there: each epoch in an order of its own."""
     shuffle = torch.Generator().manual_seed(zlib.crc32(f"shuffle/{recipe.config.seed}/{step}".encode()))
-    for _ in range(recipe.config.epochs):
+    for _ in range(epochs):
         order = torch.randperm(len(batch.mask), generator=shuffle).to(batch.mask.device)
-        for rows in order.tensor_split(recipe.config.minibatches):
+        for rows in order.tensor_split(minibatches):
             rows = recipe.reader.arrange(rows)
             minibatch = batch.minibatch(rows)
             if minibatch.mask.any():  # else the filter has masked every row of it: there is nothing to divide by
@@ -215,9 +258,6 @@ def _forward_backward(
         (loss + config.value_coef * critic_loss).backward()
     else:
         loss.backward()
-    if critic is not None and not critic.shared:
-        critic_loss = critic_loss_of(recipe.reader.values(critic, groups, rows, config), micro, config)
-        critic_loss.backward()
     watch.record(algorithm, micro, reading.entropy.detach())
     watch.add(loss, critic_loss, reading.tokens)
 
@@ -229,18 +269,14 @@ def critic_loss_of(values: Tensor, micro: Batch, config: Config) -> Tensor:
     return value_loss(values, micro.values, micro.returns, micro.mask, clip=config.value_clip, totals=micro.totals)
 
 
-def _step_optimizers(learner: Learner, config: Config, watch: Watch, step: int) -> bool:
-    """Ends a minibatch: every optimiser steps, unless the policy is too far from the sampler; whether it was not."""
-    optimizers = [one for one in (learner.optimizer, learner.critic_optimizer) if one is not None]
-    for optimizer in optimizers:
-        learner.processes.add_gradients(parameters_of(optimizer))
+def _step_policy(learner: Learner, config: Config, watch: Watch, step: int) -> bool:
+    """Ends a minibatch: the policy steps, unless it is too far from the sampler; whether it was not."""
+    learner.processes.add_gradients(parameters_of(learner.optimizer))
     watch.end_minibatch()
     if watch.early_stop:
-        for optimizer in optimizers:
-            optimizer.zero_grad()
+        learner.optimizer.zero_grad()
         return False
-    norms = [step_optimizer(optimizer, config, step) for optimizer in optimizers]
-    watch.grad_norms.append(norms[0])
+    watch.grad_norms.append(step_optimizer(learner.optimizer, config, step))
     return True
 
 
@@ -276,7 +312,7 @@ def end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> N
     """Updates what a learner keeps besides weights: the mean reward, the KL controller's factor, the reference."""
     learner.step += 1
     learner.mean_reward += (1 - recipe.config.baseline_decay) * (reward - learner.mean_reward)
-    if batch.ref_logp is not None:
+    if batch.ref_logp is not None and learner.step > recipe.config.value_warm_up:
         kl = sequence_kl(batch.old_logp, batch.ref_logp, batch.mask)
         learner.kl_factor = next_factor(learner.kl_factor, kl, len(batch.mask), recipe.config)
     move_reference(learner, recipe.config)

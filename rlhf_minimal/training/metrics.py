@@ -10,9 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rlhf_minimal.functional.advantages import returns_to_go
 from rlhf_minimal.functional.kl import k1, k3
 from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_sum
-from rlhf_minimal.objective import Batch
+from rlhf_minimal.objective import Algorithm, Batch, rewards_of_tokens
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.kl_control import kl_coefficient
 from rlhf_minimal.training.recipe import Recipe
@@ -48,8 +49,10 @@ METRICS: dict[str, str] = {
     "grad_norm": "norm of the policy's gradient before clipping, mean over the optimiser steps; the value head's "
     "included if the trunk is shared",
     "value_loss": "loss of the critic, mean over the optimiser steps (critics only)",
-    "explained_variance": "1 - var(returns - values) / var(returns) at sampling time: 1 is a perfect critic, "
-    "0 one that knows no more than the mean, below 0 one that is worse than the mean (critics only)",
+    "explained_variance": "1 - var(returns - values) / var(returns) at sampling time, over the trained tokens: 1 is a "
+    "perfect critic, 0 one that knows no more than the mean, below 0 one that is worse than the mean. The returns are "
+    "sums of the rewards that came, from a token to the end (KL penalty in the reward included, discounted by the "
+    "row's gamma): the critic's targets at lambda 1, which hold none of its own values (critics only)",
     "accepted": "1 if the line search found a step, 0 if the policy stayed as it was (trust region only)",
     "step_kl": "exact mean KL(old || new) of that step in nats per token, at most the bound (trust region only)",
     "step_kl_predicted": "what the second-order model said it would be (trust region only)",
@@ -133,8 +136,9 @@ def describe_batch(recipe: Recipe, sampled: list[Rollout], batch: Batch) -> Metr
         metrics["trained_reward"] = batch.rewards.mean().item()
     if coefficient := kl_coefficient(recipe.algorithm):
         metrics["kl_coef"] = coefficient
-    if batch.values is not None and batch.returns is not None:
-        metrics["explained_variance"] = explained_variance(batch.values, batch.returns, batch.mask)
+    if batch.values is not None:
+        returns = monte_carlo_returns(recipe.algorithm, batch)
+        metrics["explained_variance"] = explained_variance(batch.values, returns, batch.mask)
     return metrics
 
 
@@ -220,6 +224,21 @@ def sequence_kl(logp: Tensor, other: Tensor, mask: Tensor) -> float:
     """
     rows = (mask != 0).any(-1)
     return sequence_sum(k1(logp, other), mask)[rows].mean().item()
+
+
+def monte_carlo_returns(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B T"]:
+    """Sums of the rewards that came, from each token to the end: what a critic is judged by.
+
+    With lambda below 1 the critic's targets contain its own values, so that a critic that predicts nothing agrees with
+    them well. These contain none, whatever lambda is. The discount is the `gamma` of the row's cell.
+
+    Args:
+        algorithm: A row of the table.
+        batch: Whole groups, prepared or not.
+    """
+    cell = algorithm.targets or algorithm.advantage
+    gamma = getattr(cell, "keywords", {}).get("gamma", 1.0)
+    return returns_to_go(rewards_of_tokens(algorithm, batch), batch.mask, gamma=gamma)
 
 
 def explained_variance(

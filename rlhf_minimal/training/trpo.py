@@ -33,7 +33,7 @@ from rlhf_minimal.models import policy_logits
 from rlhf_minimal.objective import Batch, policy_loss
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
-from rlhf_minimal.training.loop import critic_loss_of, micro_batches, minibatches, step_optimizer, train_step
+from rlhf_minimal.training.loop import fit_critic, train_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.watch import Watch
@@ -398,7 +398,7 @@ def trust_region_update(
         report = trust_region_step(parameters, surrogate, divergence, region)
     watch.losses = [sum(watch.losses)]  # the micro-batches' losses add up to that of the one step
     watch.grad_norms.append(report.grad_norm)
-    _fit_critic(learner, recipe, groups, batch, step, watch)
+    watch.value_losses += fit_critic(learner, recipe, groups, batch, step)
     return watch.metrics() | {
         "accepted": float(report.accepted),
         "step_kl": report.kl,
@@ -457,23 +457,6 @@ def check_trust_region(recipe: Recipe) -> None:
         raise ValueError(
             "target_kl ends a step's minibatches early, and a trust region has none: its bound is TrustRegion(max_kl)"
         )
-
-
-def _fit_critic(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int, watch: Watch) -> None:
-    """Epochs of minibatches of the value loss, as in the loop, for an algorithm that keeps a critic."""
-    critic, optimizer = learner.critic, learner.critic_optimizer
-    if critic is None or optimizer is None:
-        return
-    for rows, minibatch in minibatches(recipe, batch, step):
-        total = 0.0
-        for micro_rows, micro in micro_batches(learner, recipe, minibatch):
-            loss = critic_loss_of(
-                recipe.reader.values(critic, groups, rows[micro_rows], recipe.config), micro, recipe.config
-            )
-            loss.backward()
-            total += loss.item()
-        step_optimizer(optimizer, recipe.config, step)
-        watch.value_losses.append(total)
 
 
 def _log_softmax(logits: Tensor, mask: Tensor, temperature: float) -> Tensor:

@@ -20,7 +20,7 @@ from rlhf_minimal.models import (
     tiny_llama,
 )
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, collect, load_policy, train, train_step
+from rlhf_minimal.training import Config, Learner, Recipe, collect, load_policy, loop, train, train_step
 from rlhf_minimal.training.kl_control import kl_coefficient, next_factor, with_kl_factor
 from rlhf_minimal.training.loop import prepare_batch, update
 from rlhf_minimal.training.metrics import OF_THE_MACHINE, sequence_kl
@@ -280,24 +280,30 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
 def test_the_updates_end_at_the_minibatch_that_has_gone_too_far():
     """A bound between two minibatches' distances stops at the later one, and its update is not made."""
     config = dataclasses.replace(SMALL, epochs=3, minibatches=2, lr=5e-3)
-    distances, states = [], []
+    distances, states, critics = [], [], []
     learner, recipe = begin(config)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
     batch, _ = prepare_batch(learner, recipe, groups, step=1)
-    look = Watch.end_minibatch
+    look, take = Watch.end_minibatch, loop.step_optimizer
 
     def noted(watch):
-        states.append((weights(learner.policy), weights(learner.critic)))
+        states.append(weights(learner.policy))
         distances.append(look(watch))
         return distances[-1]
 
+    def noted_critic(optimizer, *args):
+        if optimizer is learner.critic_optimizer:
+            critics.append(weights(learner.critic))
+        return take(optimizer, *args)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Watch, "end_minibatch", noted)
+        patch.setattr(loop, "step_optimizer", noted_critic)
         whole = update(learner, recipe, groups, batch, step=1)
     assert "early_stop" not in whole  # nobody asked
     assert whole["approx_kl"] == distances[-1]
     assert distances[0] == pytest.approx(0, abs=1e-9)
-    assert len(distances) == 6
+    assert len(distances) == len(critics) == 6
     for stop in range(2, 7):
         bound = distances[stop - 1] * 0.999
         if bound < max(distances[: stop - 1]):
@@ -306,8 +312,8 @@ def test_the_updates_end_at_the_minibatch_that_has_gone_too_far():
         found = update(learner, recipe, groups, batch, step=1)
         assert found["early_stop"] == stop
         assert found["approx_kl"] == distances[stop - 1]
-        assert torch.equal(weights(learner.policy), states[stop - 1][0])
-        assert torch.equal(weights(learner.critic), states[stop - 1][1])
+        assert torch.equal(weights(learner.policy), states[stop - 1])
+        assert torch.equal(weights(learner.critic), critics[stop - 1])
         assert all(p.grad is None for m in (learner.policy, learner.critic) for p in m.parameters())
     learner, recipe = begin(dataclasses.replace(config, target_kl=1e3))
     assert update(learner, recipe, groups, batch, step=1) == whole | {"early_stop": 0}
@@ -555,6 +561,7 @@ RESUMED = [
     {"value_head_init": "orthogonal", "kl_control": "adaptive", "kl_control_target": 0.01, "kl_control_horizon": 16},
     {"score_scaling": "running", "score_clip": 1.5, "missing_eos_penalty": 1.0},
     {"critic": "shared", "epochs": 2, "minibatches": 2, "target_kl": 1e-3, "adam_eps": 1e-5, "value_clip": 0.2},
+    {"value_warm_up": 4, "value_epochs": 2, "value_minibatches": 3, "value_layers": 2, "value_width": 32},
 ]
 
 
@@ -607,12 +614,16 @@ def test_what_an_algorithm_does_not_have_cannot_be_asked_of_it():
     baseline = dataclasses.replace(ALGORITHMS["reinforce"], advantage=advantages.given_baseline)
     slack = dataclasses.replace(PPO, kl=(KL(0.0, "k1", place="reward"),))
     against_old = ALGORITHMS["kimi_k2"]
+    sizes = {"value_warm_up": 1, "value_epochs": 1, "value_minibatches": 1, "value_layers": 1, "value_width": 16}
+    own = {name: dataclasses.replace(SMALL, **{name: number}) for name, number in sizes.items()}
     for algorithm, config, message in (
         (ALGORITHMS["grpo"], shared, "has no critic"),
         (ALGORITHMS["dapo"], adaptive, "none above 0"),
         (slack, adaptive, "none above 0"),
         (against_old, adaptive, "none above 0"),
         (baseline, scaled, "in the unit of the rewards as they are"),
+        *((ALGORITHMS["grpo"], config, f"{name} is for a critic, .* such as ppo") for name, config in own.items()),
+        *((PPO, dataclasses.replace(config, critic="shared"), f"{name} asks for") for name, config in own.items()),
     ):
         with pytest.raises(ValueError, match=message):
             Recipe(algorithm, EVEN, config)
@@ -628,6 +639,10 @@ def test_what_an_algorithm_does_not_have_cannot_be_asked_of_it():
         ({"value_coef": 0.0}, "value_coef must be above 0"),
         ({"adam_eps": 0.0}, "adam_eps must be above 0"),
         ({"target_kl": 0.0}, "target_kl must be above 0, or None"),
+        ({"value_warm_up": -1}, "value_warm_up must be at least 0"),
+        ({"value_epochs": 0}, "value_epochs must be at least 1, or None"),
+        ({"value_minibatches": 513}, "512 completions a step cannot be cut into 513 minibatches x 1"),
+        ({"value_width": 24}, "value_width must be a multiple of 16"),
         ({"score_clip": -1.0}, "score_clip must be above 0, or None"),
         ({"missing_eos_penalty": -1.0}, "missing_eos_penalty must be at least 0"),
         ({"kl_control_target": 0.0}, "kl_control_target must be above 0"),
