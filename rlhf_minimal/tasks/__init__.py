@@ -1,7 +1,7 @@
 """Tasks: problems with a verifier. To add a task, write one `Task(...)` and one line in `TASKS`.
 
-There are also families of tasks for real models (`FAMILIES`). A name of such a task is the family's name, a colon, and
-a text that says which task of the family is meant.
+There are also families of tasks (`FAMILIES`), most of them for real models. A name of such a task is the family's
+name, a colon, and a text that says which task of the family is meant.
 """
 
 from collections.abc import Callable
@@ -15,24 +15,28 @@ from rlhf_minimal.tasks.own import exact_task, math_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, model_reward, random_reward, verifier_reward
 from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, hold_out, read_rows, write_rows
+from rlhf_minimal.tasks.stack import STACK, stack_task
 
-TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN, REVIEWS)}
+TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN, STACK, REVIEWS)}
 
 # The name of a family, and the function that makes a task from the text after the colon.
 FAMILIES: dict[str, Callable[[str], Task]] = {
+    "stack": stack_task,
     "reasoning-gym": reasoning_gym_task,
     "exact": exact_task,
     "math": math_task,
 }
-TASK_NAMES = ", ".join([*TASKS, "reasoning-gym:NAME,key=value,...", "exact:FILE.jsonl", "math:FILE.jsonl"])
+TASK_NAMES = ", ".join(
+    [*TASKS, "stack:tests=visible", "reasoning-gym:NAME,key=value,...", "exact:FILE.jsonl", "math:FILE.jsonl"]
+)
 
 
 def get_task(name: str) -> Task:
     """The task of that name.
 
     Args:
-        name: One of `TASKS`, or `reasoning-gym:NAME`, `reasoning-gym:NAME,key=value,...` (`tasks.gym`),
-            `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.own`).
+        name: One of `TASKS`, or `stack:tests=visible` (`tasks.stack`), `reasoning-gym:NAME`,
+            `reasoning-gym:NAME,key=value,...` (`tasks.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.own`).
 
     Raises:
         ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from rlhf_book import plotting
-from rlhf_minimal.models import Vocabulary
+from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import PairRow, TextRow, get_task, read_rows
-from rlhf_minimal.training import Config
+from rlhf_minimal.training import Config, Recipe, imitate, sample_completions
 from rlhf_minimal.training.trpo import mean_kl
 
 
@@ -30,6 +31,31 @@ def test_config_lists_the_choices(wrong):
     ((name, value),) = wrong.items()
     with pytest.raises(ValueError, match=f"{name} must be .*got '{value}'"):
         Config(**wrong)
+
+
+@pytest.mark.parametrize("name", ["value_warm_up", "value_epochs", "value_minibatches", "value_layers"])
+def test_settings_of_a_critic_need_one(name):
+    config = Config(**{name: 1})
+    with pytest.raises(ValueError, match=f"{name} is for a critic, but this algorithm has none"):
+        Recipe(ALGORITHMS["grpo"], get_task("addition"), config)
+
+
+def test_which_completions_are_kept_is_one_of_two_words():
+    recipe, vocabulary = Recipe(ALGORITHMS["grpo"], get_task("even")), Vocabulary("0123456789:")
+    with pytest.raises(ValueError, match="keep must be 'all' or 'right'; got 'best'"):
+        sample_completions(tiny_llama(12, width=16), vocabulary, recipe, problems=1, keep="best")
+    with pytest.raises(ValueError, match="problems is 0, expected a whole number of at least 1"):
+        sample_completions(tiny_llama(12, width=16), vocabulary, recipe, problems=0)
+
+
+def test_rows_to_imitate_are_a_list_a_file_or_a_task():
+    with pytest.raises(ValueError, match="^row 1: expected an object with named columns; got int"):
+        imitate(tiny_llama(12, width=16), Vocabulary("0123456789:"), [3])
+
+
+def test_a_stack_task_lists_its_options():
+    with pytest.raises(ValueError, match="'depth=3' is none of tests=hidden, tests=visible, score=all and score=share"):
+        get_task("stack:depth=3")
 
 
 def test_a_learning_curve_needs_one_value_per_step():
