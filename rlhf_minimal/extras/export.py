@@ -21,6 +21,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional import advantages, aggregation, filters, gates, ratios
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.objective import Algorithm
+from rlhf_minimal.tasks import TASKS
 from rlhf_minimal.training import Config, Recipe, save_policy, write_folder
 
 NEVER = 1e9  # a bound that no ratio reaches
@@ -224,7 +225,8 @@ def check_exportable(recipe: Recipe) -> None:
     Raises:
         ValueError: A setting that cannot be exported, or a reward other than the task's verifier.
     """
-    if recipe.reward is not None:
+    task = recipe.task
+    if recipe.reward is not None or TASKS.get(task.name, task).verify != task.verify:  # stack:tests=visible, for one
         raise ValueError(ONLY_VERIFIER)
     plain = Config()
     for name, why in {

@@ -35,7 +35,7 @@ class Critic(nn.Module):
             trained and saved with the policy.
         init: Initial weights of the head: "zero", "normal" or "orthogonal". Its bias begins at 0.
         seed: Seed of random weights; the global random state does not change.
-        body: The model whose body is taken, and trained, in place of a copy of the policy's.
+        body: The model whose body is copied in place of the policy's.
 
     Raises:
         ValueError: If `init` is none of the three; if there is a `body` and the policy's is to be shared; if the body
@@ -73,12 +73,11 @@ class Critic(nn.Module):
                 raise ValueError(
                     f"the critic's body knows {known} tokens, and the policy writes {needed}: take another"
                 )
-            self.body = body.base_model.requires_grad_(True)
-        elif shared:
+        if shared:
             # Not registered as a submodule: otherwise the policy's weights would be parameters of this module, too.
             object.__setattr__(self, "body", policy.base_model)
         else:
-            self.body = copy.deepcopy(policy.base_model)
+            self.body = copy.deepcopy((body or policy).base_model).requires_grad_(True)
         width = self.body.config.get_text_config().hidden_size
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

@@ -79,8 +79,8 @@ class Learner:
             vocabulary: Its vocabulary.
             algorithm: A row of the table.
             config: The numbers.
-            critic_start: The model whose body the critic begins with, in place of a copy of the policy's; it must read
-                the policy's tokens, and is trained in place.
+            critic_start: The model with whose body the critic begins, in place of the policy's; it must read the
+                policy's tokens. It is copied.
 
         Raises:
             ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`). If a

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import itertools
+import json
 import random
 import time
 import tracemalloc
@@ -12,8 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.cli import main
+from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.extras.export import export_trl
 from rlhf_minimal.tasks import TASKS, get_task, stack, verify_all
 from rlhf_minimal.tasks.stack import DEPTH, HIDDEN, LARGEST, LONGEST, SHOWN, STEPS, ProgramError, run_program
+from rlhf_minimal.training import Recipe, evaluate, load_policy
 
 TASK = get_task("stack")
 
@@ -227,15 +233,15 @@ def test_the_interpreter_executes_no_python_text():
 
 
 def test_the_examples_decide_the_function():
-    """A thousand functions, a thousand prompts, and a tenth of them held out."""
-    drawn = [*TASK.problems("train", 12_000, seed=0), *TASK.problems("held_out", 2_000, seed=0)]
+    """1800 functions, as many prompts, and a tenth of them held out."""
+    drawn = [*TASK.problems("train", 20_000, seed=0), *TASK.problems("held_out", 3_000, seed=0)]
     programs = {problem.prompt: problem.answer for problem in drawn}
-    assert len(programs) == len(set(programs.values())) == 1000
-    for a, b, c in itertools.product(range(10), repeat=3):
-        prompt = f"0>{c},1>{a + b + c:02d},10>{100 * a + 10 * b + c:03d}:"
+    assert len(programs) == len(set(programs.values())) == 1800
+    for a, b, c in itertools.product(range(9), range(10), range(20)):
+        prompt = f"0>{c:02d},1>{a + b + c:02d},10>{100 * a + 10 * b + c:03d}:"
         assert programs[prompt] == f"d{a}*{b}+*{c}+"
     held_out = [prompt for prompt in programs if TASK.is_held_out(prompt)]
-    assert 70 < len(held_out) < 130
+    assert 130 < len(held_out) < 230
 
 
 def test_the_prompt_shows_what_the_function_gives():
@@ -313,3 +319,41 @@ def test_the_teacher_is_seldom_right_and_writes_some_tables():
 
 def test_it_is_one_of_the_tasks():
     assert TASKS["stack"] is TASK
+
+
+def test_a_run_with_other_tests_is_not_exported_as_if_it_had_these():
+    policy, vocabulary = load_policy(ASSETS / "stack")
+    visible = Recipe(ALGORITHMS["grpo"], get_task("stack:tests=visible"))
+    with pytest.raises(ValueError, match="the task's own verifier"):
+        export_trl(visible, policy, vocabulary, Path("never"))
+    assert not Path("never").exists()
+
+
+# --- the shipped start ---------------------------------------------------------------------------------------------
+
+
+def shares(folder):
+    policy, vocabulary = load_policy(folder)
+    result = evaluate(policy, vocabulary, Recipe(ALGORITHMS["grpo"], TASK), n=1000, seed="test")
+    return result.sampled.share, result.greedy.share
+
+
+def test_the_shipped_start_is_right_in_a_fifth_and_its_likeliest_program_forgets():
+    notes = json.loads((ASSETS / "stack" / "pretrain.json").read_text())
+    sampled, greedy = shares(ASSETS / "stack")
+    assert (sampled, greedy) == pytest.approx((notes["held_out"]["sampled"], notes["held_out"]["greedy"]), abs=0.05)
+    assert greedy < 0.12 < sampled < 0.26
+    policy, vocabulary = load_policy(ASSETS / "stack")
+    assert set(TASK.alphabet) == set(vocabulary.alphabet)
+    assert sum(weight.numel() for weight in policy.parameters()) < 100_000
+
+
+def test_the_command_reproduces_the_shipped_start(tmp_path):
+    """Forty seconds of one core: the real command. Equal to the last bit only on an equal machine."""
+    notes = json.loads((ASSETS / "stack" / "pretrain.json").read_text())
+    program, *words = notes["command"].split(" -m rlhf_minimal ")
+    assert program == "python"
+    assert main([*words[0].split(), "--held-out", "50", "--out", str(tmp_path / "start")]) == 0
+    made = json.loads((tmp_path / "start" / "evaluation.json").read_text())
+    assert made["training_loss"] == pytest.approx(notes["loss"], abs=0.02)
+    assert shares(tmp_path / "start") == pytest.approx(shares(ASSETS / "stack"), abs=0.07)
