@@ -21,7 +21,11 @@ not show. With `stack:tests=visible` the shown ones are all there are, and that 
 a table of the three outputs, `d1-327,12?7?`, and know nothing of the function.
 
 The teacher makes a systematic mistake, as in addition: in most programs he forgets what the function is at 0. In some
-he writes the table.
+he writes the table. The shipped start imitates him (600 steps of 64 programs, 38 seconds of one core): one sampled
+program in five is right, and of the likeliest ones 7 %. Forty steps of GRPO take about 11 seconds. Three seeds each are
+recorded in notebooks/results/stack-runs.json: with hidden tests 94 to 97 % of the sampled programs are right after
+them, with a coin 4 to 9 %. With visible tests the share falls below 8 % in the first ten steps, while the reward is
+about 0.9; it ends at 38 to 43 %, and 56 to 59 % hold a table.
 """
 
 import random
