@@ -174,6 +174,17 @@ def test_a_program_may_take_as_many_words_as_the_bound_says():
         run_program(whole + ",", 5)
 
 
+def test_the_other_bounds_may_be_reached_and_not_passed():
+    for at, beyond in (
+        ("d" * (DEPTH - 1), "d" * DEPTH),
+        (f"{LARGEST - 1},1+", f"{LARGEST},1+"),
+        (f"0,{LARGEST}-", f"0,{LARGEST}-1-"),
+        ("0[" + "," * (LONGEST - 3) + "]", "0[" + "," * (LONGEST - 2) + "]"),
+    ):
+        assert outcome(run_program, at, 0) is not None
+        assert outcome(run_program, beyond, 0) is None
+
+
 WORDS = [*"0123456789", *"+-*dsp?,[]", "99", "1000000000", "9[", "]", "[", "d*", "d["]
 SOUP = st.lists(st.sampled_from(WORDS), max_size=60).map("".join)
 
