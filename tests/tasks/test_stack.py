@@ -189,12 +189,9 @@ WORDS = [*"0123456789", *"+-*dsp?,[]", "99", "1000000000", "9[", "]", "[", "d*",
 SOUP = st.lists(st.sampled_from(WORDS), max_size=60).map("".join)
 
 
-def balanced(parts):
-    """A program whose brackets close, so that loops are entered."""
-    return st.recursive(parts, lambda inner: st.lists(inner, max_size=6).map(lambda some: "[" + "".join(some) + "]"))
-
-
-LOOPS = st.lists(balanced(st.sampled_from([*"0123456789", *"+-*dsp?,", "d*", "9,"])), max_size=25).map("".join)
+# Programs whose brackets close, so that loops are entered.
+WORD = st.sampled_from([*"0123456789", *"+-*dsp?,", "d*", "9,", "2[2*]"])
+LOOPS = st.deferred(lambda: st.lists(st.one_of(WORD, WORD, LOOPS.map("[{}]".format)), max_size=12).map("".join))
 
 
 @settings(max_examples=300, deadline=None)
