@@ -777,6 +777,7 @@ _HOW_TO_GIVE: dict[str, str] = {
     "entropy": "the policy's entropy at each token [B, T], with its gradient",
     "reward_parts": "the parts of each reward [B, K], one column a reward",
     "truncated": "bool [B], True where the budget ended the completion",
+    "step_ends": "1 on the last token of each step [B, T], and step_rewards with their marks",
 }
 
 

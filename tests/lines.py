@@ -53,7 +53,11 @@ ASIDE = {
     "loads the models, poses problems and scores completions": (
         *("tasks/", "time_limit.py", "models/folder.py", "models/vocabulary.py", "load_start", "find_device"),
         *("_begin", "Learner.begin", "_frozen_copies", "new_optimizer"),  # models, optimisers, the first checkpoint
-        *("with_reward_model", "_scores"),  # what says how good a completion is, a verifier or a model
+        *(
+            "with_reward_model",
+            "find_step_reward",
+            "_scores",
+        ),  # what says how good a completion is, a verifier or a model
     ),
     "several processes": ("training/processes.py",),
 }

@@ -153,3 +153,43 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path, capsys, words, message)
     before = {path.name for path in tmp_path.iterdir()}
     assert message in fails(capsys, "train", *words, *TINY, "--out", "run")
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == before
+
+
+STEPS = """
+def first_half(prompts, completions, problem, **columns):
+    return [[(len(text) // 2, 1.0)] if len(text) > 1 else [] for text in completions]
+
+NUMBER = 3
+"""
+
+
+def test_a_step_reward_of_ones_own_reaches_the_run(tmp_path, capsys):
+    (tmp_path / "my_steps.py").write_text(STEPS)
+    own = ["--step-reward", "my_steps.py:first_half", "--task", "clock10", "--start", "untrained"]
+    assert main(["train", "grpo", *own, *TINY, "--out", "run"]) == 0
+    assert all(row["step_mark"] == 1.0 for row in rows(tmp_path / "run"))
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert settings["step_reward"] == "my_steps.py:first_half"
+    assert "my_steps.py:first_half" in settings["programs"]
+    more = ["train", "grpo", "--out", "run", "--resume", "--steps", "4"]
+    assert "is run only if you name it: add --step-reward my_steps.py:first_half" in fails(capsys, *more)
+    assert main([*more, *own[:2]]) == 0
+    assert "and a function is needed; the file defines first_half" in fails(
+        capsys, "train", "grpo", "--step-reward", "my_steps.py:NUMBER", "--out", "other"
+    )
+
+
+def test_the_tasks_own_checker_marks_steps(tmp_path, capsys):
+    own = ["--step-reward", "task", "--start", "untrained"]
+    assert main(["train", "grpo", *own, "--task", "clock10", *TINY, "--out", "run"]) == 0
+    assert any("steps" in row for row in rows(tmp_path / "run"))
+    message = fails(capsys, "train", "grpo", *own, "--task", "even", *TINY, "--out", "other")
+    assert "the task 'even' cannot check steps: give a step reward of your own" in message
+
+
+def test_a_sample_of_a_task_with_a_picture_shows_it(tmp_path, capsys):
+    assert main(["train", "grpo", "--start", "untrained", "--task", "clock10", *TINY, "--out", "run"]) == 0
+    capsys.readouterr()
+    assert main(["sample", "run", "-n", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("     abcdefghij\n     ^") == 2

@@ -18,6 +18,8 @@ DEFAULTS = {
     advantages.group_normalized: {"eps": 1e-4, "ddof": 1},  # TRL's epsilon; torch.std
     advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
     advantages.process: {"eps": 1e-4, "ddof": 1},
+    advantages.own_step: {"coef": 1.0, "eps": 1e-4, "ddof": 1},
+    advantages.first_wrong: {"coef": 1.0, "threshold": 0.5, "eps": 1e-4, "ddof": 1},
     corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
     corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},  # GLM-5 2602.15763: beta = 2
     advantages.batch_std: {"eps": 1e-4, "ddof": 1},  # TRL

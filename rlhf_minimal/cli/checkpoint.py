@@ -13,7 +13,7 @@ from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli import starts
 from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.settings import add_flags, fields_of
-from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
+from rlhf_minimal.cli.starts import DEFAULT_TASK
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.training import Config, Recipe
 from rlhf_minimal.training.run_folder import RunFolder, check_settings
@@ -71,7 +71,8 @@ def load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | Tokeni
     system = saved.get("system") if args.system is None else args.system
     if system is not None:
         task = dataclasses.replace(task, instruction=system)
-    policy, vocabulary, _ = starts.load_start(str(ASSETS / task.name) if path == "start" else path, task, 0, args.chat)
+    path = str(starts.shipped_start(task)) if path == "start" else path
+    policy, vocabulary, _ = starts.load_start(path, task, 0, args.chat)
     starts.check_alphabet(vocabulary, task)
     policy.to(device)  # type: ignore[arg-type]
     same = saved if settings["task"] == saved.get("task") else {}

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable(out)
     if settings["optimizer"] != "adamw":
         raise ValueError(f"only runs with AdamW are exported, and {folder.path} has {settings['optimizer']}")
-    if settings["reward_model"] is not None:
+    if settings["reward_model"] is not None or settings["step_reward"] is not None:
         raise ValueError(ONLY_VERIFIER)
     if is_program(settings["task"]):
         raise ValueError(f"only tasks of the library are exported, and {folder.path} has {settings['task']}")

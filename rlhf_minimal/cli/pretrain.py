@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.resume and args.data is None:  # else the run, or the file, has decided
         task = find_task({"task": args.task or DEFAULT_TASK, "programs": {}}, args.task)
         if not task.corpus:
-            declared, args.out = TEACHER, args.out or f"runs/start-{task.name}"
+            declared, args.out = TEACHER, args.out or f"runs/start-{task.start or task.name}"
             if args.rows is not None:
                 raise ValueError(f"--rows is for texts, and {task.name} has none: give --data, or use sft")
     return fitting.run(args, Pretrain, declared, "pretrain")

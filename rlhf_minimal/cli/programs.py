@@ -10,12 +10,13 @@ import runpy
 import shlex
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.tasks import Task, get_task
+from rlhf_minimal.tasks import StepReward, Task, checked_steps, get_task
 from rlhf_minimal.training.run_folder import check_same
 
 Kind = TypeVar("Kind")
@@ -33,7 +34,7 @@ def is_program(text: str) -> bool:
 
 def flags(args: argparse.Namespace) -> str:
     """The programs that a command line names, as a later one has to name them again."""
-    named = ((flag, getattr(args, flag, None)) for flag in ("row", "task"))
+    named = ((flag, getattr(args, flag.replace("-", "_"), None)) for flag in ("row", "task", "step-reward"))
     return "".join(f" --{flag} {shlex.quote(text)}" for flag, text in named if text and is_program(text))
 
 
@@ -62,6 +63,15 @@ def find_task(settings: dict[str, Any], named: str | None) -> Task:
     return _own(settings, text, named, "--task", Task) if is_program(text) else get_task(text)
 
 
+def find_step_reward(settings: dict[str, Any], named: str | None, task: Task) -> StepReward | None:
+    """What marks the steps in a run, if anything does; as `find_algorithm`, with `--step-reward`."""
+    text = settings["step_reward"]
+    if text is None or text == "task":
+        return None if text is None else checked_steps(task)
+    step_reward: StepReward = _own(settings, text, named, "--step-reward", Callable)  # type: ignore[arg-type]
+    return step_reward
+
+
 def _check_data(settings: dict[str, Any], text: str) -> None:
     family, _, file = text.partition(":")
     if family in ("exact", "math"):
@@ -81,7 +91,7 @@ def load(text: str, kind: type[Kind]) -> Kind:
 
     Args:
         text: `FILE.py:NAME`.
-        kind: What the value has to be, `Algorithm` or `Task`.
+        kind: What the value has to be: `Algorithm`, `Task` or a function.
 
     Raises:
         ValueError: In one line that names file and line, if the file cannot be run; if it has no such value.
@@ -99,10 +109,11 @@ def load(text: str, kind: type[Kind]) -> Kind:
         where = f"{file}, line {lines[-1]}" if lines else f"cannot run {file}"
         raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
     if not isinstance(values.get(name), kind):
-        there = [other for other, value in values.items() if isinstance(value, kind)]
+        there = [other for other, value in values.items() if isinstance(value, kind) and other[:2] != "__"]
         what = f"{name} is {values[name]!r}" if name in values else f"there is no {name}"
         has = f"the file defines {', '.join(there)}" if there else "the file defines none"
-        raise ValueError(f"{file}: {what}, and an rlhf_minimal {kind.__name__} is needed; {has}")
+        needed = f"an rlhf_minimal {kind.__name__}" if kind in (Algorithm, Task) else "a function"
+        raise ValueError(f"{file}: {what}, and {needed} is needed; {has}")
     return values[name]
 
 

@@ -8,7 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.cli.programs import find_algorithm, find_task
+from rlhf_minimal.cli.programs import find_algorithm, find_step_reward, find_task
 from rlhf_minimal.cli.settings import Setting, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
 from rlhf_minimal.extras.compiled import sample_compiled
@@ -39,6 +39,8 @@ class RunConfig:
             reviews).
         critic_start: Folder of the model whose body the critic begins with, in place of a copy of the policy's: a
             policy or a reward model that reads the same tokens.
+        step_reward: Marks for the steps of a completion, besides the reward: task, by the task's own checker, or
+            FILE.py:NAME for a step reward of your own.
         kl_coef: Coefficient of the KL penalty, in place of the row's.
         optimizer: Minibatches with AdamW, or one step in a trust region.
         max_kl: Bound on a trust region's step, in nats a token.
@@ -54,6 +56,7 @@ class RunConfig:
     reward: Literal["verifier", "random"] = "verifier"
     reward_model: str | None = None
     critic_start: str | None = None
+    step_reward: str | None = None
     kl_coef: float | None = None
     optimizer: Literal["adamw", "trpo"] = "adamw"
     max_kl: float = TrustRegion().max_kl
@@ -79,13 +82,14 @@ def add_row_flags(sub: Any) -> None:
     )
 
 
-def recipe_of(settings: dict[str, Any], row: str | None, task: str | None) -> Recipe:
+def recipe_of(settings: dict[str, Any], row: str | None, task: str | None, marks: str | None = None) -> Recipe:
     """What a run trains, by its settings; a reward model comes later.
 
     Args:
         settings: The run's.
         row: What `--row` says in this command line (see `programs`).
         task: What `--task` says there.
+        marks: What `--step-reward` says there.
     """
     algorithm, learnt = find_algorithm(settings, row), find_task(settings, task)
     name, coef = settings["algorithm"], settings["kl_coef"]
@@ -104,7 +108,8 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None) -> Re
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
     sampler = sample_compiled if config.decoding == "compiled" else None
-    recipe = Recipe(algorithm, learnt, config, reward, sampler=sampler)
+    step_reward = find_step_reward(settings, marks, learnt)
+    recipe = Recipe(algorithm, learnt, config, reward, sampler=sampler, step_reward=step_reward)
     if settings["optimizer"] == "trpo":
         TrustRegion(max_kl=settings["max_kl"])
         check_trust_region(recipe)

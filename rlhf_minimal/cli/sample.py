@@ -57,12 +57,14 @@ def run(args: argparse.Namespace) -> int:
     written = roll_out(policy, vocabulary, problems, recipe, temperature=args.temperature, seed=str(args.seed))
     asked = [in_brief(problem.prompt) for problem in problems]
     first, width = max(12, 2 + max(map(len, asked))), max(12, 2 + max(map(len, written.texts)))
-    for prompt, text, correct in zip(asked, written.texts, written.correct.tolist(), strict=True):
+    for i, (prompt, text, correct) in enumerate(zip(asked, written.texts, written.correct.tolist(), strict=True)):
         verdict = "" if own else mark(recipe.task, correct)
         if "\n" in text:  # a completion of several lines is shown as it was written
             print(f"{prompt}  {verdict}\n{text}\n")
         else:
             print(f"{prompt:<{first}}{text:<{width}}{verdict}".rstrip())
+        if recipe.task.picture is not None:
+            print(recipe.task.picture(text, problems[i]), end="\n\n")
     return 0
 
 

@@ -35,6 +35,11 @@ def model_as_start(args: argparse.Namespace) -> None:
         args.start = f"hf:{args.model}"
 
 
+def shipped_start(task: Task) -> Path:
+    """The folder of the start that is shipped for a task; there may be none."""
+    return ASSETS / (task.start or task.name)
+
+
 def check_start(name: str, task: Task, words: str) -> None:
     """Refuses the shipped start of a task that has none, before anything else is done.
 
@@ -46,13 +51,13 @@ def check_start(name: str, task: Task, words: str) -> None:
     Raises:
         ValueError: With what to do: make a start, or train random weights on purpose.
     """
-    if name != "shipped" or (ASSETS / task.name).is_dir():
+    if name != "shipped" or shipped_start(task).is_dir():
         return
     if not task.alphabet:
         raise _needs_real_model(task)
     make = "name one with --start FOLDER"
     if task.teacher or task.corpus:
-        task_flag, out = shlex.quote(words), shlex.quote(f"runs/start-{task.name}")
+        task_flag, out = shlex.quote(words), shlex.quote(f"runs/start-{task.start or task.name}")
         make = f"make one with `pretrain --task {task_flag} --out {out}` and give --start {out}"
     raise ValueError(
         f"no start is shipped for the task {task.name}, so training would begin with random weights: {make}, or give "
@@ -78,7 +83,7 @@ def load_start(
         raise ValueError("--chat goes with --model: a checkpoint keeps how its prompts are written")
     shipped = f"shipped ({task.name})"
     if name in ("shipped", shipped):
-        return *load_policy(ASSETS / task.name), shipped
+        return *load_policy(shipped_start(task)), shipped
     if name == "untrained":
         return *untrained(task, seed), "untrained"
     return *load_policy(name), str(find_checkpoint(name))
@@ -89,7 +94,7 @@ def untrained(task: Task, seed: int) -> tuple[PreTrainedModel, Vocabulary]:
     if not task.alphabet:
         raise _needs_real_model(task)
     vocabulary = Vocabulary(task.alphabet)
-    return tiny_llama(len(vocabulary), seed=seed), vocabulary
+    return tiny_llama(len(vocabulary), seed=seed, **task.sizes), vocabulary
 
 
 def check_alphabet(vocabulary: Vocabulary | TokenizerVocabulary, task: Task) -> None:

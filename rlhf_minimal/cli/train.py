@@ -98,7 +98,8 @@ def _plan(args: argparse.Namespace) -> Run:
         args, declared, command="train", name=args.algorithm, may_change=MAY_CHANGE
     )
     at_least_1(settings, "save_every", "held_out")
-    recipe, device = recipes.recipe_of(settings, args.row, args.task), starts.find_device(settings["device"])
+    recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
+    device = starts.find_device(settings["device"])
     check_read(settings, given)
     starts.check_start(settings["start"], recipe.task, settings["task"])
     processes, device = launched(device)

@@ -415,17 +415,116 @@ def process(
     else:
         check_step_ends(step_ends, mask)
         counts = (step_ends != 0) & (mask != 0)
-    normalized = torch.zeros_like(token_rewards)
-    for rows in torch.arange(len(mask), device=mask.device).view(-1, group_size):
-        steps = token_rewards[rows][counts[rows]]  # every step of the group, in one row
-        if len(steps) < 2:
+    for rows in counts.view(-1, group_size, counts.shape[1]):
+        if int(rows.sum()) < 2:
             raise ValueError(
                 "a group holds fewer than two scored steps, so its rewards cannot be compared: sample more "
                 "completions or mark step_ends"
             )
-        normalized[rows] = normalized[rows].masked_scatter(counts[rows], _zscore(steps[None], eps, ddof)[0])
+    normalized = _zscore_of_steps(token_rewards, counts, group_size, eps, ddof)
     to_go = normalized.flip(-1).cumsum(-1).flip(-1)
     return zero_outside(to_go, mask)
+
+
+def own_step(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    step_ends: Shaped[Tensor, "B T"],
+    coef: float = 1.0,
+    eps: float = 1e-4,
+    ddof: int = 1,
+) -> Float[Tensor, "B T"]:
+    r"""The outcome's z-score, and for the tokens of a step that step's own (:eq:`eq-own-step`).
+
+    .. math::
+        A_{i,t} = \frac{R_i - \mathrm{mean}_{j \in g(i)} R_j}{\mathrm{std}_{j \in g(i)} R_j + \epsilon}
+        + w\, \frac{r_{i,k(t)} - \mathrm{mean}(\mathbf r)}{\mathrm{std}(\mathbf r) + \epsilon}
+
+    k(t) is the step that token t is in; tokens behind the last step have the first term alone. The mean and the std of
+    the marks r run over all steps of the group. Unlike in `process`, a step is not paid for the steps that follow, so
+    writing more of them brings nothing to the earlier ones.
+
+    Chapter: process-rewards.
+
+    Args:
+        token_rewards: [B, T], marks at the ends of steps; all other rewards, the last token's too, are the outcome.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, rows of a group contiguous.
+        step_ends: [B, T], 1 on the last token of each step; the last trained token is the outcome's, marked or not.
+        coef: w, the weight of the marks beside the outcome.
+        eps: added to both standard deviations.
+        ddof: 1 = sample standard deviation, 0 = population.
+
+    Returns:
+        [B, T]; in a group with fewer than two steps, or with equal marks, the outcome's z-score alone.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, a negative eps or coef, bad tensors.
+
+    Example:
+        >>> rewards, ends = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]), torch.tensor([[1, 0, 1], [1, 0, 1]])
+        >>> own_step(rewards, torch.ones(2, 3), group_size=2, step_ends=ends)  # equal outcomes, one right step
+        tensor([[ 0.7070,  0.0000,  0.0000],
+                [-0.7070,  0.0000,  0.0000]])
+    """
+    outcome, counts = _outcome_and_steps(token_rewards, mask, group_size, step_ends)
+    check_not_negative(eps=eps, coef=coef)
+    marks = _zscore_of_steps(token_rewards, counts, group_size, eps, ddof)
+    return _spread(_zscore(outcome, eps, ddof), mask) + coef * zero_outside(_over_steps(marks, counts), mask)
+
+
+def first_wrong(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    step_ends: Shaped[Tensor, "B T"],
+    coef: float = 1.0,
+    threshold: float = 0.5,
+    eps: float = 1e-4,
+    ddof: int = 1,
+) -> Float[Tensor, "B T"]:
+    r"""The outcome's z-score, and a fine for the tokens of the first wrong step (:eq:`eq-first-wrong`).
+
+    .. math::
+        A_{i,t} = \frac{R_i - \mathrm{mean}_{j \in g(i)} R_j}{\mathrm{std}_{j \in g(i)} R_j + \epsilon}
+        - w\, [k(t) = \min\{k : r_{i,k} < \tau\}]
+
+    k(t) is the step that token t is in. What follows a wrong step starts from a wrong place, so it says little; and
+    right steps are paid by nothing but the outcome, so there is nothing to gain by writing more of them.
+
+    Chapter: process-rewards.
+
+    Args:
+        token_rewards: [B, T], marks at the ends of steps; all other rewards, the last token's too, are the outcome.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, rows of a group contiguous.
+        step_ends: [B, T], 1 on the last token of each step; the last trained token is the outcome's, marked or not.
+        coef: w, the fine in standard deviations of the outcome.
+        threshold: tau; a step with a lower mark is wrong.
+        eps: added to the standard deviation.
+        ddof: 1 = sample standard deviation, 0 = population.
+
+    Returns:
+        [B, T]; where no step is wrong, the outcome's z-score alone.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, a negative eps or coef, a threshold that is no number,
+            bad tensors.
+
+    Example:
+        >>> rewards, ends = torch.tensor([[1.0, 0.0, 0.0, 1.0]] * 2), torch.tensor([[1, 1, 1, 1]] * 2)
+        >>> first_wrong(rewards, torch.ones(2, 4), group_size=2, step_ends=ends)[0]  # right, wrong, wrong, outcome
+        tensor([ 0., -1.,  0.,  0.])
+    """
+    outcome, counts = _outcome_and_steps(token_rewards, mask, group_size, step_ends)
+    check_not_negative(eps=eps, coef=coef)
+    check_numbers(threshold=threshold)
+    wrong = counts & (token_rewards < threshold)
+    first = (wrong & (wrong.cumsum(-1) == 1)).to(token_rewards.dtype)
+    return _spread(_zscore(outcome, eps, ddof), mask) - coef * zero_outside(_over_steps(first, counts), mask)
 
 
 def given_baseline(
@@ -575,6 +674,35 @@ def _grouped(token_rewards: Tensor, mask: Tensor, group_size: int) -> Tensor:
     check(mask, token_rewards=token_rewards)
     check_group(len(mask), group_size, at_least=2)
     return _sequence_rewards(token_rewards, mask).view(-1, group_size)  # [P, G]
+
+
+def _outcome_and_steps(
+    token_rewards: Tensor, mask: Tensor, group_size: int, step_ends: Tensor
+) -> tuple[Tensor, Tensor]:
+    """[P, G] what a completion earns beside its steps' marks, and [B, T] where its steps end, before the last token."""
+    check(mask, token_rewards=token_rewards)
+    check_group(len(mask), group_size, at_least=2)
+    check_step_ends(step_ends, mask)
+    counts = (step_ends != 0) & (mask != 0) & (last_token(mask) == 0)
+    return _sequence_rewards(torch.where(counts, 0.0, token_rewards), mask).view(-1, group_size), counts
+
+
+def _zscore_of_steps(token_rewards: Tensor, counts: Tensor, group_size: int, eps: float, ddof: int) -> Tensor:
+    """[B, T] the z-score of each step's mark over all steps of its group, 0 elsewhere and where there is one step."""
+    normalized = torch.zeros_like(token_rewards)
+    for rows in torch.arange(len(counts), device=counts.device).view(-1, group_size):
+        steps = token_rewards[rows][counts[rows]]  # every step of the group, in one row
+        if len(steps) > 1:
+            normalized[rows] = normalized[rows].masked_scatter(counts[rows], _zscore(steps[None], eps, ddof)[0])
+    return normalized
+
+
+def _over_steps(at_ends: Tensor, counts: Tensor) -> Tensor:
+    """[B, T] the number at the end of a step on all of its tokens; 0 behind the last step."""
+    T = counts.shape[1]
+    position = torch.arange(T, device=counts.device).expand_as(counts)
+    end = torch.where(counts, position, T).flip(-1).cummin(-1).values.flip(-1)  # [B, T] of the step of each token
+    return torch.cat([at_ends, torch.zeros_like(at_ends[:, :1])], dim=-1).gather(-1, end)
 
 
 def _centered(x: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Text to token ids and back: one id per character, or a real model's tokenizer with the same methods."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -87,6 +88,10 @@ class Vocabulary:
                 break
             text.append(self.alphabet[i - 1])
         return "".join(text)
+
+    def token_of(self, ids: Sequence[int], end: int) -> int:
+        """The place in `ids` of the token that completes the first `end` characters of their text."""
+        return end - 1
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
@@ -219,6 +224,15 @@ class TokenizerVocabulary:
         if self.eos_id in ids:
             ids = ids[: ids.index(self.eos_id)]
         return str(self.tokenizer.decode(ids))
+
+    def token_of(self, ids: Sequence[int], end: int) -> int:
+        """The place in `ids` of the token that completes the first `end` characters of their text.
+
+        A character may take several tokens, and a token may write several characters: so it is the first token up to
+        which the ids already read as the text does up to there.
+        """
+        text = self.decode(ids)[:end]
+        return bisect_left(range(len(ids)), True, key=lambda i: self.decode(ids[: i + 1]).startswith(text))
 
 
 def check_same_vocabulary(

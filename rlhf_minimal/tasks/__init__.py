@@ -7,36 +7,47 @@ name, a colon, and a text that says which task of the family is meant.
 from collections.abc import Callable
 
 from rlhf_minimal.tasks.arithmetic import ADDITION, ADDITION_2
-from rlhf_minimal.tasks.base import Problem, Task
+from rlhf_minimal.tasks.base import Problem, Step, Task
+from rlhf_minimal.tasks.clock import CLOCK, CLOCK_10, clock_task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
-from rlhf_minimal.tasks.guard import Scored, VerifierWarning, score_all, verify_all
+from rlhf_minimal.tasks.guard import Scored, VerifierWarning, mark_all, score_all, verify_all
 from rlhf_minimal.tasks.gym import reasoning_gym_task
 from rlhf_minimal.tasks.own import exact_task, math_task
 from rlhf_minimal.tasks.reviews import REVIEWS
-from rlhf_minimal.tasks.rewards import RewardFunction, call_reward, model_reward, random_reward, verifier_reward
+from rlhf_minimal.tasks.rewards import (
+    RewardFunction,
+    StepReward,
+    call_reward,
+    checked_steps,
+    model_reward,
+    random_reward,
+    verifier_reward,
+)
 from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, hold_out, read_rows, write_rows
 from rlhf_minimal.tasks.stack import STACK, stack_task
 
-TASKS: dict[str, Task] = {task.name: task for task in (ADDITION, ADDITION_2, REVERSE, EVEN, STACK, REVIEWS)}
+_SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, STACK, REVIEWS)
+TASKS: dict[str, Task] = {task.name: task for task in _SHIPPED}
 
 # The name of a family, and the function that makes a task from the text after the colon.
 FAMILIES: dict[str, Callable[[str], Task]] = {
+    "clock": clock_task,
     "stack": stack_task,
     "reasoning-gym": reasoning_gym_task,
     "exact": exact_task,
     "math": math_task,
 }
-TASK_NAMES = ", ".join(
-    [*TASKS, "stack:tests=visible", "reasoning-gym:NAME,key=value,...", "exact:FILE.jsonl", "math:FILE.jsonl"]
-)
+OF_FAMILIES = ["clock:long", "clock:key=value,...", "stack:tests=visible", "reasoning-gym:NAME,key=value,..."]
+TASK_NAMES = ", ".join([*TASKS, *OF_FAMILIES, "exact:FILE.jsonl", "math:FILE.jsonl"])
 
 
 def get_task(name: str) -> Task:
     """The task of that name.
 
     Args:
-        name: One of `TASKS`, or `stack:tests=visible` (`tasks.stack`), `reasoning-gym:NAME`,
-            `reasoning-gym:NAME,key=value,...` (`tasks.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.own`).
+        name: One of `TASKS`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
+            `stack:tests=visible` (`tasks.stack`), `reasoning-gym:NAME`, `reasoning-gym:NAME,key=value,...`
+            (`tasks.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.own`).
 
     Raises:
         ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be
@@ -63,12 +74,16 @@ __all__ = [
     "Problem",
     "RewardFunction",
     "Scored",
+    "Step",
+    "StepReward",
     "Task",
     "TextRow",
     "VerifierWarning",
     "call_reward",
+    "checked_steps",
     "get_task",
     "hold_out",
+    "mark_all",
     "model_reward",
     "random_reward",
     "read_rows",

@@ -4,9 +4,9 @@ import random
 import re
 import unicodedata
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Split = Literal["train", "held_out"]
 
@@ -32,9 +32,26 @@ class Problem:
     entry: Any = field(default=None, compare=False, repr=False)
 
 
+class Step(NamedTuple):
+    """A step of a completion, and how good it is.
+
+    Attributes:
+        end: Where it ends: the number of characters of the completion up to there.
+        mark: 1 if the step is right, 0 if it is wrong; a model's mark may be any number.
+    """
+
+    end: int
+    mark: float
+
+
 def exact_match(completion: str, problem: Problem) -> float:
     """1 if the completion is the answer, character for character, else 0."""
     return float(completion == problem.answer)
+
+
+def whole(completion: str) -> str | None:
+    """The default final answer: the whole completion."""
+    return completion
 
 
 def own_family(prompt: str) -> str:
@@ -97,6 +114,11 @@ class Task:
             wrong (anything less).
         instruction: A system message, for models that are asked in conversations; "" for none.
         listed: All problems, where they are known one by one; `()` where they are made.
+        final: completion -> its final answer, for votes; None if it has none.
+        steps: (completion, problem) -> the marks of its steps, in order; None if the task cannot check steps.
+        picture: (completion, problem) -> a picture of it as lines of text; None if there is none.
+        sizes: Arguments of `models.tiny_llama` for a model that learns this task, where its own do not do.
+        start: The name of the shipped start, if another task's fits; "" for the task's own.
 
     Example:
         >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
@@ -118,6 +140,11 @@ class Task:
     score_range: tuple[float, float] | None = None
     instruction: str = ""
     listed: Sequence[Problem] = ()
+    final: Callable[[str], str | None] = whole
+    steps: Callable[[str, Problem], Sequence[Step]] | None = None
+    picture: Callable[[str, Problem], str] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    start: str = ""
 
     def __post_init__(self) -> None:
         check_name("the name of a task", self.name)

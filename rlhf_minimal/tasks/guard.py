@@ -9,10 +9,19 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task
-from rlhf_minimal.tasks.rewards import RewardFunction, WrongCount, ask, check_scores, finite
+from rlhf_minimal.tasks.rewards import (
+    RewardFunction,
+    StepReward,
+    WrongCount,
+    ask,
+    check_scores,
+    check_steps,
+    finite,
+)
 from rlhf_minimal.time_limit import in_time
 
 SECONDS = 10.0  # the time limit of one call, which scores one completion
@@ -31,11 +40,11 @@ class Scored:
     """The scores of B completions.
 
     Attributes:
-        values: B finite numbers.
+        values: B finite numbers; or B lists of steps.
         faults: row -> the error of that row, whose value is 0.
     """
 
-    values: list[float]
+    values: list[Any]
     faults: dict[int, str] = field(default_factory=dict)
 
 
@@ -133,24 +142,57 @@ def score_all(
         ValueError: If what it returns is not one finite number per completion, in a sequence, or if it fails on every
             completion of the first step. Then the function, or the reward model behind it, is broken.
     """
-    scored = Scored([])
+    scored = _call_all(reward, problems, completions, step, seconds, "number", 0.0)
+    scored.values = check_scores(scored.values, problems, completions)
+    return _with_warning(scored, problems, completions)
+
+
+def mark_all(
+    step_reward: StepReward,
+    problems: Sequence[Problem],
+    completions: Sequence[str],
+    step: int,
+    *,
+    seconds: float = SECONDS,
+) -> Scored:
+    """The steps of every completion, asked for as `score_all` asks for numbers; none where the step reward fails.
+
+    Example:
+        >>> mark_all(lambda completions, **columns: [[(1, 1)], []], [Problem("1:", "")] * 2, ["22", ""], step=1)
+        Scored(values=[[Step(end=1, mark=1.0)], []], faults={})
+    """
+    scored = _call_all(step_reward, problems, completions, step, seconds, "list of steps", ())
+    scored.values = check_steps(scored.values, problems, completions)
+    return _with_warning(scored, problems, completions)
+
+
+def _call_all(
+    reward: RewardFunction | StepReward,
+    problems: Sequence[Problem],
+    completions: Sequence[str],
+    step: int,
+    seconds: float,
+    entry: str,
+    nothing: Any,
+) -> Scored:
+    """What a reward function returns, unchecked: asked for all completions at once, or one by one if that fails."""
+    scored, call = Scored([]), partial(ask, reward, step=step, entry=entry)
     try:
-        values = list(in_time(lambda: ask(reward, problems, completions, step), seconds * len(completions)))
+        scored.values = list(in_time(lambda: call(problems, completions), seconds * len(completions)))
     except WrongCount:
         raise
     except (Exception, SystemExit):
-        values, budget = [], _Budget(seconds, len(completions))
+        budget = _Budget(seconds, len(completions))
         for row, (completion, problem) in enumerate(zip(completions, problems, strict=True)):
             try:
-                values.append(budget.call(lambda p=problem, c=completion: ask(reward, [p], [c], step)[0]))  # type: ignore[misc]
+                scored.values.append(budget.call(lambda p=problem, c=completion: call([p], [c])[0]))  # type: ignore[misc]
             except WrongCount:
                 raise
             except (Exception, SystemExit) as error:
                 scored.faults[row] = f"{type(error).__name__}: {error}"
-                values.append(0.0)
+                scored.values.append(nothing)
         _check_not_all(scored, len(completions), step, "the reward function")
-    scored.values = check_scores(values, problems, completions)
-    return _with_warning(scored, problems, completions)
+    return scored
 
 
 class _Budget:

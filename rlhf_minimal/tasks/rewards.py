@@ -5,17 +5,22 @@
 Each list has one entry per completion. The columns carry more about the problem: here `problem` (the `Problem` itself),
 `answer` (its text) and `step` (the number of the training step). A function that was written for TRL, with `**kwargs`
 at the end, works here unchanged; a function of this form works in TRL, too, if its data has the columns.
+
+A step reward is called in the same way and returns a list of steps for each completion, `(end, mark)` each: it says
+how good the single steps of a completion are, where a reward says how good its outcome is.
 """
 
+import operator
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from rlhf_minimal.tasks.base import Problem, Task
+from rlhf_minimal.tasks.base import Problem, Step, Task
 
 RewardFunction = Callable[..., Sequence[float]]
+StepReward = Callable[..., Sequence[Sequence[Step]]]  # called like a reward function; a list of steps per completion
 
 LARGEST = 1e15  # size of a reward: sums of squares of many rewards must fit into float32, whose largest is 3.4e38
 
@@ -68,6 +73,30 @@ def model_reward(reward_model: Scorer) -> RewardFunction:
     return reward
 
 
+def checked_steps(task: Task) -> StepReward:
+    """The task's own checker of steps as a step reward.
+
+    Raises:
+        ValueError: If the task has none.
+
+    Example:
+        >>> from rlhf_minimal.tasks import get_task
+        >>> marks = checked_steps(get_task("clock10"))
+        >>> marks(prompts=["3+8:"], completions=["3d8c=c"], problem=[Problem("3+8:", "b")])
+        [[Step(end=2, mark=1.0), Step(end=4, mark=0.0)]]
+    """
+    check = task.steps
+    if check is None:
+        raise ValueError(f"the task {task.name!r} cannot check steps: give a step reward of your own")
+
+    def step_reward(
+        prompts: Sequence[str], completions: Sequence[str], problem: Sequence[Problem], **columns: Any
+    ) -> list[Sequence[Step]]:
+        return [check(c, p) for c, p in zip(completions, problem, strict=True)]
+
+    return step_reward
+
+
 def random_reward(seed: int = 0) -> RewardFunction:
     """A coin flip for every completion, as a control: an improvement under this reward is not caused by the reward.
 
@@ -100,8 +129,15 @@ class WrongCount(ValueError):
     """A reward function has not returned a sequence with one entry for each completion."""
 
 
-def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int) -> Any:
-    """Calls a reward function and checks how many entries it returns, but not their values.
+def ask(
+    reward: RewardFunction | StepReward,
+    problems: Sequence[Problem],
+    completions: Sequence[str],
+    step: int,
+    *,
+    entry: str = "number",
+) -> Any:
+    """Calls a reward function and checks how many entries it returns, but not their values; `entry` names one.
 
     Raises:
         WrongCount: If it returns no sequence (a list, a tuple, an array, a tensor), or one of another length.
@@ -122,7 +158,7 @@ def ask(reward: RewardFunction, problems: Sequence[Problem], completions: Sequen
     if count != len(completions):
         got = "None" if scores is None else f"{count} numbers" if count is not None else f"a {type(scores).__name__}"
         raise WrongCount(
-            f"a reward function must return one number per completion, {len(completions)} in a list; got {got}"
+            f"a reward function must return one {entry} per completion, {len(completions)} in a list; got {got}"
         )
     return scores
 
@@ -143,6 +179,33 @@ def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions
                 f"for the prompt {problem.prompt!r} and the completion {completion!r}"
             ) from error
     return values
+
+
+def check_steps(marked: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]) -> list[list[Step]]:
+    """The steps of every completion.
+
+    Raises:
+        ValueError: If they are not (end, mark) in ascending order, with ends within the completion and finite marks;
+            the message names the row, counted from 1.
+
+    Example:
+        >>> check_steps([[(2, 1)]], [Problem("3+8:", "b")], ["3d=b"])
+        [[Step(end=2, mark=1.0)]]
+    """
+    rows = []
+    for row, (steps, problem, completion) in enumerate(zip(marked, problems, completions, strict=True), start=1):
+        try:
+            found = [Step(operator.index(end), finite(mark)) for end, mark in steps]
+            if [end for end, _ in found] != sorted({end for end, _ in found if 0 < end <= len(completion)}):
+                raise ValueError("ends")
+        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+            raise ValueError(
+                f"steps must be pairs (end, mark): ends ascending, from 1 to the {len(completion)} characters of the "
+                f"completion, marks finite numbers; got {str(steps)[:80]} in row {row}, for the prompt "
+                f"{problem.prompt!r} and the completion {completion!r}"
+            ) from error
+        rows.append(found)
+    return rows
 
 
 def finite(score: Any) -> float:

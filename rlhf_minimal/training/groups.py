@@ -1,12 +1,17 @@
 """Sampled completions with their rewards, and how such batches are cut and put together."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, cat
 from torch.nn.functional import pad
 
-from rlhf_minimal.tasks import Problem
+from rlhf_minimal.functional.advantages import place_rewards
+from rlhf_minimal.functional.masked import last_token
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.tasks import Problem, Step
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Rollout:
         correct: [B] the score by the task's verifier, 1 for a right answer; differs from `rewards` only if another
             reward is trained for.
         failed: [B] True where the verifier or the reward function raised or hung: it counts as 0.
+        step_ends: [B, T] 1 at the token that ends a step, where there is a step reward. Default: no step is marked.
+        step_marks: [B, T] the mark of the step that ends there, 0 elsewhere.
     """
 
     problems: list[Problem]
@@ -39,9 +46,56 @@ class Rollout:
     rewards: Float[Tensor, " B"]
     correct: Float[Tensor, " B"]
     failed: Bool[Tensor, " B"]
+    step_ends: Float[Tensor, "B T"] = None  # type: ignore[assignment]
+    step_marks: Float[Tensor, "B T"] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        for name in ("step_ends", "step_marks"):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, torch.zeros_like(self.mask))
+
+    def with_outcome(self, rewards: Float[Tensor, " B"]) -> dict[str, Tensor]:
+        """`step_rewards` and `step_ends` of a `Batch`: the marks, and the outcome's reward on the last token."""
+        last = last_token(self.mask)
+        return {
+            "step_rewards": self.step_marks + place_rewards(rewards, self.mask),
+            "step_ends": torch.maximum(self.step_ends, last),
+        }
 
 
-TENSORS = ("prompts", "prompt_mask", "completions", "logp", "mask", "truncated", "rewards", "correct", "failed")
+TENSORS = tuple(f.name for f in fields(Rollout) if f.name not in ("problems", "texts"))
+
+
+def place_steps(
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    completions: Int[Tensor, "B T"],
+    mask: Float[Tensor, "B T"],
+    steps: Sequence[Sequence[Step]],
+) -> dict[str, Float[Tensor, "B T"]]:
+    """Steps at the tokens that end them: `step_ends` and `step_marks` of a `Rollout`.
+
+    The last token of a completion belongs to its outcome: a step that the budget ends there has no mark. Steps that
+    end in one token become one, with the lowest of their marks.
+
+    Args:
+        vocabulary: Says which token ends how many characters.
+        completions: [B, T] ids.
+        mask: [B, T] 1 for sampled tokens.
+        steps: Those of each completion, in order.
+
+    Example:
+        >>> mask = torch.ones(1, 5)
+        >>> place_steps(Vocabulary("abc="), torch.tensor([[1, 2, 4, 3, 0]]), mask, [[Step(2, 0.5)]])["step_marks"]
+        tensor([[0.0000, 0.5000, 0.0000, 0.0000, 0.0000]])
+    """
+    ends, marks = torch.zeros(mask.shape), torch.zeros(mask.shape)
+    before_last = zip(completions.tolist(), last_token(mask).argmax(-1).tolist(), strict=True)
+    for row, (ids, last) in enumerate(before_last):
+        for end, mark in steps[row]:
+            if (place := vocabulary.token_of(ids[:last], end)) < last:
+                marks[row, place] = min(mark, float(marks[row, place])) if ends[row, place] else mark
+                ends[row, place] = 1.0
+    return {"step_ends": ends.to(mask.device), "step_marks": marks.to(mask.device)}
 
 
 def select(whole: Rollout, rows: Tensor) -> Rollout:

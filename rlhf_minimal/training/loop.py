@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from rlhf_minimal.objective import Batch, policy_loss, prepare, value_loss
 from rlhf_minimal.training.config import Config
-from rlhf_minimal.training.groups import Rollout
+from rlhf_minimal.training.groups import Rollout, join
 from rlhf_minimal.training.kl_control import next_factor, with_kl_factor
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.metrics import (
@@ -46,6 +46,7 @@ from rlhf_minimal.training.watch import Watch
 
 # A function that trains on a prepared batch: `update`, or another with its arguments (`trpo.trust_region_update`).
 Updater = Callable[[Learner, Recipe, Rollout, Batch, int], Metrics]
+Watcher = Callable[[int, Rollout], object]  # sees a step's number and all that was sampled in it
 
 
 class NothingToLearn(Exception):
@@ -58,6 +59,7 @@ def train(
     on_step: Callable[[Metrics], bool | None] = lambda metrics: None,
     *,
     updater: Updater | None = None,
+    on_rollout: Watcher | None = None,
 ) -> list[Metrics]:
     """Steps until `recipe.config.steps` are done.
 
@@ -66,6 +68,7 @@ def train(
         recipe: Algorithm, task, reward and numbers.
         on_step: Called with each step's metrics; training stops early if it returns False.
         updater: As in `train_step`.
+        on_rollout: As in `train_step`.
 
     Returns:
         The metrics of every step taken, in order.
@@ -75,19 +78,23 @@ def train(
     """
     history: list[Metrics] = []
     while learner.step < recipe.config.steps:
-        history.append(train_step(learner, recipe, updater=updater))
+        history.append(train_step(learner, recipe, updater=updater, on_rollout=on_rollout))
         if on_step(history[-1]) is False:
             break
     return history
 
 
-def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = None) -> Metrics:
+def train_step(
+    learner: Learner, recipe: Recipe, *, updater: Updater | None = None, on_rollout: Watcher | None = None
+) -> Metrics:
     """One step of online reinforcement learning, with any row of the table.
 
     Args:
         learner: Changed in place.
         recipe: Algorithm, task, reward and numbers.
         updater: The function that trains on the prepared batch; default: `update`, minibatches with AdamW.
+        on_rollout: Called with the step's number and all that was sampled in it, before the filter and the update: the
+            completions themselves, with their rewards and marks.
 
     Returns:
         The step's metrics; `training.metrics.METRICS` says what each means.
@@ -99,6 +106,8 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater | None = No
     device, step = learner.policy.device, learner.step + 1
     began = clock(device)
     groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step, learner.processes)
+    if on_rollout is not None:
+        on_rollout(step, join(sampled))
     metrics = {"step": step, **describe_rollouts(sampled, recipe.config.group_size)}
     if groups is None:
         raise NothingToLearn(
@@ -151,6 +160,8 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         known["values"] = processes.gather(own, len(groups.mask))
     if "baseline" in needs:
         known["baseline"] = _baseline(learner, recipe, groups, step)
+    if recipe.step_reward is not None:
+        known |= groups.with_outcome(rewards)
     if "entropy" in needs:
         known["entropy"] = torch.zeros_like(old_logp)  # a placeholder, like the first argument: `update` replaces both
     batch = Batch(old_logp, old_logp, groups.mask, rewards, config.group_size, **known)

@@ -32,6 +32,10 @@ METRICS: dict[str, str] = {
     "trained_reward": "mean reward after scaling, clip and penalty, where one of them is switched on",
     "entropy": "mean entropy in nats of the policy's next-token distribution, over the trained tokens",
     "length": "mean tokens per sampled completion, the end-of-sequence token included",
+    "length_right": "the same of the completions that the task's verifier calls right (in steps that had any)",
+    "length_wrong": "the same of the others (in steps that had any)",
+    "steps": "mean number of marked steps of a sampled completion (where any was marked)",
+    "step_mark": "mean mark of these steps",
     "truncated": "share of the sampled completions that ran into the token budget",
     "verifier_errors": "sampled completions over which the verifier or the reward function raised or hung, and which "
     "therefore got 0 (only in steps that had any)",
@@ -111,14 +115,24 @@ def student(degrees: int) -> float:
 def describe_rollouts(sampled: list[Rollout], group_size: int) -> Metrics:
     """Metrics of everything that was sampled in a step, kept or not."""
     rewards = torch.cat([rollout.rewards for rollout in sampled])
+    right = torch.cat([rollout.correct for rollout in sampled]) == 1
+    lengths = torch.cat([rollout.mask.sum(-1) for rollout in sampled])
     metrics = {
         "reward": rewards.mean().item(),
-        "accuracy": (torch.cat([rollout.correct for rollout in sampled]) == 1).float().mean().item(),
-        "length": torch.cat([rollout.mask.sum(-1) for rollout in sampled]).mean().item(),
+        "accuracy": right.float().mean().item(),
+        "length": lengths.mean().item(),
         "truncated": torch.cat([rollout.truncated for rollout in sampled]).float().mean().item(),
         "refills": float(len(sampled) - 1),
         "tokens": sum(int(rollout.mask.sum()) for rollout in sampled),
     }
+    metrics |= {
+        name: lengths[rows].mean().item()
+        for name, rows in (("length_right", right), ("length_wrong", ~right))
+        if rows.any()
+    }
+    if marked := sum(float(rollout.step_ends.sum()) for rollout in sampled):
+        metrics["steps"] = marked / len(rewards)
+        metrics["step_mark"] = sum(float(rollout.step_marks.sum()) for rollout in sampled) / marked
     if errors := sum(int(rollout.failed.sum()) for rollout in sampled):
         metrics["verifier_errors"] = errors
     if group_size > 1:

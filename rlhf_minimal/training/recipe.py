@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.tasks import RewardFunction, Task, verifier_reward
+from rlhf_minimal.tasks import RewardFunction, StepReward, Task, verifier_reward
 from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.fast import Fast
 from rlhf_minimal.training.reading import Plain
@@ -23,10 +23,12 @@ class Recipe:
         reading: How completions are sampled and read; for measurements, `Fast` with some of its options switched off.
             None follows `Config.fast`.
         sampler: Another sampling function, called like `training.sample`, such as `extras.compiled.sample_compiled`.
+        step_reward: Marks for the steps of a completion, besides the reward for its outcome (see `tasks.rewards`);
+            `checked_steps(task)` is the task's own checker. The row's advantage decides what they pay.
 
     Raises:
         ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`), or if it asks for
-            compiled decoding and no sampler is given.
+            compiled decoding and no sampler is given; if the algorithm pays for steps and nothing marks them.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
@@ -41,9 +43,15 @@ class Recipe:
     reward: RewardFunction | None = None
     reading: Plain | None = None
     sampler: Callable[..., Samples] | None = None
+    step_reward: StepReward | None = None
 
     def __post_init__(self) -> None:
         self.config.check_fits(self.algorithm)
+        if "step_ends" in self.algorithm.needs and self.step_reward is None:
+            raise ValueError(
+                "this algorithm pays for single steps, and nothing marks them: give a step reward, "
+                "Recipe(..., step_reward=checked_steps(task)), or --step-reward on the command line"
+            )
         if self.config.decoding == "compiled" and self.sampler is None:
             raise ValueError(
                 'decoding="compiled" is done by a sampler: Recipe(..., sampler=extras.compiled.sample_compiled)'

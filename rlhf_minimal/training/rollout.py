@@ -11,11 +11,11 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.masked import lengths
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks import Problem, score_all, verify_all
-from rlhf_minimal.training.groups import TENSORS, Rollout, join, select, widened
+from rlhf_minimal.tasks import Problem, mark_all, score_all, verify_all
+from rlhf_minimal.training.groups import TENSORS, Rollout, join, place_steps, select, widened
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.sampler import check_length, pad_left
+from rlhf_minimal.training.sampler import Samples, check_length, pad_left
 
 
 def roll_out(
@@ -63,7 +63,7 @@ def roll_out(
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
     read = {"prompts": prompts, "prompt_mask": prompt_mask}
     read = {name: x.repeat_interleave(group_size, dim=0) for name, x in read.items()}  # [B, S]
-    scores = {name: x.to(policy.device) for name, x in _scores(recipe, rows, texts, step).items()}  # [B]
+    scores = {name: x.to(policy.device) for name, x in _scores(recipe, rows, texts, step, samples, vocabulary).items()}
     return Rollout(rows, texts, **read, **vars(samples), **scores)
 
 
@@ -86,16 +86,28 @@ def check_context(
         raise ValueError(f"{error}; the prompt begins with {lengths[max(lengths)][:60]!r}") from error
 
 
-def _scores(recipe: Recipe, problems: list[Problem], texts: list[str], step: int) -> dict[str, Tensor]:
-    """[B] what the verifier and the reward function say: `rewards`, `correct` and `failed` of a `Rollout`."""
-    seconds = recipe.config.verifier_timeout
+def _scores(
+    recipe: Recipe,
+    problems: list[Problem],
+    texts: list[str],
+    step: int,
+    samples: Samples,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+) -> dict[str, Tensor]:
+    """What the verifier, the reward function and the step reward say: `rewards`, `correct`, ... of a `Rollout`."""
+    seconds, placed = recipe.config.verifier_timeout, {}
     # An evaluation is no step.
     with torch.set_grad_enabled(torch.is_grad_enabled()):  # somebody's function may leave gradients switched off
         correct = rewards = verify_all(recipe.task, problems, texts, seconds=seconds, step=step or None)
         if recipe.reward is not None:
             rewards = score_all(recipe.reward, problems, texts, step, seconds=seconds)
-    failed = [row in correct.faults | rewards.faults for row in range(len(problems))]
-    return {
+        faults = correct.faults | rewards.faults
+        if recipe.step_reward is not None:
+            marked = mark_all(recipe.step_reward, problems, texts, step, seconds=seconds)
+            faults |= marked.faults
+            placed = place_steps(vocabulary, samples.completions, samples.mask, marked.values)
+    failed = [row in faults for row in range(len(problems))]
+    return placed | {
         "rewards": torch.tensor(rewards.values),
         "correct": torch.tensor(correct.values),
         "failed": torch.tensor(failed),

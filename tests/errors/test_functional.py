@@ -106,6 +106,7 @@ BAD_OPTIONS = {
     "coef": NOT_NEGATIVE,
     "budget": [*COUNT, None],
     "chunk": [*COUNT, None],
+    "threshold": [NAN, "0.5", None],
     "length": [*COUNT, None, T, T + 1],
     "group_size": [*COUNT, None, 3, 5],
     "totals": [Totals(0, 0), Totals(4, 0), Totals(0, 9)],

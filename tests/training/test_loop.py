@@ -63,6 +63,11 @@ def test_every_metric_that_is_explained_is_reported_by_somebody():
     learner, recipe = begin("ppo", config, reward=random_reward(0))
     seen |= set().union(*train(learner, recipe))
     seen |= set(trpo_step(*begin("dr_grpo")))
+    learner, recipe = begin("grpo")
+    marks = dataclasses.replace(
+        recipe, step_reward=lambda completions, **_: [[(1, 1.0)] if c else [] for c in completions]
+    )
+    seen |= set(train_step(learner, marks))
     learner, recipe = begin("rloo", reward=lambda completions, **columns: 1 / 0)
     learner.step = 1  # the first step would stop the run
     with pytest.warns(VerifierWarning):
