@@ -1,13 +1,14 @@
-"""`evaluate`: the accuracy of a checkpoint on held-out problems."""
+"""`evaluate`: the accuracy of a checkpoint on held-out problems, and what many completions of one are worth."""
 
 import argparse
+from functools import partial
 
 from rlhf_minimal import training
-from rlhf_minimal.cli import checkpoint
+from rlhf_minimal.cli import checkpoint, programs
 from rlhf_minimal.cli.console import at_least_1
 from rlhf_minimal.training.evaluation import HELD_OUT
 
-ABOUT = "Measure the accuracy of a checkpoint on held-out problems."
+ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
 IF_MEMORY_RUNS_OUT = "lower -n"
 
 
@@ -15,13 +16,45 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
     checkpoint.add_arguments(sub)
     sub.add_argument("-n", type=int, default=HELD_OUT, help="Held-out problems (default %(default)s).")
+    sub.add_argument(
+        "--samples", type=int, help="Sample so many completions of each, and report pass@n and the majority's vote."
+    )
+    sub.add_argument(
+        "--scorer",
+        metavar="steps|FILE.py:NAME",
+        help="Weigh the votes as well: steps, by the steps that the task's checker finds right, or a reward function.",
+    )
+    sub.add_argument("--force-at", type=int, metavar="N", help="Put --force-text into what has not ended at N tokens.")
+    sub.add_argument("--force-text", metavar="TEXT", help="What is put in, such as the sign before a final answer.")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the accuracy of sampled and of greedy completions, or their mean scores."""
-    at_least_1(vars(args), "n")
+    """Prints the accuracy of sampled and of greedy completions, or their mean scores; or a table of votes."""
+    at_least_1(vars(args), "n", *(name for name in ("samples", "force_at") if getattr(args, name) is not None))
+    if (args.force_at is None) != (args.force_text is None):
+        raise ValueError("--force-at and --force-text go together: give both")
+    if args.scorer is not None and args.samples is None:
+        raise ValueError("--scorer changes nothing by itself: give --samples N as well")
     policy, vocabulary, recipe = checkpoint.load(args)
-    result = training.evaluate(policy, vocabulary, recipe, n=args.n, seed=str(args.seed))
-    print(f"{recipe.task.about}, held out: {result.about}")
-    print("sampled  {}\ngreedy   {}".format(*result.in_words))
+    write = training.roll_out
+    if args.force_at is not None:
+        write = partial(training.force, at=args.force_at, text=args.force_text)
+    options = {"n": args.n, "seed": str(args.seed), "write": write}
+    if args.samples is None:
+        result = training.evaluate(policy, vocabulary, recipe, **options)
+        print(f"{recipe.task.about}, held out: {result.about}")
+        print("sampled  {}\ngreedy   {}".format(*result.in_words))
+        return 0
+    scorer = programs.load(args.scorer, programs.Function) if args.scorer not in (None, "steps") else None
+    scorer = training.verified_steps(recipe.task) if args.scorer == "steps" else scorer
+    votes = training.evaluate_votes(policy, vocabulary, recipe, samples=args.samples, scorer=scorer, **options)
+    count = len(votes.samples.texts) // args.samples
+    each = f"{count} distinct problems, {args.samples} completions of each"
+    print(f"{recipe.task.about}, held out: {each}, 95 % interval")
+    rows = {"pass@n": votes.passed, "majority": votes.majority, "weighted": votes.weighted, "best": votes.best}
+    print(f"{'n':<9}" + "".join(f"{n:<22}" for n in votes.passed).rstrip())
+    for name, found in rows.items():
+        if found:
+            print(f"{name:<9}" + "".join(f"{found[n]!s:<22}" for n in found).rstrip())
+    print(f"{'ties':<9}" + "".join(f"{share:<22.1%}" for share in votes.ties.values()).rstrip())
     return 0

@@ -20,6 +20,7 @@ from rlhf_minimal.tasks import StepReward, Task, checked_steps, get_task
 from rlhf_minimal.training.run_folder import check_same
 
 Kind = TypeVar("Kind")
+Function: Any = Callable  # as a kind of value
 
 
 def is_program(text: str) -> bool:
@@ -68,7 +69,7 @@ def find_step_reward(settings: dict[str, Any], named: str | None, task: Task) ->
     text = settings["step_reward"]
     if text is None or text == "task":
         return None if text is None else checked_steps(task)
-    step_reward: StepReward = _own(settings, text, named, "--step-reward", Callable)  # type: ignore[arg-type]
+    step_reward: StepReward = _own(settings, text, named, "--step-reward", Function)
     return step_reward
 
 

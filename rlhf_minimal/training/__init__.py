@@ -13,10 +13,11 @@ from rlhf_minimal.training.pairwise import evaluate_pairs, train_pairwise
 from rlhf_minimal.training.preferences import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
 from rlhf_minimal.training.reading import Plain
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import check_context, collect, roll_out
+from rlhf_minimal.training.rollout import check_context, collect, force, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
 from rlhf_minimal.training.supervised import imitate, language_loss, sample_completions, supervised_loss
 from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
+from rlhf_minimal.training.votes import Votes, evaluate_votes, pass_at, verified_steps
 
 __all__ = [
     "METRICS",
@@ -34,10 +35,13 @@ __all__ = [
     "Samples",
     "Student",
     "TrustRegion",
+    "Votes",
     "bayes_accuracy",
     "check_context",
     "collect",
     "evaluate",
+    "evaluate_votes",
+    "force",
     "imitate",
     "evaluate_pairs",
     "evaluate_reward_model",
@@ -45,6 +49,7 @@ __all__ = [
     "fit_critic",
     "language_loss",
     "load_policy",
+    "pass_at",
     "preference_loss",
     "prepare_batch",
     "roll_out",
@@ -60,6 +65,7 @@ __all__ = [
     "trpo_step",
     "trust_region_update",
     "update",
+    "verified_steps",
     "wilson",
     "write_folder",
 ]

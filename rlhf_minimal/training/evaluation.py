@@ -5,7 +5,8 @@ problem are not independent, so a thousand of ten problems say what ten problems
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -37,7 +38,7 @@ class Accuracy:
         90.0% [82.6%, 94.5%]
     """
 
-    right: int
+    right: float | int
     n: int
     problems: int | None = None
     worth: float | None = None
@@ -63,14 +64,24 @@ class Accuracy:
             >>> print(Accuracy.of(torch.tensor([[1.0], [0.0]]).expand(2, 50).repeat(5, 1)), Accuracy(5, 10))
             50.0% [21.0%, 79.0%] 50.0% [23.7%, 76.3%]
         """
-        problems, draws = correct.shape
-        right, n = int((correct == 1).sum()), correct.numel()
-        share, worth = right / n, float(problems)
+        whole = cls.of_shares((correct == 1).double().mean(1), draws=correct.shape[1])
+        return replace(whole, right=round(whole.right))
+
+    @classmethod
+    def of_shares(cls, shares: Tensor, *, draws: int) -> "Accuracy":
+        """As `of`, from one share for each problem that `draws` completions of it have told.
+
+        Args:
+            shares: [P] numbers from 0 to 1.
+            draws: K, completions of each problem.
+        """
+        problems, share = len(shares), shares.double().mean().item()
+        n, worth = problems * draws, float(problems)
         if draws > 1 and problems > 1 and 0 < share < 1:
-            spread = (correct == 1).double().mean(1).var().item()
+            spread = shares.double().var().item()
             worth = 1 + share * (1 - share) * problems / spread if spread else math.inf
             worth = min(float(n), worth * (student(n - 1) / student(problems - 1)) ** 2)
-        return cls(right, n, problems, worth)
+        return cls(share * n, n, problems, worth)
 
     @property
     def share(self) -> float:
@@ -179,6 +190,7 @@ def evaluate(
     seed: str = "0",
     batch_size: int = 1000,
     processes: Processes = ALONE,
+    write: Callable[..., Rollout] = roll_out,
 ) -> Evaluation:
     """Accuracy or mean score on held-out problems, by the task's own verifier, whatever reward was trained for.
 
@@ -191,6 +203,7 @@ def evaluate(
         seed: Names the draw of problems and samples; equal seeds compare two policies on equal problems.
         batch_size: How many completions are sampled at once.
         processes: Each samples its share of them.
+        write: What samples: `roll_out`, or `partial(force, at=..., text=...)`.
 
     Returns:
         Both accuracies, both mean scores if the task gives scores, and the completions themselves.
@@ -201,7 +214,7 @@ def evaluate(
     for temperature, draws in ((1.0, min(DRAWS, n // len(problems))), (0.0, 1)):
         width = max(1, batch_size // draws)
         batches = [
-            roll_out(
+            write(
                 policy,
                 vocabulary,
                 problems[i : i + width],

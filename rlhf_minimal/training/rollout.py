@@ -4,18 +4,19 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal.functional.masked import lengths
+from rlhf_minimal.functional.masked import last_token, lengths
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import Problem, mark_all, score_all, verify_all
 from rlhf_minimal.training.groups import TENSORS, Rollout, join, place_steps, select, widened
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.sampler import Samples, check_length, pad_left
+from rlhf_minimal.training.sampler import Samples, behind, check_length, pad_left
 
 
 def roll_out(
@@ -29,6 +30,7 @@ def roll_out(
     seed: str = "0",
     step: int = 0,
     processes: Processes = ALONE,
+    prefixes: Sequence[Sequence[int]] | None = None,
 ) -> Rollout:
     """Samples `group_size` completions for each problem and scores them.
 
@@ -42,29 +44,105 @@ def roll_out(
         seed: Any text; equal texts give equal samples.
         step: Passed on to the reward function.
         processes: Each samples and scores the completions of its share of the problems, with a seed of its own.
+        prefixes: The beginning of the completions of each problem, as ids (`vocabulary.encode(text)`): they go on from
+            there. It counts towards the budget and is scored with the rest; its tokens are not trained (mask 0), and
+            their log-probs are 0.
 
     Returns:
         A `Rollout` of P x G rows on the policy's device, the same in every process.
 
     Raises:
-        ValueError: If there are fewer problems than processes; as the sampler.
+        ValueError: If there are fewer problems than processes; if a prefix is missing, ends a completion, or leaves
+            nothing of the budget; as the sampler.
     """
+    if prefixes is not None:
+        check_prefixes(prefixes, len(problems), vocabulary.eos_id, recipe.budget)
     if processes.count > 1:
-        write = partial(roll_out, policy, vocabulary, recipe=recipe, temperature=temperature, step=step)
+        own = None if prefixes is None else prefixes[processes.share(len(problems))]
+        write = partial(roll_out, policy, vocabulary, recipe=recipe, temperature=temperature, step=step, prefixes=own)
         return _roll_out_together(write, problems, group_size, seed, vocabulary, processes)
     encoded = [vocabulary.encode_prompt(problem.prompt, system=recipe.task.instruction) for problem in problems]
     prompts, prompt_mask = (x.to(policy.device) for x in pad_left(encoded, vocabulary.pad_id))
+    ahead = prefixes or [()] * len(problems)
+    read_first = [ids + list(prefix) for ids, prefix in zip(encoded, ahead, strict=True)]
     draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"sample/{seed}".encode()))
     options = {"group_size": group_size, "temperature": temperature, "generator": draws}
-    options |= {"max_new_tokens": recipe.budget, "eos_id": vocabulary.eos_id, "pad_id": vocabulary.pad_id}
+    options |= {"max_new_tokens": recipe.budget - min(map(len, ahead))}
+    options |= {"eos_id": vocabulary.eos_id, "pad_id": vocabulary.pad_id}
+    ids = (x.to(policy.device) for x in pad_left(read_first, vocabulary.pad_id))
     with recipe.config.autocast(policy.device):
-        samples = (recipe.sampler or recipe.reader.sample)(policy, prompts, prompt_mask, **options)
+        samples = (recipe.sampler or recipe.reader.sample)(policy, *ids, **options)
+    if prefixes is not None:
+        samples = behind(samples, ahead, group_size=group_size, budget=recipe.budget, pad_id=vocabulary.pad_id)
     rows = [problem for problem in problems for _ in range(group_size)]
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
     read = {"prompts": prompts, "prompt_mask": prompt_mask}
     read = {name: x.repeat_interleave(group_size, dim=0) for name, x in read.items()}  # [B, S]
     scores = {name: x.to(policy.device) for name, x in _scores(recipe, rows, texts, step, samples, vocabulary).items()}
     return Rollout(rows, texts, **read, **vars(samples), **scores)
+
+
+def force(
+    policy: PreTrainedModel,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    problems: list[Problem],
+    recipe: Recipe,
+    *,
+    at: int,
+    text: str,
+    **options: Any,
+) -> Rollout:
+    """As `roll_out`, but a completion that has not ended after `at` tokens gets a text put in, and goes on from there.
+
+    With the text that comes before a final answer, this forces an answer from a budget of `at` tokens ("budget
+    forcing": s1, arXiv 2501.19393). A completion that holds the text already gets nothing. The tokens that are put in
+    are not trained (mask 0).
+
+    Args:
+        policy: The model that is sampled.
+        vocabulary: Its vocabulary.
+        problems: P of them.
+        recipe: As for `roll_out`; its budget holds for the whole completion.
+        at: Tokens after which the text is put in; with it, there must be some of the budget left.
+        text: What is put in.
+        **options: Further arguments of `roll_out`.
+
+    Raises:
+        ValueError: As `roll_out`.
+    """
+    short = replace(recipe, config=replace(recipe.config, max_new_tokens=at))
+    first = roll_out(policy, vocabulary, problems, short, **options)
+    rows = first.truncated.nonzero().squeeze(-1)
+    if len(rows) == 0:
+        return first
+    cut = select(first, rows)
+    put_in = vocabulary.encode(text)
+    prefixes = [
+        ids[:at] + ([] if text in written else put_in)
+        for ids, written in zip(cut.completions.tolist(), cut.texts, strict=True)
+    ]
+    again = options | {"group_size": 1, "seed": f"{options.get('seed', 0)}/forced"}
+    whole = roll_out(policy, vocabulary, cut.problems, recipe, prefixes=prefixes, **again)
+    whole.logp[:, :at], whole.mask[:, :at] = cut.logp[:, :at], cut.mask[:, :at]
+    order = torch.arange(len(first.texts), device=rows.device)
+    order[rows] = len(order) + torch.arange(len(rows), device=rows.device)
+    return select(join([first, whole]), order)
+
+
+def check_prefixes(prefixes: Sequence[Sequence[int]], problems: int, eos_id: int, budget: int) -> None:
+    """Refuses prefixes from which nothing can go on.
+
+    Raises:
+        ValueError: Naming the first problem, counted from 1, whose prefix has ended or is as long as the budget.
+    """
+    if len(prefixes) != problems:
+        raise ValueError(f"one prefix for each problem: got {len(prefixes)} for {problems} problems")
+    for number, prefix in enumerate(prefixes, start=1):
+        if eos_id in prefix or len(prefix) >= budget:
+            raise ValueError(
+                f"the prefix of problem {number} has {len(prefix)} tokens of a budget of {budget}, or holds the token "
+                "that ends a completion: nothing can go on from it; cut it, or raise max_new_tokens"
+            )
 
 
 def check_context(
@@ -188,7 +266,6 @@ def _roll_out_together(
     for name in TENSORS:
         x = getattr(own, name)
         tensors[name] = processes.gather(x.view(-1, group_size, *x.shape[1:]), len(problems)).flatten(0, 1)
-    lengths = tensors["mask"].sum(-1).long().tolist()
-    pairs = zip(tensors["completions"].tolist(), lengths, strict=True)
-    texts = [vocabulary.decode(ids[:length]) for ids, length in pairs]
+    last = last_token(tensors["mask"]).argmax(-1).tolist()
+    texts = [vocabulary.decode(ids[: i + 1]) for ids, i in zip(tensors["completions"].tolist(), last, strict=True)]
     return Rollout([problem for problem in problems for _ in range(group_size)], texts, **tensors)

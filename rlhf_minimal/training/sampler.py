@@ -1,5 +1,6 @@
 """Sampling completions: many at once, each prompt read once, with the log-prob of every token."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -87,6 +88,44 @@ def sample(
 
     completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # the longest completion ends here
     return Samples(completions, logp, completion_mask(completions, eos_id), truncated)
+
+
+def behind(
+    samples: Samples, prefixes: Sequence[Sequence[int]], *, group_size: int, budget: int, pad_id: int
+) -> Samples:
+    """The same completions with what they went on from before them; it was not sampled, so its mask is 0.
+
+    Args:
+        samples: What was sampled behind the prefixes, G completions each.
+        prefixes: P beginnings of completions, as ids.
+        group_size: Completions per prefix, G.
+        budget: Largest number of tokens of a whole completion; what was sampled beyond it is cut off.
+        pad_id: As for `sample`.
+
+    Example:
+        >>> one = torch.ones(1, 2)
+        >>> sampled = Samples(torch.tensor([[5, 6]]), -one, one, torch.tensor([True]))
+        >>> whole = behind(sampled, [[7, 8]], group_size=1, budget=3, pad_id=0)
+        >>> whole.completions.tolist(), whole.mask.tolist()
+        ([[7, 8, 5]], [[0.0, 0.0, 1.0]])
+    """
+    rows = [list(prefix) for prefix in prefixes for _ in range(group_size)]
+    sizes = torch.tensor([[len(row)] for row in rows], device=samples.completions.device)  # [B, 1]
+    places = sizes + torch.arange(samples.completions.shape[1], device=sizes.device)  # [B, T]
+    width = int(places.max()) + 1
+
+    def moved(x: Tensor, start: Tensor) -> Tensor:
+        return start.to(x).scatter(1, places, x)
+
+    mask = moved(samples.mask, torch.zeros(len(rows), width))
+    before = pad_right([row + [pad_id] * (width - len(row)) for row in rows], pad_id)
+    used = slice(int(torch.where(mask != 0, torch.arange(1, width + 1, device=mask.device), 0)[:, :budget].max()))
+    return Samples(
+        moved(samples.completions, before)[:, used],
+        moved(samples.logp, torch.zeros(len(rows), width))[:, used],
+        mask[:, used],
+        samples.truncated | (mask[:, budget:] != 0).any(-1),
+    )
 
 
 def check_request(prompt_mask: Tensor, max_new_tokens: int, group_size: int, temperature: float) -> None:
