@@ -92,14 +92,14 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None, marks
         marks: What `--step-reward` says there.
     """
     algorithm, learnt = find_algorithm(settings, row), find_task(settings, task)
-    name, coef = settings["algorithm"], settings["kl_coef"]
     config = Config(**{field.name: settings[field.name] for field in dataclasses.fields(Config)})
     if "group" in algorithm.needs and config.group_size < 2:
-        raise ValueError(f"{name} compares completions of one prompt: --group-size must be at least 2")
-    if coef is not None:
+        raise ValueError(f"{settings['algorithm']} compares completions of one prompt: --group-size must be at least 2")
+    if settings["kl_coef"] is not None:
         if len(algorithm.kl) != 1:
-            raise ValueError(f"--kl-coef changes a row's KL cell, but {name} has {len(algorithm.kl)} of them")
-        algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=coef),))
+            name, number = settings["algorithm"], len(algorithm.kl)
+            raise ValueError(f"--kl-coef changes a row's KL cell, but {name} has {number} of them")
+        algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=settings["kl_coef"]),))
     if settings["system"] is not None:
         learnt = dataclasses.replace(learnt, instruction=settings["system"])
     if settings["critic_start"] is not None:

@@ -97,12 +97,7 @@ def add_run_flags(sub: Any, *, out: str = "a new one under runs/") -> None:
 
 
 def settings_of_run(
-    args: argparse.Namespace,
-    declared: Sequence[Setting],
-    *,
-    command: str,
-    name: str,
-    may_change: tuple[str, ...],
+    args: argparse.Namespace, declared: Sequence[Setting], command: str, name: str, may_change: tuple[str, ...]
 ) -> tuple[RunFolder, dict[str, Any], dict[str, Any]]:
     """The folder of a run and its settings: what was given, else what a resumed run keeps, else the defaults.
 

@@ -94,9 +94,7 @@ def _plan(args: argparse.Namespace) -> Run:
     if args.start is not None and args.start.startswith("hf:"):
         lr = recipes.REAL_MODEL_LR if args.lora_rank is None else recipes.REAL_MODEL_LORA_LR
         declared = [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
-    folder, settings, given = settings_of_run(
-        args, declared, command="train", name=args.algorithm, may_change=MAY_CHANGE
-    )
+    folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, MAY_CHANGE)
     at_least_1(settings, "save_every", "held_out")
     recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
     device = starts.find_device(settings["device"])

@@ -45,8 +45,8 @@ from rlhf_minimal.training.scores import trained_scores
 from rlhf_minimal.training.watch import Watch
 
 # A function that trains on a prepared batch: `update`, or another with its arguments (`trpo.trust_region_update`).
-Updater = Callable[[Learner, Recipe, Rollout, Batch, int], Metrics]
-Watcher = Callable[[int, Rollout], object]  # sees a step's number and all that was sampled in it
+Updater = Callable[[Learner, Recipe, Rollout, Batch, int], Metrics] | None
+Watcher = Callable[[int, Rollout], object] | None  # sees a step's number and all that was sampled in it
 
 
 class NothingToLearn(Exception):
@@ -58,8 +58,8 @@ def train(
     recipe: Recipe,
     on_step: Callable[[Metrics], bool | None] = lambda metrics: None,
     *,
-    updater: Updater | None = None,
-    on_rollout: Watcher | None = None,
+    updater: Updater = None,
+    on_rollout: Watcher = None,
 ) -> list[Metrics]:
     """Steps until `recipe.config.steps` are done.
 
@@ -84,9 +84,7 @@ def train(
     return history
 
 
-def train_step(
-    learner: Learner, recipe: Recipe, *, updater: Updater | None = None, on_rollout: Watcher | None = None
-) -> Metrics:
+def train_step(learner: Learner, recipe: Recipe, *, updater: Updater = None, on_rollout: Watcher = None) -> Metrics:
     """One step of online reinforcement learning, with any row of the table.
 
     Args:
@@ -160,8 +158,7 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         known["values"] = processes.gather(own, len(groups.mask))
     if "baseline" in needs:
         known["baseline"] = _baseline(learner, recipe, groups, step)
-    if recipe.step_reward is not None:
-        known |= groups.with_outcome(rewards)
+    known |= groups.with_outcome(rewards) if recipe.step_reward else {}
     if "entropy" in needs:
         known["entropy"] = torch.zeros_like(old_logp)  # a placeholder, like the first argument: `update` replaces both
     batch = Batch(old_logp, old_logp, groups.mask, rewards, config.group_size, **known)

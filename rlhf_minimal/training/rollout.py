@@ -16,7 +16,7 @@ from rlhf_minimal.tasks import Problem, mark_all, score_all, verify_all
 from rlhf_minimal.training.groups import TENSORS, Rollout, join, place_steps, select, widened
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.sampler import Samples, behind, check_length, pad_left
+from rlhf_minimal.training.sampler import Samples, check_length, going_on, pad_left
 
 
 def roll_out(
@@ -55,31 +55,24 @@ def roll_out(
         ValueError: If there are fewer problems than processes; if a prefix is missing, ends a completion, or leaves
             nothing of the budget; as the sampler.
     """
-    if prefixes is not None:
-        check_prefixes(prefixes, len(problems), vocabulary.eos_id, recipe.budget)
     if processes.count > 1:
-        own = None if prefixes is None else prefixes[processes.share(len(problems))]
+        own = prefixes and prefixes[processes.share(len(problems))]
         write = partial(roll_out, policy, vocabulary, recipe=recipe, temperature=temperature, step=step, prefixes=own)
         return _roll_out_together(write, problems, group_size, seed, vocabulary, processes)
     encoded = [vocabulary.encode_prompt(problem.prompt, system=recipe.task.instruction) for problem in problems]
     prompts, prompt_mask = (x.to(policy.device) for x in pad_left(encoded, vocabulary.pad_id))
-    ahead = prefixes or [()] * len(problems)
-    read_first = [ids + list(prefix) for ids, prefix in zip(encoded, ahead, strict=True)]
     draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"sample/{seed}".encode()))
     options = {"group_size": group_size, "temperature": temperature, "generator": draws}
-    options |= {"max_new_tokens": recipe.budget - min(map(len, ahead))}
-    options |= {"eos_id": vocabulary.eos_id, "pad_id": vocabulary.pad_id}
-    ids = (x.to(policy.device) for x in pad_left(read_first, vocabulary.pad_id))
+    options |= {"max_new_tokens": recipe.budget, "eos_id": vocabulary.eos_id, "pad_id": vocabulary.pad_id}
+    sampler = recipe.sampler or recipe.reader.sample
+    sampler = sampler if prefixes is None else going_on(sampler, prefixes)
     with recipe.config.autocast(policy.device):
-        samples = (recipe.sampler or recipe.reader.sample)(policy, *ids, **options)
-    if prefixes is not None:
-        samples = behind(samples, ahead, group_size=group_size, budget=recipe.budget, pad_id=vocabulary.pad_id)
+        samples = sampler(policy, prompts, prompt_mask, **options)
     rows = [problem for problem in problems for _ in range(group_size)]
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
-    read = {"prompts": prompts, "prompt_mask": prompt_mask}
-    read = {name: x.repeat_interleave(group_size, dim=0) for name, x in read.items()}  # [B, S]
+    prompts, prompt_mask = (x.repeat_interleave(group_size, dim=0) for x in (prompts, prompt_mask))  # [B, S]
     scores = {name: x.to(policy.device) for name, x in _scores(recipe, rows, texts, step, samples, vocabulary).items()}
-    return Rollout(rows, texts, **read, **vars(samples), **scores)
+    return Rollout(rows, texts, prompts, prompt_mask, **vars(samples), **scores)
 
 
 def force(
@@ -127,22 +120,6 @@ def force(
     order = torch.arange(len(first.texts), device=rows.device)
     order[rows] = len(order) + torch.arange(len(rows), device=rows.device)
     return select(join([first, whole]), order)
-
-
-def check_prefixes(prefixes: Sequence[Sequence[int]], problems: int, eos_id: int, budget: int) -> None:
-    """Refuses prefixes from which nothing can go on.
-
-    Raises:
-        ValueError: Naming the first problem, counted from 1, whose prefix has ended or is as long as the budget.
-    """
-    if len(prefixes) != problems:
-        raise ValueError(f"one prefix for each problem: got {len(prefixes)} for {problems} problems")
-    for number, prefix in enumerate(prefixes, start=1):
-        if eos_id in prefix or len(prefix) >= budget:
-            raise ValueError(
-                f"the prefix of problem {number} has {len(prefix)} tokens of a budget of {budget}, or holds the token "
-                "that ends a completion: nothing can go on from it; cut it, or raise max_new_tokens"
-            )
 
 
 def check_context(
@@ -221,8 +198,7 @@ def collect(
         sampled.append(write(problems, group_size=config.group_size, temperature=config.temperature, seed=seed))
         return sampled[-1]
 
-    groups = fresh() if recipe.algorithm.keep is None else _refilled(fresh, recipe)
-    return groups, sampled
+    return fresh() if recipe.algorithm.keep is None else _refilled(fresh, recipe), sampled
 
 
 def _refilled(fresh: Callable[[], Rollout], recipe: Recipe) -> Rollout | None:

@@ -1,7 +1,8 @@
 """Sampling completions: many at once, each prompt read once, with the log-prob of every token."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -88,6 +89,48 @@ def sample(
 
     completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # the longest completion ends here
     return Samples(completions, logp, completion_mask(completions, eos_id), truncated)
+
+
+def going_on(sampler: Callable[..., Samples], prefixes: Sequence[Sequence[int]]) -> Callable[..., Samples]:
+    """A sampler whose completions begin with given tokens, which it reads and does not draw.
+
+    Args:
+        sampler: As `sample`.
+        prefixes: The beginning of each prompt's completions, as ids.
+
+    Returns:
+        A function with the arguments of `sample`; its budget holds for prefix and continuation together.
+
+    Raises:
+        ValueError: When called, if a prefix is missing, ends a completion, or leaves nothing of the budget.
+    """
+
+    def whole(policy: PreTrainedModel, prompts: Tensor, prompt_mask: Tensor, **options: Any) -> Samples:
+        budget, pad_id = options["max_new_tokens"], options["pad_id"]
+        check_prefixes(prefixes, len(prompts), options["eos_id"], budget)
+        rows = zip(prompts, prompt_mask, prefixes, strict=True)
+        read_first = pad_left([[*ids[kept != 0].tolist(), *prefix] for ids, kept, prefix in rows], pad_id)
+        options["max_new_tokens"] = budget - min(map(len, prefixes))
+        samples = sampler(policy, *(x.to(prompts.device) for x in read_first), **options)
+        return behind(samples, prefixes, group_size=options["group_size"], budget=budget, pad_id=pad_id)
+
+    return whole
+
+
+def check_prefixes(prefixes: Sequence[Sequence[int]], problems: int, eos_id: int, budget: int) -> None:
+    """Refuses prefixes from which nothing can go on.
+
+    Raises:
+        ValueError: Naming the first problem, counted from 1, whose prefix has ended or is as long as the budget.
+    """
+    if len(prefixes) != problems:
+        raise ValueError(f"one prefix for each problem: got {len(prefixes)} for {problems} problems")
+    for number, prefix in enumerate(prefixes, start=1):
+        if eos_id in prefix or len(prefix) >= budget:
+            raise ValueError(
+                f"the prefix of problem {number} has {len(prefix)} tokens of a budget of {budget}, or holds the token "
+                "that ends a completion: nothing can go on from it; cut it, or raise max_new_tokens"
+            )
 
 
 def behind(
