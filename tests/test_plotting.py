@@ -5,6 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from rlhf_book import plotting
+from rlhf_minimal.tasks import Problem, get_task
 
 
 def test_a_curve_shows_every_seed_and_their_mean():
@@ -20,3 +21,17 @@ def test_running_mean_against_a_loop(width):
     values = np.random.default_rng(0).normal(size=20)
     expected = [np.mean(values[max(0, i - width + 1) : i + 1]) for i in range(20)]
     np.testing.assert_allclose(plotting.running_mean(values, width), expected)
+
+
+def test_a_dial_has_an_arrow_for_each_move_in_the_colour_of_its_sign():
+    task, problem = get_task("clock10"), Problem("3+8+....:", "b")
+    hours, text = task.alphabet[14:], "3d8c.c=c"
+    steps = task.steps(text, problem)
+    places = [0, *(hours.index(text[end - 1]) for end, _ in steps)]
+    ax = Figure().add_subplot()
+    plotting.dial(ax, hours, places, [mark == 1 for _, mark in steps])
+    letters = [one.get_text() for one in ax.texts if one.get_text() in hours]
+    assert "".join(letters) == hours
+    numbers = {one.get_text(): one.get_color() for one in ax.texts if one.get_text().isdigit()}
+    assert numbers == {"1": plotting.POSITIVE, "2": plotting.NEGATIVE, "3": plotting.POSITIVE}
+    assert len(ax.lines) == 1  # the idle move stays where it is

@@ -3,7 +3,11 @@
 Nothing here knows of training or of models, and no function opens or saves a file.
 """
 
+import math
+from collections.abc import Sequence
+
 import matplotlib as mpl
+from matplotlib.axes import Axes
 
 from rlhf_minimal.extras.curves import CONTROL, STYLE, learning_curve, running_mean
 from rlhf_minimal.facts import facts_of, families, missing
@@ -15,6 +19,7 @@ __all__ = [
     "POSITIVE",
     "STYLE",
     "color",
+    "dial",
     "learning_curve",
     "line_style",
     "running_mean",
@@ -63,3 +68,45 @@ def line_style(algorithm: str) -> str | tuple[float | int, tuple[float | int, ..
     """
     dashes = LINES[facts_of(algorithm).line] if not missing(algorithm) else ()
     return (0, dashes) if dashes else "solid"
+
+
+def dial(ax: Axes, hours: str, places: Sequence[int], right: Sequence[bool]) -> Axes:
+    """A clock whose hand goes from hour to hour: the path as arrows, numbered, in the colours of the two signs.
+
+    Args:
+        ax: Where to draw.
+        hours: A letter for each hour, the first at the top, the others clockwise.
+        places: The hours in order, the first is where the hand starts.
+        right: Whether each move is right; one fewer than there are places.
+
+    Returns:
+        The axes. A move that stays at its hour is a dot.
+    """
+    turn = [2 * math.pi * i / len(hours) for i in range(len(hours))]
+    points = [(math.sin(angle), math.cos(angle)) for angle in turn]
+    for hour, (x, y) in zip(hours, points, strict=True):
+        ax.text(1.13 * x, 1.13 * y, hour, ha="center", va="center")
+    moves = zip(places[:-1], places[1:], right, strict=True)
+    for number, (start, end, is_right) in enumerate(moves, start=1):
+        shade = POSITIVE if is_right else NEGATIVE
+        (x, y), (u, v) = points[start], points[end]
+        at = (0.4 * x + 0.6 * u, 0.4 * y + 0.6 * v)
+        if start == end:
+            ax.plot([x], [y], "o", color=shade)
+            at = (0.8 * x, 0.8 * y)
+        else:
+            style = {
+                "arrowstyle": "-|>",
+                "color": shade,
+                "linestyle": "-" if is_right else "--",
+            }
+            ax.annotate("", (u, v), (x, y), arrowprops=style)
+        ground = {
+            "boxstyle": "circle,pad=0.1",
+            "facecolor": "white",
+            "edgecolor": "none",
+        }
+        ax.text(*at, str(number), color=shade, ha="center", va="center", bbox=ground)
+    ax.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    ax.axis("off")
+    return ax
