@@ -1,6 +1,6 @@
 """The recorded runs on the clock: when do completions grow, what do marks for steps pay, and which ways of paying fail?
 
-    python notebooks/results/clock_runs.py               runs what is not yet recorded (40 runs, ten minutes)
+    python notebooks/results/clock_runs.py               runs what is not yet recorded (40 runs, 15 minutes of one core)
     python notebooks/results/clock_runs.py growth coin   only the arms named
 
 Writes notebooks/results/clock-runs.json, a line a run. Every run begins with a shipped start.
