@@ -122,8 +122,7 @@ def _train(plan: Run, trackers: Trackers | None) -> int:
     learner.processes = plan.processes
     before, early, updater = _evaluate(plan, learner, _start_policy(learner, plan)), None, None
     if plan.settings["optimizer"] == "trpo":
-        region = training.TrustRegion(max_kl=plan.settings["max_kl"])
-        updater = partial(training.trust_region_update, region=region)
+        updater = partial(training.trust_region_update, region=training.TrustRegion(max_kl=plan.settings["max_kl"]))
     with _journal(plan, learner, trackers) as journal:
         try:
             training.train(learner, plan.recipe, journal, updater=updater)
