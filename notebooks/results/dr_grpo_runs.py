@@ -1,23 +1,32 @@
-"""The recorded runs of the chapter on Dr. GRPO: do wrong responses lengthen, and what does a divisor cost in tokens?
+"""The recorded runs of the chapter on Dr. GRPO: do wrong completions lengthen, and what do the two changes do, apart?
 
-    python notebooks/results/dr_grpo_runs.py             runs what is not yet recorded (55 runs, ten minutes)
-    python notebooks/results/dr_grpo_runs.py told-own    only the arms named
+    python notebooks/results/dr_grpo_runs.py             runs what is not yet recorded (about half an hour of one core)
+    python notebooks/results/dr_grpo_runs.py informed-own    only the arms named
 
 Writes notebooks/results/dr-grpo-runs.json, a line a run. Every run trains a fresh tiny Llama (one layer, width 32) on
-responses of at most 32 tokens. An arm is a situation and a divisor.
+completions of at most 32 tokens. An arm is a situation, an advantage, a divisor and a learning rate.
 
-Situations. In "told", "rare" and "blind" a response is right or wrong by a coin that the policy cannot influence.
-"told" and "rare" (whose coin falls right in one case of eight) show the coin to the policy before it writes; all that
-it decides is when to stop. "blind" shows it another coin, which says nothing. In "learnt" there are eight prompts, the
-first token is the answer, and whatever follows does not matter.
+Situations. In "informed", "rare" and "blind" a completion is right or wrong by a coin that the policy cannot influence.
+"informed" and "rare" (whose coin falls right in one case of eight) show the coin to the policy before it writes; all
+that it decides is when to stop. A group there mixes the two prompts that stand for the two sides of the coin, which
+GRPO itself never does. "blind" shows it another coin, which says nothing. In "learnt" there are eight prompts, the
+first token is the answer, and whatever follows does not matter. "mixed" is "learnt" with prompts of two kinds: four are
+hard (one first token of 17 is right), four are easy (thirteen are). "coin" has the prompts of "mixed" and a coin for a
+reward. Groups of "learnt", "mixed" and "coin" are of one prompt.
 
-Divisors. "own": each response's own length, as in GRPO. "batch": the tokens of the batch, as in DAPO. "constant": the
-budget, as in Dr. GRPO. In the first three situations nothing else differs, and the division by the group's std stays
-on. In "learnt" the constant arm is the row dr_grpo, without the std.
+Divisors. "own": each completion's own length, as in GRPO. "batch": the tokens of the batch, as in DAPO. "constant": the
+budget, as in Dr. GRPO. Advantages are GRPO's, with the division by the group's std; an arm with "centred" in its name
+leaves the std out. The one exception is "learnt-constant", the row dr_grpo, without the std; "learnt-zscore-constant"
+is what lies between it and "learnt-own".
+
+The arms of "mixed" are the four combinations of advantage and divisor, each at the same two learning rates; GRPO alone
+was also run at 0.01, to see whether the higher of them is the best. The norm of the gradient is not clipped there, and
+there is no KL penalty: AdamW's step does not depend on the gradient's scale, so nothing else does. "coin" is GRPO.
 
 Seeds 0 to 4 were fixed beforehand and all are recorded; settings were tried on seeds 100 and 101 before that.
 """
 
+import itertools
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +38,7 @@ from torch import Generator, Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
-from rlhf_minimal.functional import aggregation
+from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.models import policy_logits, tiny_llama
 from rlhf_minimal.training import sample
 
@@ -39,18 +48,22 @@ END, WORDS = (
     8,
 )  # token ids: the end, then the words; what stands in the prompt comes after them
 FIRST_CUE = END + 1 + WORDS
-KEPT = (
-    "right",
-    "right_tokens",
-    "wrong_tokens",
-)  # by step, of PROMPTS * GROUP responses
+EASY = 13  # right first tokens of an easy prompt, of the 17; a hard one has one
+# What is kept by step, of PROMPTS * GROUP completions; of MORE, where something can be learnt or a coin decides.
+KEPT = ("right", "right_tokens", "wrong_tokens")
+MORE = ("hard_right", "equal_groups", "norm")
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
-DIVISORS: dict[str, Algorithm] = {
-    "own": GRPO,
-    "batch": replace(GRPO, aggregate=aggregation.token_mean),
-    "constant": replace(GRPO, aggregate=aggregation.fixed_length),
+DIVISORS = {
+    "own": aggregation.sequence_mean,
+    "batch": aggregation.token_mean,
+    "constant": aggregation.fixed_length,
 }
+ADVANTAGES = {
+    "zscore": advantages.group_normalized,
+    "centred": advantages.group_centered,
+}
+RATES = {"0.001": 1e-3, "0.003": 3e-3}
 
 
 @dataclass(frozen=True)
@@ -58,32 +71,64 @@ class Situation:
     """How right and wrong come about. ``chance``: of the coin, or None where the first token decides."""
 
     chance: float | None
-    told: bool
+    informed: bool
     lr: float
     steps: int
+    mixed: bool = False  # prompts of two kinds, nothing clipped, more kept
 
 
 SITUATIONS = {
-    "told": Situation(1 / 2, told=True, lr=3e-4, steps=150),
-    "blind": Situation(1 / 2, told=False, lr=3e-4, steps=150),
-    "rare": Situation(1 / 8, told=True, lr=3e-4, steps=150),
-    "learnt": Situation(None, told=False, lr=1e-3, steps=120),
+    "informed": Situation(1 / 2, informed=True, lr=3e-4, steps=150),
+    "blind": Situation(1 / 2, informed=False, lr=3e-4, steps=150),
+    "rare": Situation(1 / 8, informed=True, lr=3e-4, steps=150),
+    "learnt": Situation(None, informed=False, lr=1e-3, steps=120),
+    "mixed": Situation(None, informed=False, lr=1e-3, steps=60, mixed=True),
+    "coin": Situation(1 / 2, informed=False, lr=1e-3, steps=60, mixed=True),
 }
-ARMS = {
-    f"{situation}-{divisor}": (situation, divisor)
-    for situation in SITUATIONS
-    for divisor in DIVISORS
-}
-del ARMS["rare-batch"]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What a run does: where, with which advantage and divisor, how fast."""
+
+    situation: str
+    advantage: str
+    divisor: str
+    lr: float
+
+
+def _arms() -> dict[str, Arm]:
+    arms = {}
+    for name in ("informed", "blind", "rare", "learnt"):
+        for divisor in DIVISORS:
+            advantage = (
+                "centred" if (name, divisor) == ("learnt", "constant") else "zscore"
+            )
+            arms[f"{name}-{divisor}"] = Arm(
+                name, advantage, divisor, SITUATIONS[name].lr
+            )
+    del arms["rare-batch"]
+    arms["learnt-zscore-constant"] = Arm(
+        "learnt", "zscore", "constant", SITUATIONS["learnt"].lr
+    )
+    for advantage, divisor in itertools.product(ADVANTAGES, ("own", "constant")):
+        for rate, lr in RATES.items():
+            arms[f"mixed-{advantage}-{divisor}-{rate}"] = Arm(
+                "mixed", advantage, divisor, lr
+            )
+    arms["mixed-zscore-own-0.01"] = Arm("mixed", "zscore", "own", 1e-2)
+    arms["coin-zscore-own-0.001"] = Arm("coin", "zscore", "own", 1e-3)
+    return arms
+
+
+ARMS = _arms()
 
 
 def algorithm(arm: str) -> Algorithm:
     """What an arm trains with."""
-    situation, divisor = ARMS[arm]
-    return (
-        ALGORITHMS["dr_grpo"]
-        if (situation, divisor) == ("learnt", "constant")
-        else DIVISORS[divisor]
+    what = ARMS[arm]
+    return replace(
+        GRPO, advantage=ADVANTAGES[what.advantage], aggregate=DIVISORS[what.divisor]
     )
 
 
@@ -100,15 +145,18 @@ def begin(seed: int) -> PreTrainedModel:
 
 
 def ask(situation: Situation, generator: Generator) -> tuple[Tensor, Tensor]:
-    """The prompts of a step, [B, 1], and the coin of each response, [B]."""
+    """The prompts of a step, [B, 1], and the coin of each completion, [B]."""
     B = PROMPTS * GROUP
+    groups = FIRST_CUE + torch.arange(PROMPTS).repeat_interleave(GROUP)[:, None]
     if situation.chance is None:
-        return FIRST_CUE + torch.arange(PROMPTS).repeat_interleave(GROUP)[
-            :, None
-        ], torch.zeros(B)
+        return groups, torch.zeros(B)
     coin = (torch.rand(B, generator=generator) < situation.chance).float()
+    if situation.mixed:
+        return groups, coin
     seen = (
-        coin if situation.told else (torch.rand(B, generator=generator) < 0.5).float()
+        coin
+        if situation.informed
+        else (torch.rand(B, generator=generator) < 0.5).float()
     )
     return FIRST_CUE + seen.long()[:, None], coin
 
@@ -116,18 +164,26 @@ def ask(situation: Situation, generator: Generator) -> tuple[Tensor, Tensor]:
 def rewards_of(
     situation: Situation, prompts: Tensor, coin: Tensor, completions: Tensor
 ) -> Tensor:
-    """1 for a right response: by its coin, or by its first token; the right word of prompt j is word j mod 4."""
+    """1 for a right completion: by its coin, or by its first token.
+
+    In "learnt" the right word of prompt j is word j mod 4. In "mixed" an even prompt is hard and an odd one easy, and
+    the right tokens of prompt j are the first 1 or 13 of all 17, counted from the word j + 1.
+    """
     if situation.chance is not None:
         return coin
-    return (completions[:, 0] == END + 1 + (prompts[:, 0] - FIRST_CUE) % 4).float()
+    number = prompts[:, 0] - FIRST_CUE
+    if not situation.mixed:
+        return (completions[:, 0] == END + 1 + number % 4).float()
+    allowed = torch.where(number % 2 == 0, 1, EASY)
+    return ((completions[:, 0] - 1 - number) % (FIRST_CUE + PROMPTS) < allowed).float()
 
 
-def train(arm: str, seed: int, steps: int | None = None) -> list[dict[str, int]]:
+def train(arm: str, seed: int, steps: int | None = None) -> list[dict[str, float]]:
     """One run: what each of its steps sampled."""
-    situation, row = SITUATIONS[ARMS[arm][0]], algorithm(arm)
+    situation, row = SITUATIONS[ARMS[arm].situation], algorithm(arm)
     policy, generator = begin(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(
-        policy.parameters(), lr=situation.lr, weight_decay=0.0
+        policy.parameters(), lr=ARMS[arm].lr, weight_decay=0.0
     )
     history = []
     for _ in range(steps or situation.steps):
@@ -148,13 +204,20 @@ def train(arm: str, seed: int, steps: int | None = None) -> list[dict[str, int]]
         batch = Batch(logp, drawn.logp, drawn.mask, rewards, GROUP, budget=BUDGET)
         optimizer.zero_grad()
         policy_loss(row, batch).backward()
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        largest = float("inf") if situation.mixed else 1.0
+        norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), largest)
         optimizer.step()
         right, lengths = rewards == 1, batch.lengths
         counts = (right.sum(), lengths[right].sum(), lengths[~right].sum())
-        history.append(
-            {name: int(count) for name, count in zip(KEPT, counts, strict=True)}
-        )
+        kept: dict[str, float] = {
+            name: int(count) for name, count in zip(KEPT, counts, strict=True)
+        }
+        if situation.mixed:
+            groups = rewards.view(PROMPTS, GROUP)
+            kept["hard_right"] = int(groups[::2].sum())
+            kept["equal_groups"] = int((groups.amax(1) == groups.amin(1)).sum())
+            kept["norm"] = round(norm.item(), 5)
+        history.append(kept)
     return history
 
 
@@ -165,7 +228,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     seconds = round(time.perf_counter() - began, 1)
     return {
         "seconds": seconds,
-        **{name: [step[name] for step in history] for name in KEPT},
+        **{name: [step[name] for step in history] for name in history[0]},
     }
 
 

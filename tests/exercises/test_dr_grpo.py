@@ -18,7 +18,7 @@ from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
 
-IDS = ["weights", "loss", "effective-reward", "stop-drift", "residual", "objective", "micro"]
+IDS = ["stop-drift", "micro", "effective-reward", "residual", "objective", "weights", "loss"]
 
 
 def test_they_stand_in_the_order_of_the_chapter():
@@ -26,12 +26,12 @@ def test_they_stand_in_the_order_of_the_chapter():
 
 
 @pytest.mark.parametrize("G", [2, 3])
-def test_the_effective_reward_is_what_grpo_without_std_ascends(G):
+def test_the_effective_reward_is_what_a_leave_one_out_baseline_steps_along(G):
     """Every group of a small tree, through the library's loss."""
     tree = Tree(vocab=2, length=3)
     theta = tree.random_logits(3).requires_grad_()
     R = torch.tensor([0.0, 2.0, 1.0, 5.0], dtype=torch.float64)
-    row = replace(ALGORITHMS["grpo"], kl=(), advantage=advantages.group_centered)
+    row = replace(ALGORITHMS["grpo"], kl=(), advantage=advantages.leave_one_out)
 
     def loss(logp, rows):
         return policy_loss(row, Batch(logp, logp, tree.mask[rows], R[rows], G))

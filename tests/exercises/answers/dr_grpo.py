@@ -19,7 +19,7 @@ def weights_by_root(advantages, lengths, budget):
 
 def reward_by_median(probs, rewards, lengths, group_size):
     """Some other centre."""
-    return (group_size - 1) / group_size * (rewards - rewards.median()) / lengths
+    return (rewards - rewards.median()) / lengths
 
 
 def drift_of_the_expected_length(q, advantage):
@@ -74,12 +74,12 @@ def weights_by_autograd(advantages, lengths, budget):
 
 
 def reward_by_listing_pairs(probs, rewards, lengths, group_size):
-    """E[A_1 | o_1] / |o_1|, with the other responses averaged one by one."""
+    """E[A_1 | o_1] / |o_1|, with the other completions averaged one by one."""
     found = []
     for n in range(len(probs)):
         mean_of_others = sum(float(p * r) for p, r in zip(probs, rewards, strict=True))
-        mean = (float(rewards[n]) + (group_size - 1) * mean_of_others) / group_size
-        found.append((float(rewards[n]) - mean) / float(lengths[n]))
+        baseline = (group_size - 1) * mean_of_others / (group_size - 1)
+        found.append((float(rewards[n]) - baseline) / float(lengths[n]))
     return torch.tensor(found)
 
 

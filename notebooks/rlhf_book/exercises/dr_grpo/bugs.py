@@ -13,7 +13,7 @@ from ..bug import Bug
 def suspect_unbiased(
     logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int
 ) -> Tensor:
-    """A loss "without length and difficulty bias": logp, old_logp, mask [B, T], rewards [B]."""
+    """A loss "without length and difficulty bias": [B, T], and rewards [B]."""
     groups = rewards.view(-1, group_size)
     advantages = (
         groups - groups.mean(1, keepdim=True)
@@ -21,12 +21,12 @@ def suspect_unbiased(
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(0.8, 1.2) * advantages[:, None]
-    per_response = (torch.minimum(free, clipped) * mask).sum(1) / mask.sum(1)  # [B]
-    return -per_response.mean()
+    per_completion = (torch.minimum(free, clipped) * mask).sum(1) / mask.sum(1)  # [B]
+    return -per_completion.mean()
 
 
 def price_of_a_wrong_token(loss: Callable[..., Tensor]) -> None:
-    """One right response of 8 tokens, three wrong ones; the first of the wrong ones grows."""
+    """One right completion of 8 tokens, three wrong; one of the wrong ones grows."""
     for length in (2, 8, 32, 128):
         lengths = torch.tensor([8, length, 8, 8])
         mask = (torch.arange(128) < lengths[:, None]).float()
@@ -35,13 +35,12 @@ def price_of_a_wrong_token(loss: Callable[..., Tensor]) -> None:
             logp, logp.detach(), torch.tensor([1.0, 0.0, 0.0, 0.0]), mask, 4
         ).backward()
         assert logp.grad is not None
-        print(
-            f"a wrong response of {length:3d} tokens pays {1000 * logp.grad[1, 0].item():7.4f} thousandths a token"
-        )
+        price = 1000 * logp.grad[1, 0].item()
+        print(f"a wrong one of {length:3d} tokens: {price:7.4f} thousandths a token")
 
 
 def equal_advantages_equal_tokens(loss: Callable[..., Tensor]) -> None:
-    """Responses of one advantage and different lengths: each of their tokens has to weigh the same."""
+    """Completions of one advantage and different lengths: each of their tokens has to weigh the same."""
     lengths = torch.tensor([1, 2, 8, 8])
     mask = (torch.arange(8) < lengths[:, None]).float()
     logp = torch.full((4, 8), -1.0, requires_grad=True)
@@ -56,7 +55,7 @@ def equal_advantages_equal_tokens(loss: Callable[..., Tensor]) -> None:
 def mended_unbiased(
     logp: Tensor, old_logp: Tensor, rewards: Tensor, mask: Tensor, group_size: int
 ) -> Tensor:
-    """A loss "without length and difficulty bias": logp, old_logp, mask [B, T], rewards [B]."""
+    """A loss "without length and difficulty bias": [B, T], and rewards [B]."""
     budget = 128  # a setting of the run, never read off a batch
     groups = rewards.view(-1, group_size)
     advantages = (
@@ -65,8 +64,8 @@ def mended_unbiased(
     ratio = torch.exp(logp - old_logp)
     free = ratio * advantages[:, None]
     clipped = ratio.clamp(0.8, 1.2) * advantages[:, None]
-    per_response = (torch.minimum(free, clipped) * mask).sum(1) / budget  # [B]
-    return -per_response.mean()
+    per_completion = (torch.minimum(free, clipped) * mask).sum(1) / budget  # [B]
+    return -per_completion.mean()
 
 
 HALF_A_REPAIR = Bug(
@@ -76,15 +75,15 @@ HALF_A_REPAIR = Bug(
     minutes=5,
     statement="""
     The option is called `drgrpo`, and its documentation says that it removes both biases. The standard deviation is
-    gone, as promised. Then somebody plots the lengths of wrong responses, and they climb as they did before. The cell
-    prints what one token of a wrong response pays as that response grows. What should the numbers do?
+    gone, as promised. Then somebody plots the lengths of wrong completions, and they climb as they did before. The cell
+    prints what one token of a wrong completion pays as that completion grows. What should the numbers do?
     """,
     wrong=suspect_unbiased,
     symptom=price_of_a_wrong_token,
     reveals=equal_advantages_equal_tokens,
     mended=mended_unbiased,
     moral="""
-    The mean within each response is still there: the option changed the advantage and left the aggregation alone. The
+    The mean within each completion is still there: the option changed the advantage and left the aggregation alone. The
     two biases live in two columns of the table, and each needs its own repair. The habit: state the property that the
     name promises (equal advantages, equal weight of every token) and test that, for lengths that differ.
     """,
@@ -95,7 +94,7 @@ HALF_A_REPAIR = Bug(
 
 
 def suspect_accumulation(objective: Tensor, mask: Tensor, micro_batches: int) -> Tensor:
-    """The token mean of a batch too large for memory: objective, mask [B, T], rows dealt out in order."""
+    """The token mean of a batch too large for memory; rows dealt out in order."""
     total = torch.zeros(())
     for x, m in zip(
         objective.tensor_split(micro_batches),
@@ -107,7 +106,7 @@ def suspect_accumulation(objective: Tensor, mask: Tensor, micro_batches: int) ->
 
 
 def weight_by_memory(loss: Callable[..., Tensor]) -> None:
-    """Two responses of 2 tokens, two of 200: what a token of each kind weighs, on machines of different sizes."""
+    """Two completions of 2 tokens, two of 200: what a token of each kind weighs."""
     mask = (torch.arange(200) < torch.tensor([2, 2, 200, 200])[:, None]).float()
     for micro_batches in (1, 2, 4):
         objective = torch.zeros(4, 200, requires_grad=True)
@@ -115,7 +114,8 @@ def weight_by_memory(loss: Callable[..., Tensor]) -> None:
         assert objective.grad is not None
         short, long = -objective.grad[0, 0].item(), -objective.grad[2, 0].item()
         print(
-            f"{micro_batches} micro-batches: a short one's token {short:.5f}, a long one's {long:.5f}"
+            f"{micro_batches} micro-batches: a short one's token {short:.5f}, "
+            f"a long one's {long:.5f}"
         )
 
 
@@ -135,7 +135,7 @@ def memory_does_not_matter(loss: Callable[..., Tensor]) -> None:
 
 
 def mended_accumulation(objective: Tensor, mask: Tensor, micro_batches: int) -> Tensor:
-    """The token mean of a batch too large for memory: objective, mask [B, T], rows dealt out in order."""
+    """The token mean of a batch too large for memory; rows dealt out in order."""
     total, tokens = torch.zeros(()), mask.sum()  # counted once, before the batch is cut
     for x, m in zip(
         objective.tensor_split(micro_batches),

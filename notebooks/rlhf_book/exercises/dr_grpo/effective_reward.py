@@ -1,4 +1,4 @@
-"""Which reward GRPO's length average ascends."""
+"""Which reward the length average steps along, with RLOO's baseline."""
 
 import torch
 from torch import Generator, Tensor
@@ -10,60 +10,55 @@ from ..exercise import Case, Exercise, Mistake
 def my_effective_reward(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
-    """Probs, rewards, lengths [N] of all responses -> [N]: the reward that is ascended."""
+    """Probs, rewards, lengths [N] of all completions -> [N]: rho."""
     value = (probs * rewards).sum()  # J, the expected reward
-    return (group_size - 1) / group_size * (rewards - value) / lengths
+    return (rewards - value) / lengths
 
 
 def _no_baseline(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
-    return (group_size - 1) / group_size * rewards / lengths
+    return rewards / lengths
 
 
-def _no_factor(
+def _groups_mean(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
-    return (rewards - (probs * rewards).sum()) / lengths
+    return (group_size - 1) / group_size * (rewards - (probs * rewards).sum()) / lengths
 
 
 def _plain_mean(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
-    return (group_size - 1) / group_size * (rewards - rewards.mean()) / lengths
+    return (rewards - rewards.mean()) / lengths
 
 
 def _baseline_after(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
     per_token = rewards / lengths
-    return (group_size - 1) / group_size * (per_token - (probs * per_token).sum())
+    return per_token - (probs * per_token).sum()
 
 
 def _baseline_not_divided(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
-    return (group_size - 1) / group_size * (rewards / lengths - (probs * rewards).sum())
+    return rewards / lengths - (probs * rewards).sum()
 
 
 def _mean_length(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
-    return (
-        (group_size - 1)
-        / group_size
-        * (rewards - (probs * rewards).sum())
-        / (probs * lengths).sum()
-    )
+    return (rewards - (probs * rewards).sum()) / (probs * lengths).sum()
 
 
 def _times_length(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
-    return (group_size - 1) / group_size * (rewards - (probs * rewards).sum()) * lengths
+    return (rewards - (probs * rewards).sum()) * lengths
 
 
-def _leave_one_out(
+def _corrected_twice(
     probs: Tensor, rewards: Tensor, lengths: Tensor, group_size: int
 ) -> Tensor:
     return group_size / (group_size - 1) * (rewards - (probs * rewards).sum()) / lengths
@@ -109,16 +104,18 @@ EFFECTIVE_REWARD = Exercise(
     minutes=15,
     difficulty="stretch",
     statement=r"""
-    Take GRPO without its division by the std. With $R_i$ the rewards of a group and $\bar R$ their mean, its expected
-    step at $\pi_\theta = \pi_\text{old}$ is a plain policy gradient, of *another* reward $\rho$, in which the expected
-    reward stands as a constant:
+    RLOO subtracts from each reward the mean of the *others* in its group, $b_i = \frac{1}{G-1} \sum_{j \ne i} R_j$.
+    Take that baseline, no division by the std, and keep GRPO's division by the completion's own length. At
+    $\pi_\theta = \pi_\text{old}$ the expected step is again a plain policy gradient, of a reward $\rho$ in which the
+    expected reward stands as a constant:
 
-    $$\mathbb E\Big[\frac1G \sum_i \frac{R_i - \bar R}{|o_i|} \nabla \log \pi(o_i)\Big]
+    $$\mathbb E\Big[\frac1G \sum_i \frac{R_i - b_i}{|o_i|} \nabla \log \pi(o_i)\Big]
     = \mathbb E\big[\rho(o)\, \nabla \log \pi(o)\big] .$$
 
     Write `my_effective_reward(probs, rewards, lengths, group_size)`. The first three are `[N]`, one entry for each
-    response that the policy can give (the probabilities sum to 1), and so is the result, $\rho$. A constant added to
-    $\rho$ would change no gradient; give the $\rho$ that is 0 for a response whose reward is exactly the expected one.
+    completion that the policy can give (the probabilities sum to 1), and so is the result, $\rho$. A constant added to
+    $\rho$ would change no gradient; give the $\rho$ that is 0 for a completion whose reward is exactly the expected
+    one. Before you write: is the length bias of this baseline the same as that of the group's mean?
     """,
     solution=my_effective_reward,
     cases=(
@@ -130,41 +127,41 @@ EFFECTIVE_REWARD = Exercise(
     mistakes=(
         Mistake(
             _no_baseline,
-            "That is right without a baseline. Does subtracting one still cost nothing once each score is divided by "
+            "That is right without a baseline. Does subtracting one still cost nothing once each gradient is divided by "
             "a length?",
         ),
         Mistake(
-            _no_factor,
-            "Nearly: the group's mean contains the response's own reward. What does that do to the scale?",
+            _groups_mean,
+            "That is for a mean which contains the completion's own reward. RLOO leaves it out.",
         ),
         Mistake(
             _plain_mean,
-            "You average the rewards over the list. Some responses are likelier than others.",
+            "You average the rewards over the list. Some completions are likelier than others.",
         ),
         Mistake(
             _baseline_after,
-            "You divide by the length first and centre afterwards. GRPO centres the rewards and divides what is left.",
+            "You divide by the length first and centre afterwards. The rewards are centred, and what is left is divided.",
         ),
         Mistake(
             _baseline_not_divided, "The baseline is divided by the length as well."
         ),
         Mistake(
             _mean_length,
-            "You divide every response by the expected length. GRPO takes each one's own.",
+            "You divide every completion by the expected length. Each one's own is asked for.",
         ),
         Mistake(
             _times_length,
             "You multiply by the length. The length stands in the denominator.",
         ),
         Mistake(
-            _leave_one_out,
-            "The factor is upside down. A mean that contains one's own reward makes the score smaller, not larger.",
+            _corrected_twice,
+            "The mean of the others is already without the completion's own reward: nothing is left to correct.",
         ),
         Mistake(
             _weighted,
             "The probability is already in the expectation. Leave it out of the reward.",
         ),
     ),
-    where="Take answer 1 of the group, and split the mean into its own reward and those of the others.",
-    right="Right. For whom is this reward higher when wrong: the response that stops, or the one that goes on?",
+    where="Take completion 1 of the group. Its baseline is independent of it: what is the mean of the product?",
+    right="Right. For whom is this reward higher when wrong: the completion that stops, or the one that goes on?",
 )

@@ -16,7 +16,7 @@ def my_dr_grpo_loss(
     group_size: int,
     budget: int,
 ) -> Tensor:
-    """[B, T] but rewards [B], groups contiguous -> scalar to minimise; clip range .2/.2."""
+    """[B, T], rewards [B], groups together -> scalar to minimise; clip range 0.2."""
     groups = rewards.view(-1, group_size)  # [P, G]
     advantages = (groups - groups.mean(1, keepdim=True)).view(-1, 1)  # [B, 1]
     ratio = torch.exp(logp - old_logp)  # [B, T]
@@ -209,8 +209,8 @@ LOSS = Exercise(
     Write `my_dr_grpo_loss(logp, old_logp, rewards, mask, group_size, budget)`, the objective of this chapter as a
     *loss*: rewards minus their group's mean, the clip of GRPO with $\varepsilon = 0.2$ on both sides, and one divisor
     for every token, $B$ times the generation budget. `logp`, `old_logp` and `mask` are `[B, T]`; under a 0 of the
-    mask stands some finite number without meaning. `rewards` is `[B]`, and the `group_size` responses of a prompt stand
-    together. There is no KL term. The checker compares the value and the gradient with respect to `logp`.
+    mask stands some finite number without meaning. `rewards` is `[B]`, and the `group_size` completions of a prompt
+    stand together. There is no KL term. The checker compares the value and the gradient with respect to `logp`.
     """,
     solution=my_dr_grpo_loss,
     cases=(
@@ -236,7 +236,7 @@ LOSS = Exercise(
         ),
         Mistake(
             _own_length,
-            "You divide each response by its own length: half of the repair is missing.",
+            "You divide each completion by its own length: half of the repair is missing.",
         ),
         Mistake(
             _token_mean,
@@ -248,7 +248,7 @@ LOSS = Exercise(
             "You divide by the padded width. The budget is a setting and does not depend on a batch.",
         ),
         Mistake(
-            _only_budget, "You sum over responses. The objective is a mean over them."
+            _only_budget, "You sum over completions. The objective is a mean over them."
         ),
         Mistake(
             _group_mean,
@@ -256,11 +256,11 @@ LOSS = Exercise(
         ),
         Mistake(
             _whole_batch,
-            "You compare each response with the whole batch. Its rivals are those of its own prompt.",
+            "You compare each completion with the whole batch. Its rivals are those of its own prompt.",
         ),
         Mistake(
             _leave_one_out,
-            "This is leave-one-out, RLOO's baseline. Here the mean contains the response's own reward.",
+            "This is leave-one-out, RLOO's baseline. Here the mean contains the completion's own reward.",
         ),
         Mistake(
             _no_clip,
@@ -268,7 +268,7 @@ LOSS = Exercise(
         ),
         Mistake(_objective, "The sign: a loss is minimised."),
     ),
-    where="Write the number of responses, the budget and one token's advantage beside each other, for the shown batch.",
+    where="Write the number of completions, the budget and one token's advantage beside each other, for the shown batch.",
     right="Right, value and gradient. What would change if you doubled the budget, under SGD and under Adam?",
     gradient_of="logp",
 )

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_factors(lengths: Tensor, micro_batches: int) -> Tensor:
-    """Lengths [B] -> [micro_batches]: the factor of each micro-batch's own token mean."""
+    """[B] -> [micro_batches]: the factor of each micro-batch's own token mean."""
     tokens = torch.stack(
         [part.sum() for part in torch.tensor_split(lengths, micro_batches)]
     )
@@ -85,7 +85,7 @@ MICRO = Exercise(
         ),
         Mistake(
             _rows,
-            "You count rows. That is right for a mean over responses, and this is one over tokens.",
+            "You count rows. That is right for a mean over completions, and this is one over tokens.",
         ),
         Mistake(
             _sum,

@@ -9,7 +9,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_objective(p: float, group_size: int) -> float:
-    """F(p), F(0) = 0, whose derivative is the weight of grad p; sample std, no epsilon."""
+    """F(p), F(0) = 0; its derivative is the weight of grad p, sample std."""
     others, total = group_size - 1, 0.0
     for k in range(1, group_size):
         tail = 0.0  # P(Binomial(G - 1, p) >= k)

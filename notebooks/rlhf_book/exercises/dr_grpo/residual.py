@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_residual(q: float, responses: int) -> float:
-    """Leading term of E[(1 - q n_i) / S]; S sums the geometric lengths of all responses."""
+    """Leading term of E[(1 - q n_i) / S]; S sums all geometric lengths."""
     expected_total = responses / q
     variance = responses * (1 - q) / q**2
     return variance / expected_total**3
@@ -65,9 +65,9 @@ RESIDUAL = Exercise(
     minutes=15,
     difficulty="stretch",
     statement=r"""
-    All $B$ responses of a batch stop after each token with probability $q$, so the length $n_i$ of one has mean $1/q$
+    All $B$ completions of a batch stop after each token with probability $q$, so the length $n_i$ of one has mean $1/q$
     and variance $(1-q)/q^2$. Under a token mean they are all divided by $S = \sum_i n_i$. The pull on the decision to
-    stop, for one response and per unit of advantage, is
+    stop, for one completion and per unit of advantage, is
 
     $$\mathbb E\Big[\frac{1 - q\, n_i}{S}\Big] .$$
 
@@ -84,16 +84,16 @@ RESIDUAL = Exercise(
     mistakes=(
         Mistake(
             _none,
-            "It is small and not zero: the total contains the response's own length.",
+            "It is small and not zero: the total contains the completion's own length.",
         ),
-        Mistake(_per_batch, "One power of the number of responses is missing."),
+        Mistake(_per_batch, "One power of the number of completions is missing."),
         Mistake(
             _half,
             "The second derivative of 1/S is 2/S^3: the 1/2 of the expansion cancels it.",
         ),
         Mistake(
             _own_over_batch,
-            "One power too many: the total's variance grows with the number of responses.",
+            "One power too many: the total's variance grows with the number of completions.",
         ),
         Mistake(
             _deviation, "The second-order term has the variance in it, not its root."
@@ -115,6 +115,6 @@ RESIDUAL = Exercise(
             "This is E[1/S], in full to second order. The other part of the expectation has to come off.",
         ),
     ),
-    where="By symmetry E[n_i / S] is the same for all responses, and they sum to 1. Then only E[1/S] is left.",
-    right="Right. Beside GRPO's pull, which falls with B only once, it is smaller by about the number of responses.",
+    where="By symmetry E[n_i / S] is the same for all completions, and they sum to 1. Then only E[1/S] is left.",
+    right="Right. Beside GRPO's pull, which falls with B only once, it is smaller by about the number of completions.",
 )

@@ -9,7 +9,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_stop_drift(q: float, advantage: float) -> float:
-    """Expected gradient of A/|o| log pi(o) by the logit of stopping; every token ends with q."""
+    """Expected gradient by the logit of stopping; every token ends with q."""
     mean_of_inverse = q * math.log(1 / q) / (1 - q)  # E[1/|o|]
     return advantage * (mean_of_inverse - q)
 
@@ -61,9 +61,9 @@ STOP_DRIFT = Exercise(
     minutes=15,
     difficulty="core",
     statement=r"""
-    After every token a response stops with probability $q$, the sigmoid of one logit, and goes on otherwise; there is
+    After every token a completion stops with probability $q$, the sigmoid of one logit, and goes on otherwise; there is
     no cap. So $P(|o| = n) = (1-q)^{n-1} q$. Whatever it says, its advantage is $A$. Write
-    `my_stop_drift(q, advantage)`, the expected gradient by that logit of what GRPO sums for this response,
+    `my_stop_drift(q, advantage)`, the expected gradient by that logit of what GRPO sums for this completion,
 
     $$\mathbb E\Big[\frac{A}{|o|} \sum_{t=1}^{|o|} \frac{\partial \log \pi(o_t)}{\partial\, \text{logit}}\Big],$$
 
@@ -81,12 +81,12 @@ STOP_DRIFT = Exercise(
     mistakes=(
         Mistake(
             _constant_divisor,
-            "Zero is the answer for a constant divisor. With its own length below, a response that stops early counts "
+            "Zero is the answer for a constant divisor. With its own length below, a completion that stops early counts "
             "more.",
         ),
         Mistake(
             _minus,
-            "The sign: a response with a positive advantage learns to stop earlier, not later.",
+            "The sign: a completion with a positive advantage learns to stop earlier, not later.",
         ),
         Mistake(
             _no_score,
@@ -101,7 +101,7 @@ STOP_DRIFT = Exercise(
         ),
         Mistake(
             _off_by_one,
-            "Check E[1/|o|]: at q near 1 nearly every response has one token, so it must go to 1.",
+            "Check E[1/|o|]: at q near 1 nearly every completion has one token, so it must go to 1.",
         ),
         Mistake(
             _first_token,
@@ -112,6 +112,6 @@ STOP_DRIFT = Exercise(
             "You count the token that stops. Those that went on have a score as well.",
         ),
     ),
-    where="A response of n tokens has stopped once and gone on n - 1 times: what is the sum of its scores, over n?",
+    where="A completion of n tokens has stopped once and gone on n - 1 times: what is the sum of its gradients, over n?",
     right="Right. Without the log it would be advantage times (q - q): the pull is there because 1/n is convex.",
 )

@@ -1,4 +1,4 @@
-"""What one token of a response weighs, under three divisors."""
+"""What one token of a completion weighs, under three divisors."""
 
 import torch
 from torch import Generator, Tensor
@@ -9,7 +9,7 @@ from ..worked_example import BUDGET
 
 
 def my_token_weights(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
-    """[B], [B] -> [3, B]: a token's weight under its own length, a token mean, a constant."""
+    """[B], [B] -> [3, B]: a token's weight, by own length, token mean, constant."""
     B = len(lengths)
     own = advantages / lengths / B
     batch = advantages / lengths.sum()
@@ -17,7 +17,7 @@ def my_token_weights(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor
     return torch.stack([own, batch, constant])
 
 
-def _whole_responses(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
+def _whole_completions(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
     return my_token_weights(advantages, lengths, budget) * lengths
 
 
@@ -75,9 +75,9 @@ WEIGHTS = Exercise(
     statement=r"""
     Before the first update every ratio is 1, and the gradient of the objective is a sum over tokens of a weight times
     $\nabla \log \pi(o_{i,t})$. Write `my_token_weights(advantages, lengths, budget)`, which returns that weight for
-    *one* token of each response, `[3, B]`: in the first row under GRPO's mean within each response and then over
-    responses, in the second under one mean over all tokens of the batch, in the third under Dr. GRPO's constant
-    divisor, `budget`, with a mean over responses. `advantages` and `lengths` are `[B]`. A positive weight makes the
+    *one* token of each completion, `[3, B]`: in the first row under GRPO's mean within each completion and then over
+    completions, in the second under one mean over all tokens of the batch, in the third under Dr. GRPO's constant
+    divisor, `budget`, with a mean over completions. `advantages` and `lengths` are `[B]`. A positive weight makes the
     token likelier.
     """,
     solution=my_token_weights,
@@ -107,20 +107,20 @@ WEIGHTS = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _whole_responses,
-            "This is what a whole response weighs. The exercise asks for one of its tokens.",
+            _whole_completions,
+            "This is what a whole completion weighs. The exercise asks for one of its tokens.",
         ),
         Mistake(
             _summed,
-            "You sum over responses. GRPO and Dr. GRPO both take the mean over them.",
+            "You sum over completions. GRPO and Dr. GRPO both take the mean over them.",
         ),
         Mistake(
             _averaged_twice,
-            "The token mean is one mean over all tokens: there is no second mean over responses after it.",
+            "The token mean is one mean over all tokens: there is no second mean over completions after it.",
         ),
         Mistake(
             _without_sign,
-            "The sign is lost: a wrong response's tokens are pushed down.",
+            "The sign is lost: a wrong completion's tokens are pushed down.",
         ),
         Mistake(
             _of_the_loss,
@@ -128,7 +128,7 @@ WEIGHTS = Exercise(
         ),
         Mistake(
             _longest,
-            "You divide by the longest response of the batch. That is no constant: it changes from batch to batch.",
+            "You divide by the longest completion of the batch. That is no constant: it changes from batch to batch.",
         ),
         Mistake(
             _without_advantage,
@@ -136,9 +136,9 @@ WEIGHTS = Exercise(
         ),
         Mistake(
             _other_order,
-            "Two rows are exchanged: the first is the mean within each response.",
+            "Two rows are exchanged: the first is the mean within each completion.",
         ),
     ),
-    where="Write the objective for two responses of one and two tokens, and differentiate it by one log-probability.",
-    right="Right. Which of the three rows would change if another response of the batch became longer?",
+    where="Write the objective for two completions of one and two tokens, and differentiate it by one log-probability.",
+    right="Right. Which of the three rows would change if another completion of the batch became longer?",
 )
