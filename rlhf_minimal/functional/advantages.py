@@ -297,7 +297,8 @@ def leave_one_out(
 
     .. math:: A_i = R_i - \frac1{G-1} \sum_{j \in g(i),\, j \ne i} R_j = \frac{G}{G-1} (R_i - \bar R)
 
-    A baseline that does not depend on the completion's own reward leaves the gradient unbiased.
+    A baseline that does not depend on the completion's own reward leaves the gradient unbiased, if tokens are summed or
+    divided by a constant.
 
     Chapter: rloo. Source: arXiv 2402.14740; Kool et al. 2019.
 
