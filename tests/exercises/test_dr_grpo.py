@@ -100,7 +100,7 @@ def test_the_mended_bugs_are_the_librarys():
 def test_half_a_repair_pays_by_length_and_accumulation_by_memory():
     with redirect_stdout(io.StringIO()) as out:
         BUGS["half-a-repair"].symptom(BUGS["half-a-repair"].wrong)
-    prices = [float(line.split()[7]) for line in out.getvalue().splitlines()]
+    prices = [float(line.split()[6]) for line in out.getvalue().splitlines()]
     assert prices == pytest.approx([1000 * 0.25 / 4 / n for n in (2, 8, 32, 128)], rel=1e-3)
     with redirect_stdout(io.StringIO()) as out:
         BUGS["own-denominators"].symptom(BUGS["own-denominators"].wrong)
