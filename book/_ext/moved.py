@@ -11,6 +11,7 @@ import nbformat
 from apparatus import ROOT, claims_of, claims_of_text, headings_in
 from data_files import read, using
 from docutils import nodes
+from equation_index import labels_in
 from sphinx.util import logging
 
 MOVED = ROOT / "book" / "data" / "moved.yml"
@@ -44,18 +45,21 @@ def moved(path: Path = MOVED) -> dict[str, dict[str, tuple[str, str]]]:
 
 
 def anchors_of(page: str) -> list[str]:
-    """The anchors of a page as its source gives them: its headings, and the ideas that it claims."""
+    """The anchors of a page as its source gives them: its headings, its equations, and the ideas that it claims."""
     notebook, text = ROOT / f"{page}.ipynb", ROOT / f"{page}.md"
     if notebook.is_file():
         cells = nbformat.read(notebook, as_version=4)
-        headings = [h for cell in cells.cells if cell.cell_type == "markdown" for h in headings_in(cell.source)]
+        parts = [cell.source for cell in cells.cells if cell.cell_type == "markdown"]
         claims = claims_of(page, cells)
     elif text.is_file():
-        headings = headings_in(text.read_text(encoding="utf-8"))
-        claims = claims_of_text(page, text.read_text(encoding="utf-8"))
+        parts = [text.read_text(encoding="utf-8")]
+        claims = claims_of_text(page, parts[0])
     else:
         raise ValueError(f"{page} is no page of the book")
-    return [*map(nodes.make_id, headings), *(claim.name for claim in claims if claim.kind == "code")]
+    headings = [nodes.make_id(heading) for part in parts for heading in headings_in(part)]
+    # Sphinx puts this word before an equation's label.
+    equations = [nodes.make_id(f"equation-{label}") for part in parts for label in labels_in(part)]
+    return [*headings, *equations, *(claim.name for claim in claims if claim.kind == "code")]
 
 
 def script_of(page: str, uri_of) -> str | None:
