@@ -140,7 +140,7 @@ def sequence_product(
 
     .. math:: W_i = \prod_t w_{i,t} = \exp\Big(\sum_t \log w_{i,t}\Big)
 
-    Unbiased, with a variance that grows exponentially in the length.
+    Unbiased; if every token adds noise, its variance grows exponentially with the length.
 
     Chapter: gspo. Source: RLOO's ratio in TRL 1.16; importance sampling, e.g. Precup et al. 2000.
 

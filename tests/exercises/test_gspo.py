@@ -15,15 +15,15 @@ from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import ratios
 
-IDS = ["gspo-reweight", "gspo-gap", "gspo-noise", "gspo-loss", "gspo-gradient", "gspo-token"]
+IDS = ["gspo-jump", "gspo-noise", "gspo-gap", "gspo-reweight", "gspo-loss", "gspo-gradient", "gspo-token"]
 
 
-def test_they_stand_in_the_order_of_the_chapter():
+def test_they_stand_in_the_order_of_the_chapter_and_its_depth():
     assert [name for name in EXERCISES if name.startswith("gspo-")] == IDS
 
 
 def test_the_reweighted_reward_is_unbiased_and_the_geometric_mean_is_not():
-    """Every response of the tree, as a batch of one, weighted by its old probability."""
+    """Every completion of the tree, as a batch of one, weighted by its old probability."""
     tree = Tree()
     old, new = tree.random_logits(0), tree.random_logits(1)
     R = torch.arange(len(tree), dtype=torch.float64) % 3

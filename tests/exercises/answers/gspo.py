@@ -48,7 +48,14 @@ def token_loss_of_the_sign(logp, old_logp, advantages, mask, low, high):
     return token_loss_by_the_library(logp, old_logp, advantages.sign(), mask, low, high)
 
 
+def jump_of_the_widest(rest, n, low, high):
+    """The wider side of the clip range for both."""
+    widest = max(low, high)
+    return n * math.log(1 + widest) - rest, n * math.log(1 - widest) - rest
+
+
 UNLISTED = [
+    ("gspo-jump", jump_of_the_widest, "you return"),
     ("gspo-reweight", truncated_weight, "you return"),
     ("gspo-gap", gap_by_the_range, "you return"),
     ("gspo-noise", noise_to_first_order, "you return"),
@@ -123,7 +130,26 @@ def token_loss_by_the_library(logp, old_logp, advantages, mask, low, high):
     return policy_loss(row, Batch(logp, old_logp, mask, torch.zeros(len(logp)), 1, advantages=advantages))
 
 
+def jump_by_search(rest, n, low, high):
+    """Tries log-ratios of the last token until the library's gate takes the gradient, by halving."""
+
+    def clipped(last, advantage):
+        logp = torch.tensor([[rest, last] + [0.0] * (n - 2)], dtype=torch.float64, requires_grad=True)
+        given = torch.zeros_like(logp), torch.ones_like(logp), torch.full((1,), advantage, dtype=torch.float64)
+        loss = loss_by_the_library(logp, given[0], given[2], given[1], low, high)
+        return bool((torch.autograd.grad(loss, logp)[0] == 0).all())
+
+    found = []
+    for advantage, inside, outside in ((1.0, -20.0, 20.0), (-1.0, 20.0, -20.0)):
+        for _ in range(20):
+            middle = (inside + outside) / 2
+            inside, outside = (inside, middle) if clipped(middle, advantage) else (middle, outside)
+        found.append(outside)
+    return tuple(found)
+
+
 RIGHT = [
+    ("gspo-jump", jump_by_search),
     ("gspo-reweight", reweight_by_loops),
     ("gspo-gap", gap_by_halving),
     ("gspo-noise", noise_by_moments),

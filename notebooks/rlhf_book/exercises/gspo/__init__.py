@@ -1,8 +1,9 @@
-"""The exercises of the chapter on GSPO, one a file, in the order of the chapter."""
+"""The exercises of the chapter on GSPO, one a file, those of the chapter first, then those of its depth."""
 
 from .bugs import BUGS
 from .gap import GAP
 from .gradient import GRADIENT
+from .jump import JUMP
 from .loss import LOSS
 from .noise import NOISE
 from .reweight import REWEIGHT
@@ -10,4 +11,4 @@ from .token import TOKEN
 
 __all__ = ["BUGS", "EXERCISES"]
 
-EXERCISES = (REWEIGHT, GAP, NOISE, LOSS, GRADIENT, TOKEN)
+EXERCISES = (JUMP, NOISE, GAP, REWEIGHT, LOSS, GRADIENT, TOKEN)

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_gap(log_ratio: Tensor, mask: Tensor) -> Tensor:
-    """log_ratio, mask [B, T] -> [B]: arithmetic minus geometric mean of a response's ratios, to second order."""
+    """[B, T] -> [B]: arithmetic minus geometric mean of ratios, to second order."""
     count = mask.sum(1)  # [B]
     mean = (log_ratio * mask).sum(1) / count
     squares = ((log_ratio - mean[:, None]) ** 2 * mask).sum(1) / count
@@ -71,14 +71,14 @@ GAP = Exercise(
     minutes=15,
     difficulty="stretch",
     statement=r"""
-    Without a clip GRPO weighs a response by the *arithmetic* mean of its token ratios, GSPO by the *geometric* mean.
+    Without a clip GRPO weighs a completion by the *arithmetic* mean of its token ratios, GSPO by the *geometric* mean.
     With $\delta_t = \log w_t$ the difference is
 
     $$\frac1n \sum_t e^{\delta_t} - \exp\Big(\frac1n \sum_t \delta_t\Big).$$
 
     Expand both to second order in the $\delta_t$ and write `my_gap(log_ratio, mask)`, the term that is left; it is a
-    plain statistic of the $\delta_t$ of a response. `log_ratio` and `mask` are `[B, T]`, with rubbish under a 0 of
-    the mask. The result is `[B]`. A response of one token has a gap of 0.
+    plain statistic of the $\delta_t$ of a completion. `log_ratio` and `mask` are `[B, T]`, with some finite number
+    without meaning under a 0 of the mask. The result is `[B]`. A completion of one token has a gap of 0.
     """,
     solution=my_gap,
     cases=(
@@ -104,7 +104,7 @@ GAP = Exercise(
         ),
         Mistake(
             _sample,
-            "You divide by n - 1, which breaks down for a response of one token. Nothing is being estimated here: "
+            "You divide by n - 1, which breaks down for a completion of one token. Nothing is being estimated here: "
             "both means of the formula divide by n.",
         ),
         Mistake(
@@ -120,15 +120,15 @@ GAP = Exercise(
         ),
         Mistake(
             _padded,
-            "The padding counts as tokens that did not move. A response has its own length.",
+            "The padding counts as tokens that did not move. A completion has its own length.",
         ),
         Mistake(
-            _summed, "You sum over the tokens of a response. Both means divide by n."
+            _summed, "You sum over the tokens of a completion. Both means divide by n."
         ),
         Mistake(
             _negative, "The sign: an arithmetic mean is never below the geometric one."
         ),
     ),
-    where="Take a response of two tokens with log-ratios d and -d, and expand both means by hand.",
-    right="Right. If all tokens of a response drift alike the gap is 0: then GRPO and GSPO weigh it the same.",
+    where="Take a completion of two tokens with log-ratios d and -d, and expand both means by hand.",
+    right="Right. If all tokens of a completion drift alike the gap is 0: then GRPO and GSPO weigh it the same.",
 )

@@ -15,7 +15,7 @@ def my_gspo_gradient(
     low: float,
     high: float,
 ) -> Tensor:
-    """logp, old_logp, mask [B, T], advantages [B] -> [B, T]: the derivative of GSPO's loss by each token's log-prob."""
+    """[B, T], advantages [B] -> [B, T]: dL / d logp, for GSPO's loss L."""
     length = mask.sum(1)  # [B]
     s = torch.exp((torch.where(mask > 0, logp - old_logp, 0.0)).sum(1) / length)
     gained = (advantages > 0) & (s > 1 + high)
@@ -188,7 +188,7 @@ GRADIENT = Exercise(
     statement=r"""
     Write `my_gspo_gradient(logp, old_logp, advantages, mask, low, high)`: the derivative of GSPO's *loss*
     $L = -\frac1B \sum_i \min(s_i A_i, \mathrm{clip}(s_i)\, A_i)$ by each `logp[i, t]`, as a `[B, T]` tensor, 0 under a
-    0 of the mask. Derive it with pencil and paper: first inside the band, then for the two cases in which the minimum
+    0 of the mask. Derive it with pencil and paper: first inside the clip range, then for the two cases in which the minimum
     is flat. Autograd is what the checker uses, so do without it.
     """,
     solution=my_gspo_gradient,
@@ -222,17 +222,17 @@ GRADIENT = Exercise(
         ),
         Mistake(
             _both_sides,
-            "You drop every response outside the band. One that has moved the wrong way keeps its gradient: which "
-            "product is smaller for A > 0 and a ratio below the band?",
+            "You drop every completion outside the clip range. One that has moved the wrong way keeps its gradient: which "
+            "product is smaller for A > 0 and a ratio below the range?",
         ),
         Mistake(
             _wrong_side,
-            "You drop the responses that moved the wrong way and keep those that have moved enough. Compare the two "
-            "products for A > 0 and a ratio above the band.",
+            "You drop the completions that moved the wrong way and keep those that have moved enough. Compare the two "
+            "products for A > 0 and a ratio above the range.",
         ),
         Mistake(
             _own_ratio,
-            "Each of your tokens carries its own ratio, as in GRPO. Here the ratio of the response multiplies all of "
+            "Each of your tokens carries its own ratio, as in GRPO. Here the ratio of the completion multiplies all of "
             "them alike.",
         ),
         Mistake(
@@ -243,7 +243,7 @@ GRADIENT = Exercise(
             _no_length,
             "The inner derivative is missing: the exponent is an average over |y| tokens.",
         ),
-        Mistake(_no_batch, "The average over responses is missing: 1/B."),
+        Mistake(_no_batch, "The average over completions is missing: 1/B."),
         Mistake(
             _objective,
             "The sign: you differentiate the objective. The loss is its negative.",
@@ -254,5 +254,5 @@ GRADIENT = Exercise(
         ),
     ),
     where="Differentiate s by one log-prob first: it is an exponential of an average.",
-    right="Right. Compare two tokens of one response: they differ in nothing.",
+    right="Right. Compare two tokens of one completion: they differ in nothing.",
 )

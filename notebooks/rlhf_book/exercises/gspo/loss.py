@@ -1,4 +1,4 @@
-"""GSPO's loss: one ratio a response, clipped as a whole."""
+"""GSPO's loss: one ratio per completion, clipped as a whole."""
 
 import torch
 from torch import Generator, Tensor
@@ -15,7 +15,7 @@ def my_gspo_loss(
     low: float = 3e-4,
     high: float = 4e-4,
 ) -> Tensor:
-    """logp, old_logp, mask [B, T], advantages [B] -> scalar to minimise: GSPO's clipped sequence ratios."""
+    """[B, T], advantages [B] -> scalar to minimise: clipped sequence ratios."""
     drift = ((logp - old_logp) * mask).sum(1) / mask.sum(1)  # [B], nats a token
     s = torch.exp(drift)
     kept = torch.minimum(s * advantages, s.clamp(1 - low, 1 + high) * advantages)  # [B]
@@ -217,7 +217,7 @@ LOSS = Exercise(
     Write `my_gspo_loss(logp, old_logp, advantages, mask, low, high)`, GSPO's objective as a *loss*. `logp`,
     `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens; under a 0 stands some finite number without
     meaning.
-    `advantages` is `[B]`, one number a response.
+    `advantages` is `[B]`, one number per completion.
 
     $$L = -\frac1B \sum_i \min\big(s_i A_i,\; \mathrm{clip}(s_i, 1-\mathrm{low}, 1+\mathrm{high})\, A_i\big),
     \qquad s_i = \Big(\frac{\pi(y_i)}{\pi_{\mathrm{old}}(y_i)}\Big)^{1/|y_i|}$$
@@ -228,7 +228,7 @@ LOSS = Exercise(
     solution=my_gspo_loss,
     cases=(
         _case(books_batch()),
-        # Three tokens of drift .1, above the band and below, with both signs; and one response that has not moved.
+        # Three tokens of drift .1, above the range and below, with both signs; and one completion that has not moved.
         Case(
             {
                 "logp": torch.tensor(
@@ -248,20 +248,21 @@ LOSS = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _no_mask, "The mask is not used: rubbish in the padding enters the ratio."
+            _no_mask,
+            "The mask is not used: what stands in the padding enters the ratio.",
         ),
         Mistake(
             _padded,
-            "You divide by the padded width T. The exponent is 1/|y|: each response has its own length.",
+            "You divide by the padded width T. The exponent is 1/|y|: each completion has its own length.",
         ),
         Mistake(
             _product,
-            "The root is missing: this is the ratio of the whole response, the product over its tokens. At a thousand "
-            "tokens no band could hold it.",
+            "The root is missing: this is the ratio of the whole completion, the product over its tokens. At a thousand "
+            "tokens no clip range could hold it.",
         ),
         Mistake(
             _no_sum,
-            "You divide each token's log-ratio by the length and never add them up: there are T ratios a response, "
+            "You divide each token's log-ratio by the length and never add them up: there are T ratios per completion, "
             "and the longer it is the nearer they come to 1 by themselves.",
         ),
         Mistake(
@@ -275,9 +276,9 @@ LOSS = Exercise(
         ),
         Mistake(
             _by_length,
-            "You average over tokens, so that a long response counts more. Here each response counts once.",
+            "You average over tokens, so that a long completion counts more. Here each completion counts once.",
         ),
-        Mistake(_summed, "You sum over the responses. The average, 1/B, is missing."),
+        Mistake(_summed, "You sum over the completions. The average, 1/B, is missing."),
         Mistake(
             _maximised,
             "The sign: this is the objective, which is maximised. A loss is minimised.",
@@ -288,22 +289,23 @@ LOSS = Exercise(
         ),
         Mistake(
             _inverted,
-            "The ratio is upside down: new over old, so that above 1 means likelier.",
+            "The ratio is upside down: new over old, so that above 1 means more probable.",
         ),
         Mistake(
-            _no_clip, "Nothing is clipped: outside the band your gradient goes on."
+            _no_clip,
+            "Nothing is clipped: outside the clip range your gradient goes on.",
         ),
         Mistake(
             _clip_alone,
-            "You clip, but never compare with the unclipped product. A response that has moved the wrong way has no "
+            "You clip, but never compare with the unclipped product. A completion that has moved the wrong way has no "
             "gradient to come back.",
         ),
         Mistake(
             _swapped,
-            "`low` and `high` are swapped: the band runs from 1 - low to 1 + high.",
+            "`low` and `high` are swapped: the clip range runs from 1 - low to 1 + high.",
         ),
     ),
-    where="Try a batch of one response with two tokens, where the ratio is a square root you can work out by hand.",
-    right="Right, value and gradient. How many tokens of a response keep their gradient when its ratio is clipped?",
+    where="Try a batch of one completion with two tokens, where the ratio is a square root you can work out by hand.",
+    right="Right, value and gradient. How many tokens of a completion keep their gradient when its ratio is clipped?",
     gradient_of="logp",
 )

@@ -9,7 +9,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_noise(sigma: float, n: int) -> tuple[float, float, float]:
-    """Variances of the product of n ratios, of their arithmetic mean, and of the log of their geometric mean."""
+    """Variances: product of n ratios, arithmetic mean, log of the geometric mean."""
     of_one = math.exp(sigma**2) - 1
     of_the_product = math.exp(n * sigma**2) - 1
     return of_the_product, of_one / n, sigma**2 / n
@@ -71,7 +71,7 @@ NOISE = Exercise(
     minutes=15,
     difficulty="core",
     statement=r"""
-    The $n$ token ratios of a response are independent and log-normal: $\log w_t$ is normal with standard deviation
+    The $n$ token ratios of a completion are independent and log-normal: $\log w_t$ is normal with standard deviation
     $\sigma$, and its mean is such that $\mathbb E[w_t] = 1$, as it is for any ratio under its sampler. Write
     `my_noise(sigma, n)`, which returns three *variances*: that of the product $\prod_t w_t$, that of the arithmetic
     mean $\frac1n \sum_t w_t$, and that of the logarithm of the geometric mean. Use $\mathbb E[e^X] = e^{m + v/2}$ for

@@ -1,4 +1,4 @@
-"""What a batch of old responses says about the new policy's reward."""
+"""What a batch of old completions says about the new policy's reward."""
 
 import torch
 from torch import Generator, Tensor
@@ -10,11 +10,11 @@ from ..exercise import Case, Exercise, Mistake
 def my_reweighted_reward(
     logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor
 ) -> Tensor:
-    """logp, old_logp, mask [B, T], rewards [B] -> scalar: an unbiased estimate of the new policy's mean reward."""
+    """[B, T], rewards [B] -> scalar: unbiased for the new policy's mean reward."""
     log_ratio = (logp - old_logp) * mask  # [B, T]
     weight = torch.exp(
         log_ratio.sum(1)
-    )  # [B], the product of the ratios of a response's tokens
+    )  # [B], the product of the ratios of a completion's tokens
     return (weight * rewards).mean()
 
 
@@ -93,16 +93,16 @@ def _draw(generator: Generator) -> Case:
 
 REWEIGHT = Exercise(
     id="gspo-reweight",
-    title="the new policy's reward, from old responses",
+    title="the new policy's reward, from old completions",
     concept="misapplied-is",
     minutes=10,
     difficulty="warm-up",
     statement=r"""
-    The responses of a batch were sampled from an old policy. Write `my_reweighted_reward(logp, old_logp, mask,
+    The completions of a batch were sampled from an old policy. Write `my_reweighted_reward(logp, old_logp, mask,
     rewards)`: an estimate of $\mathbb E_{y \sim \pi}[R(y)]$, the mean reward of the *new* policy, whose expectation
-    over old samples is exactly that. Log-probs and mask are `[B, T]`, and what stands under a 0 of the mask is
-    rubbish. `rewards` is `[B]`, one number a response. The result is one number, an average over responses that is
-    divided by $B$ and by nothing else.
+    over old samples is exactly that. Log-probs and mask are `[B, T]`, and under a 0 of the mask stands some
+    finite number without meaning. `rewards` is `[B]`, one number per completion. The result is one number, an average
+    over completions that is divided by $B$ and by nothing else.
     """,
     solution=my_reweighted_reward,
     cases=(
@@ -115,21 +115,21 @@ REWEIGHT = Exercise(
     mistakes=(
         Mistake(
             _no_mask,
-            "The mask is not used: the padding's numbers enter the weight of a response.",
+            "The mask is not used: the padding's numbers enter the weight of a completion.",
         ),
         Mistake(
             _geometric,
-            "This is GSPO's ratio, a geometric mean. It is no importance weight: try a response of two tokens, each "
-            "twice as likely as before. How much likelier is the response?",
+            "This is GSPO's ratio, a geometric mean. It is no importance weight: try a completion of two tokens, each "
+            "twice as probable as before. How much more probable is the completion?",
         ),
         Mistake(
             _token_mean,
-            "You average the token ratios. A response of two tokens, each twice as likely as before, is not twice as "
-            "likely as before.",
+            "You average the token ratios. A completion of two tokens, each twice as probable as before, is not twice as "
+            "probable as before.",
         ),
         Mistake(
             _token_sum,
-            "You add the token ratios up. Try a policy that has not moved: what weight should a response have then?",
+            "You add the token ratios up. Try a policy that has not moved: what weight should a completion have then?",
         ),
         Mistake(
             _expanded,
@@ -138,7 +138,7 @@ REWEIGHT = Exercise(
         ),
         Mistake(
             _inverted,
-            "Upside down: a response that the new policy likes better should count more, not less.",
+            "Upside down: a completion that the new policy likes better should count more, not less.",
         ),
         Mistake(
             _normalised,
@@ -154,6 +154,6 @@ REWEIGHT = Exercise(
             "Only the last token is corrected. The tokens before it came from the old policy as well.",
         ),
     ),
-    where="How likely is a whole response under each of the two policies? Start from one response of two tokens.",
-    right="Right. Print the largest weight of a batch of long responses: that is the price.",
+    where="How likely is a whole completion under each of the two policies? Start from one completion of two tokens.",
+    right="Right. Print the largest weight of a batch of long completions: that is the price.",
 )

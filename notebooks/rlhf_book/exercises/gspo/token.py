@@ -15,7 +15,7 @@ def my_gspo_token_loss(
     low: float,
     high: float,
 ) -> Tensor:
-    """logp, old_logp, advantages, mask [B, T] -> scalar to minimise: GSPO with an advantage for each token."""
+    """All [B, T] -> scalar to minimise: GSPO with an advantage for each token."""
     drift = ((logp - old_logp) * mask).sum(1) / mask.sum(1)  # [B]
     s = torch.exp(drift).detach()[:, None]
     ratio = s * torch.exp(
@@ -198,7 +198,7 @@ TOKEN = Exercise(
     difficulty="core",
     statement=r"""
     A process reward gives every token its own advantage, `[B, T]`. Write `my_gspo_token_loss(logp, old_logp,
-    advantages, mask, low, high)`: the mean over responses of the mean over a response's tokens of
+    advantages, mask, low, high)`: the mean over completions of the mean over a completion's tokens of
     $\min(s_{i,t} A_{i,t}, \mathrm{clip}(s_{i,t})\, A_{i,t})$, as a loss, where $s_{i,t}$ has the *value* of the
     sequence's ratio $s_i$ and the *gradient* of its own token alone,
     $\nabla s_{i,t} = s_i \nabla \log \pi(y_{i,t})$. `x.detach()` is x with its gradient cut off. The checker compares
@@ -219,16 +219,16 @@ TOKEN = Exercise(
     mistakes=(
         Mistake(
             _no_mask,
-            "The mask is not used: rubbish in the padding enters the ratio and the means.",
+            "The mask is not used: what stands in the padding enters the ratio and the means.",
         ),
         Mistake(
             _no_stop,
-            "The value is right. But a token's gradient flows through the ratio of the whole response, so every token "
+            "The value is right. But a token's gradient flows through the ratio of the whole completion, so every token "
             "learns from the average of all advantages.",
         ),
         Mistake(
             _both,
-            "The gradient comes in twice: through the response's ratio, and through the token's own factor. One of the "
+            "The gradient comes in twice: through the completion's ratio, and through the token's own factor. One of the "
             "two has to be a constant.",
         ),
         Mistake(
@@ -237,30 +237,31 @@ TOKEN = Exercise(
         ),
         Mistake(
             _grpo,
-            "This is GRPO: the value of each ratio is the token's own, where it should be the response's.",
+            "This is GRPO: the value of each ratio is the token's own, where it should be the completion's.",
         ),
         Mistake(
             _log_prob,
-            "The gradient resembles the right one inside the band, the value does not: a factor with the gradient of "
+            "The gradient resembles the right one inside the clip range, the value does not: a factor with the gradient of "
             "a log-prob and the value 1 is wanted, and then the clip.",
         ),
         Mistake(
             _token_mean,
-            "You average over all tokens at once, so that a long response counts more than a short one.",
+            "You average over all tokens at once, so that a long completion counts more than a short one.",
         ),
         Mistake(
             _averaged,
-            "You average the advantages of a response first. Then there was no need for token advantages.",
+            "You average the advantages of a completion first. Then there was no need for token advantages.",
         ),
         Mistake(
-            _no_clip, "Nothing is clipped: outside the band your gradient goes on."
+            _no_clip,
+            "Nothing is clipped: outside the clip range your gradient goes on.",
         ),
         Mistake(
             _maximised,
             "The sign: this is the objective, which is maximised. A loss is minimised.",
         ),
     ),
-    where="Let all advantages of a response be equal: value and gradient have to be those of the plain GSPO loss.",
-    right="Right. Give two tokens of one response opposite advantages: can one be clipped and the other not?",
+    where="Let all advantages of a completion be equal: value and gradient have to be those of the plain GSPO loss.",
+    right="Right. Give two tokens of one completion opposite advantages: can one be clipped and the other not?",
     gradient_of="logp",
 )
