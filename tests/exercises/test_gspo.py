@@ -72,4 +72,4 @@ def test_the_unsummed_ratio_goes_to_one_with_the_length():
     with redirect_stdout(io.StringIO()) as out:
         BUGS["unsummed-ratio"].symptom(BUGS["unsummed-ratio"].wrong)
     lines = out.getvalue().splitlines()
-    assert [line.split()[-3] for line in lines] == ["outside", "outside", "outside", "inside", "inside"]
+    assert [line.split()[-4] for line in lines] == ["outside", "outside", "outside", "inside", "inside"]
