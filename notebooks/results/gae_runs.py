@@ -11,7 +11,8 @@ steps of teaching (20 left the critic at an explained variance of .12, 100 at .4
 Teaching is VC-PPO's value pretraining (arXiv 2503.01491): the policy stands still, the critic alone is trained, on the
 rewards that came (lambda 1). It costs 100 steps of sampling that the other arms do not have.
 
-`explained_variance` is measured against the critic's own targets, which at lambda 0 are mostly its own opinions. `outcome_variance` is measured against what really came after each token, on 512 completions that no
+`explained_variance` in the record is measured against the critic's own targets, which at lambda 0 are mostly its own
+opinions. `outcome_variance` is measured against what really came after each token, on 512 completions that no
 update has seen, after the steps in `LOOKS`; `within_prompt` is the same with the mean of a prompt's completions at each
 position taken out of values and rewards, since a critic that knows which prompts are hard need not know anything else.
 """

@@ -96,11 +96,11 @@ def sample(pi: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """
     N, B, T = uniform.shape
     row, letter = torch.arange(N)[:, None], torch.zeros(N, B, dtype=torch.long)
+    edges = pi.cumsum(-1)[..., :-1]
     before = []
     for t in range(T):
         before.append(letter)
-        edges = pi[row, t, letter].cumsum(-1)[..., :-1]
-        letter = (uniform[:, :, t, None] > edges).sum(-1)
+        letter = (uniform[:, :, t, None] > edges[row, t, letter]).sum(-1)
     return torch.stack(before, -1), torch.stack([*before[1:], letter], -1)
 
 
