@@ -135,6 +135,11 @@ def text_of(path):
     return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
+def chapter(page):
+    """The name of a chapter, of which the depth is a part."""
+    return page.removeprefix("notebooks/").removesuffix("-in-depth")
+
+
 def test_an_equation_is_labelled_once_in_the_book():
     """The library's labels belong to the page of equations; a chapter's own begin with its name."""
     found = [(label, page) for page, path in pages() for label in index.labels_in(text_of(path))]
@@ -143,7 +148,7 @@ def test_an_equation_is_labelled_once_in_the_book():
     foreign = [
         (label, page)
         for label, page in found
-        if page.startswith("notebooks/") and not label.startswith(f"eq-{page.removeprefix('notebooks/')}-")
+        if page.startswith("notebooks/") and not label.startswith(f"eq-{chapter(page)}-")
     ]
     assert foreign == [], "in the chapter notebooks/x.ipynb a label is called eq-x-…; see the style guide"
 
