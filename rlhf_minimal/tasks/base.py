@@ -35,7 +35,7 @@ class Problem:
 class Step(NamedTuple):
     """A step of a completion, and how good it is.
 
-    Attributes:
+    Args:
         end: Where it ends: the number of characters of the completion up to there.
         mark: 1 if the step is right, 0 if it is wrong; a model's mark may be any number.
     """
