@@ -112,7 +112,7 @@ def test_an_opening_ends_with_the_main_point(tmp_path):
 
     before, point = text("a"), text("b", tags=["main-point"])
     after = [text("c"), text("d")]
-    assert book_facts.opening_minutes(chapter(tmp_path, before, point, *after)) == 10
+    assert book_facts.opening_minutes(chapter(tmp_path, before, point, *after)) == 9
     assert book_facts.opening_minutes(chapter(tmp_path, before, *after)) is None
     assert book_facts.reading_minutes(chapter(tmp_path, before, point, *after)) == 20
 

@@ -55,11 +55,14 @@ def reading_minutes(path):
 
 
 def opening_minutes(path):
-    """The same for what stands before and in the cell with the tag `main-point`; None where no cell has it."""
+    """Whole minutes to read as far as the cell with the tag `main-point`; None where no cell has it.
+
+    They are short, and a path has many of them: up to the next five would be half too much.
+    """
     cells = cells_of(path)
     for number, cell in enumerate(cells):
         if MAIN_POINT in cell["metadata"].get("tags", []):
-            return rounded(estimate(cells[: number + 1]))
+            return round(estimate(cells[: number + 1]))
     return None
 
 

@@ -97,7 +97,9 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None, marks
         raise ValueError(f"{settings['algorithm']} compares completions of one prompt: --group-size must be at least 2")
     if settings["kl_coef"] is not None:
         if len(algorithm.kl) != 1:
-            raise ValueError(f"--kl-coef changes a row's KL cell, but this row has {len(algorithm.kl)} of them")
+            raise ValueError(
+                f"--kl-coef changes a row's KL cell, but {settings['algorithm']} has {len(algorithm.kl)} of them"
+            )
         algorithm = dataclasses.replace(algorithm, kl=(dataclasses.replace(algorithm.kl[0], coef=settings["kl_coef"]),))
     if settings["system"] is not None:
         learnt = dataclasses.replace(learnt, instruction=settings["system"])

@@ -495,7 +495,7 @@ def test_padding_and_holes_never_matter():
         completions = grow(groups.completions, 5)
         wide = {"mask": grow(batch.mask, 0.0), "advantages": grow(batch.advantages, 9.0)}
         wide |= {"logp": grow(batch.logp, -1.0), "old_logp": grow(batch.old_logp, -1.0)}
-        rest = {name: grow(getattr(groups, name), 0.0) for name in ("logp", "mask")}
+        rest = {name: grow(getattr(groups, name), 0.0) for name in ("logp", "mask", "step_ends", "step_marks")}
         return replace(groups, completions=completions, **rest), replace(batch, **wide)
 
     clean, metrics, _ = updated(change=hole)

@@ -66,17 +66,17 @@ def test_its_numbers_are_the_librarys():
     [
         ([1.5, 1, 0.2, 0.2], "above 1.20. The clipped product is the smaller one, and it is flat: no gradient."),
         ([0.6, 1, 0.2, 0.2], "below 0.80: it has moved the wrong way. The unclipped product is the smaller one"),
-        ([1.1, 1, 0.2, 0.2], "inside the band. Both products are the same, and nothing is clipped: weight 1.10."),
+        ([1.1, 1, 0.2, 0.2], "inside the clip range. Both products are the same, and nothing is clipped: weight 1.10."),
         ([1.5, -1, 0.2, 0.2], "pushes it back down: weight \u22121.50, and the further it went the larger."),
         ([0.6, -1, 0.2, 0.2], "no gradient. It has lost enough from these samples."),
         (
             [0.9, -1, 0.2, 0.2],
-            "inside the band. Both products are the same, and nothing is clipped: weight \u22120.90.",
+            "inside the clip range. Both products are the same, and nothing is clipped: weight \u22120.90.",
         ),
         ([1, 0.5, 0, 0], "This is the first step after sampling: whatever the bounds, the weight is the advantage."),
         ([1.5, 0, 0.2, 0.2], "no gradient at any ratio"),
-        ([1.28, 1, 0.2, 0.28], "inside the band"),
-        ([0.1, -1, 0.9, 0.2], "inside the band"),
+        ([1.28, 1, 0.2, 0.28], "inside the clip range"),
+        ([0.1, -1, 0.9, 0.2], "inside the clip range"),
     ],
 )
 def test_it_says_which_cell_and_why(given, words):

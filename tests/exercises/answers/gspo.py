@@ -141,7 +141,7 @@ def jump_by_search(rest, n, low, high):
 
     found = []
     for advantage, inside, outside in ((1.0, -20.0, 20.0), (-1.0, 20.0, -20.0)):
-        for _ in range(20):
+        for _ in range(60):
             middle = (inside + outside) / 2
             inside, outside = (inside, middle) if clipped(middle, advantage) else (middle, outside)
         found.append(outside)
