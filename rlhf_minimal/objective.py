@@ -490,7 +490,7 @@ _OPTIONAL = ("ref_logp", "values", "advantages", "step_rewards", "sampler_logp",
 
 
 @torch.no_grad()
-def rewards_of_tokens(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B T"]:
+def _rewards_of_tokens(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B T"]:
     """What every token earns before credit is assigned: the shaped outcome, rewards of steps, minus KL in the reward.
 
     Args:
@@ -501,7 +501,7 @@ def rewards_of_tokens(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B T"
         >>> from rlhf_minimal import ALGORITHMS
         >>> zeros = torch.zeros(2, 3)
         >>> batch = Batch(zeros, zeros, torch.ones(2, 3), torch.tensor([1.0, 0.0]), group_size=2)
-        >>> rewards_of_tokens(ALGORITHMS["grpo"], batch)
+        >>> _rewards_of_tokens(ALGORITHMS["grpo"], batch)
         tensor([[0., 0., 1.],
                 [0., 0., 0.]])
     """
@@ -549,7 +549,7 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
     _check_kinds(algorithm, batch)
     # The entropy is that of the policy being trained, which is known only in the loss.
     _check_given(algorithm._needs_before | algorithm._needs_in_loss - {"entropy"}, batch)
-    token_rewards = rewards_of_tokens(algorithm, batch)
+    token_rewards = _rewards_of_tokens(algorithm, batch)
     context = {
         "group_size": batch.group_size,
         "values": batch.values,

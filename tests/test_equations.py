@@ -26,7 +26,6 @@ PLUMBING = {
     "objective.KL": "a choice of estimator, place and level; its equations are those of functional.kl",
     "objective.Algorithm": "a row: it holds cells and computes nothing",
     "objective.Batch": "a container; its checks have tests of their own",
-    "objective.rewards_of_tokens": "the first half of prepare: rewards, shaped and less a KL, on their tokens",
     "algorithms.get_algorithm": "finds a row by its name",
     "pairwise.PairwiseAlgorithm": "a row: it holds cells and computes nothing",
     "pairwise.Pairs": "a container; its checks have tests of their own",

@@ -13,7 +13,7 @@ from torch import Tensor
 from rlhf_minimal.functional.advantages import returns_to_go
 from rlhf_minimal.functional.kl import k1, k3
 from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_sum
-from rlhf_minimal.objective import Algorithm, Batch, rewards_of_tokens
+from rlhf_minimal.objective import Algorithm, Batch, _rewards_of_tokens
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.kl_control import kl_coefficient
 from rlhf_minimal.training.recipe import Recipe
@@ -252,7 +252,7 @@ def monte_carlo_returns(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B 
     """
     cell = algorithm.targets or algorithm.advantage
     gamma = getattr(cell, "keywords", {}).get("gamma", 1.0)
-    return returns_to_go(rewards_of_tokens(algorithm, batch), batch.mask, gamma=gamma)
+    return returns_to_go(_rewards_of_tokens(algorithm, batch), batch.mask, gamma=gamma)
 
 
 def explained_variance(
