@@ -54,25 +54,32 @@ def test_imitation_learns_and_repeats():
     assert losses[0][-1] < losses[0][0] - 0.3  # nats per token
 
 
+def four_steps(policy, vocabulary, batches):
+    """The loop written out: AdamW on batches of (prompts, completions), with the rate of `fit`; its losses."""
+    optimizer, losses = torch.optim.AdamW(policy.parameters(), weight_decay=0.0), []
+    for step, (prompts, completions) in enumerate(batches, start=1):
+        loss = supervised_loss(policy, vocabulary, prompts, completions)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(step / 50, 1.0, (5 - step) / 4)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 def test_imitation_is_the_loop_written_out():
     """AdamW on fresh problems of the teacher, with a learning rate that rises for fifty steps and falls to zero."""
     task, config = get_task("reverse"), FitConfig(steps=4, batch_size=8, seed=3)
     vocabulary = Vocabulary(task.alphabet)
     mine, other = (tiny_llama(len(vocabulary), width=32, layers=1, heads=2) for _ in range(2))
     mean = imitate(mine, vocabulary, task, config)
-    optimizer, losses = torch.optim.AdamW(other.parameters(), weight_decay=0.0), []
+    batches = []
     for step in range(1, 5):
         problems = task.problems("train", 8, seed=f"imitate/3/{step}")
         rng = random.Random(f"teacher/3/{step}")
-        answers = [task.teacher(problem, rng) for problem in problems]
-        loss = supervised_loss(other, vocabulary, [problem.prompt for problem in problems], answers)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(other.parameters(), 1.0)
-        optimizer.param_groups[0]["lr"] = 3e-3 * min(step / 50, 1.0, (5 - step) / 4)
-        optimizer.step()
-        losses.append(loss.item())
-    assert mean == sum(losses) / 4
+        batches.append(([problem.prompt for problem in problems], [task.teacher(problem, rng) for problem in problems]))
+    assert mean == sum(four_steps(other, vocabulary, batches)) / 4
     assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), other.parameters(), strict=True))
 
 
@@ -104,17 +111,8 @@ def test_imitation_of_given_rows_is_the_loop_written_out(tmp_path, given):
     mean = imitate(mine, vocabulary, source, config, lambda metrics: seen.append(metrics["loss"]))
     passes = [rows_of_step(range(6), step, 3, seed=1) for step in (1, 2, 3, 4)]
     assert sorted(passes[0] + passes[1]) == sorted(passes[2] + passes[3]) == list(range(6))
-    optimizer, losses = torch.optim.AdamW(other.parameters(), weight_decay=0.0), []
-    for step, chosen in enumerate(passes, start=1):
-        loss = supervised_loss(
-            other, vocabulary, *([rows[i][name] for i in chosen] for name in ("prompt", "completion"))
-        )
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(other.parameters(), 1.0)
-        optimizer.param_groups[0]["lr"] = 3e-3 * min(step / 50, 1.0, (5 - step) / 4)
-        optimizer.step()
-        losses.append(loss.item())
+    batches = [tuple([rows[i][name] for i in chosen] for name in ("prompt", "completion")) for chosen in passes]
+    losses = four_steps(other, vocabulary, batches)
     assert (mean, seen) == (sum(losses) / 4, losses)
     assert all(torch.equal(a, b) for a, b in zip(mine.parameters(), other.parameters(), strict=True))
 
