@@ -151,8 +151,20 @@ def test_the_three_paths_take_what_their_names_say():
         ("notebooks/from-zero | half | x", "'half', expected one of whole"),
         ("book/glossary | exercises | x", "only a chapter has"),
         ("notebooks/nothing | whole | x", "no page 'notebooks/nothing'"),
+        ("openings | PPO, Poetry | x", "no part 'Poetry' in _toc.yml; there are Before you start, "),
     ],
 )
 def test_a_step_that_is_none_is_refused(line, said):
     with pytest.raises(ValueError, match=said):
-        book_facts.steps_of([line], [])
+        book_facts.steps_of([line], ["notebooks/gae"])
+
+
+def test_openings_are_those_of_all_chapters_or_of_the_parts_that_are_named():
+    chapters = ["notebooks/gspo", "notebooks/gae", "notebooks/gae-in-depth", "notebooks/ppo-clip"]
+    for parts, found in (
+        ("", ["notebooks/gspo", "notebooks/gae"]),
+        ("PPO", ["notebooks/gae"]),
+        ("PPO, Ratios and gates", ["notebooks/gspo", "notebooks/gae"]),
+    ):
+        steps = book_facts.steps_of([f"openings | {parts} | x", "notebooks/ppo-clip | whole | x"], chapters)
+        assert [page for page, part, *_ in steps if part == "opening"] == found

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apparatus
 import numbering
+import yaml
 from data_files import read, told_on_the_page, using
 from docutils import nodes
 from generated import made_by
@@ -205,7 +206,8 @@ class ReadingPath(SphinxDirective):
 
     A line is a page, how much of it, and what it is good for. How much is "whole", "exercises" (a chapter and what it
     sets) or "opening" (as far as its main point). The word `openings` in place of a page stands for the openings of all
-    chapters that mark one and are not named in this list.
+    chapters that mark one and are not named in this list, or of those in the parts of `_toc.yml` named there:
+    `openings | PPO, Critic-free | why it exists`.
     """
 
     has_content = True
@@ -243,7 +245,8 @@ def steps_of(lines, all_chapters):
     steps = []
     for page, part, why in wanted:
         if page == "openings":
-            marked = [(name, opening_minutes(ROOT / f"{name}.ipynb")) for name in all_chapters if name not in named]
+            among = [name for name in all_chapters if name in pages_in(part)] if part else all_chapters
+            marked = [(name, opening_minutes(ROOT / f"{name}.ipynb")) for name in among if name not in named]
             steps += [(name, "opening", why, minutes) for name, minutes in marked if minutes is not None]
             continue
         if part not in PARTS_OF_A_PAGE:
@@ -256,6 +259,17 @@ def steps_of(lines, all_chapters):
             raise ValueError(f"{page}: no cell has the tag {MAIN_POINT!r}")
         steps.append((page, part, why, minutes + (exercise_minutes(path) if part == "exercises" else 0)))
     return steps
+
+
+def pages_in(captions):
+    """The pages of parts of the contents, which are named by their captions with commas between."""
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
+    parts = {part["caption"]: part["chapters"] for part in contents}
+    wanted = [caption.strip() for caption in captions.split(",")]
+    if unknown := [caption for caption in wanted if caption not in parts]:
+        raise ValueError(f"there is no part {unknown[0]!r} in _toc.yml; there are {', '.join(parts)}")
+    entries = [entry for caption in wanted for entry in parts[caption]]
+    return {one["file"] for entry in entries for one in (entry, *entry.get("sections", []))}
 
 
 def total(steps):
