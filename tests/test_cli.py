@@ -14,6 +14,7 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main, parser
 from rlhf_minimal.cli.recipes import REAL_MODEL_LR
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import METRICS, Config, load_policy
 from rlhf_minimal.training.progress import Progress
@@ -434,6 +435,10 @@ def test_memory_prints_the_ledger(tmp_path, capsys):
     assert "at once, at most" in printed
     assert main(["memory", "grpo", "--precision", "mixed", "--sequences", "4", "--sampled", "64"]) == 0
     assert "| 18.00 |" in capsys.readouterr().out  # the frozen reference costs 2 instead of 4
+    tiny_llama(12, width=16, layers=1, heads=2).config.save_pretrained(tmp_path / "small")
+    assert main(["memory", "ppo", "--critic-start", "small"]) == 0
+    counted = {line.split()[1]: line.split()[3] for line in capsys.readouterr().out.splitlines()[2:5]}
+    assert counted["policy"] == counted["reference"] != counted["critic"]
     most = []
     for more in ([], ["--precision", "bfloat16"], ["--gradient-checkpointing", "on"], ["--lora-rank", "2"]):
         assert main(["memory", "grpo", "--sequences", "64", *more]) == 0
@@ -450,6 +455,7 @@ def test_memory_prints_the_ledger(tmp_path, capsys):
 def test_memory_says_what_it_cannot_count(tmp_path, capsys):
     assert "cannot read the config of the model 'nowhere'" in fails(capsys, "memory", "grpo", "--model", "nowhere")
     assert "unknown algorithm" in fails(capsys, "memory", "grp")
+    assert "an algorithm with a critic" in fails(capsys, "memory", "grpo", "--critic-start", "nowhere")
     assert "context is 64" in fails(capsys, "memory", "grpo", "--prompt-length", "64")
     assert "sequences is 0" in fails(capsys, "memory", "grpo", "--sequences", "0")
     assert "invalid choice: 'float8'" in fails(capsys, "memory", "grpo", "--precision", "float8")

@@ -26,6 +26,7 @@ class Counted:
 
     Args:
         model: A model as train takes it, or a run; no weight is read.
+        critic_start: Another model whose size the critic has, as with train.
         sequences: Completions in one forward-backward.
         sampled: Completions sampled at once.
         prompt_length: Tokens of a prompt.
@@ -37,6 +38,7 @@ class Counted:
     """
 
     model: str | None = None
+    critic_start: str | None = None
     sequences: int = 8
     sampled: int | None = None
     prompt_length: int | None = None
@@ -47,7 +49,7 @@ class Counted:
 
 
 LENGTH = 512  # of prompts and of completions
-SAID = {"model": "the shipped start", "sampled": "as --sequences"} | dict.fromkeys(
+SAID = {"model": "the shipped start", "critic_start": "the policy", "sampled": "as --sequences"} | dict.fromkeys(
     ("prompt_length", "completion_length"), f"{LENGTH}, or half of the context"
 )
 
@@ -65,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     algorithm = load(args.row, Algorithm) if args.row else get_algorithm(args.algorithm)
     policy = _model_config(args.model or str(ASSETS / DEFAULT_TASK))
     reward_model = policy if args.reward_model == "" else args.reward_model and _model_config(args.reward_model)
+    if args.critic_start and "values" not in algorithm.needs:
+        raise ValueError("--critic-start is for an algorithm with a critic, such as ppo: leave it out")
     context = policy.max_position_embeddings
     lengths = {name: getattr(args, name) for name in ("prompt_length", "completion_length")}
     lengths = {name: min(LENGTH, context // 2) if value is None else value for name, value in lengths.items()}
@@ -76,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     rows = memory_ledger(
         algorithm,
         policy,
+        critic=_model_config(args.critic_start) if args.critic_start else None,
         reward_model=reward_model,
         sequences=args.sequences,
         sampled=args.sampled,
