@@ -64,4 +64,89 @@ FIELD: dict[str, Algorithm] = {
         aggregation.prompt_mean,
         keep=filters.mixed_outcomes,
     ),
+    # Lite PPO, arXiv 2508.08221: PPO's clip without a critic, the group's mean, the batch's std, every token counts
+    # alike. The clip range is TRL's default; the paper changes the two others only.
+    "lite_ppo": Algorithm(
+        advantages.batch_std,
+        ratios.token,
+        partial(gates.clip, low=0.2, high=0.2),
+        aggregation.token_mean,
+    ),
+    # DRO, Richemond et al., arXiv 2405.19107, as libraries run it online: the squared loss of Kimi k1.5 token by token,
+    # that of whole completions is `kimi_k2`. Beta is a choice (verl's default is .1), and the baseline is the group's
+    # mean instead of a learned value.
+    "dro": Algorithm(
+        advantages.group_centered,
+        ratios.on_policy,
+        gates.none,
+        aggregation.token_mean,
+        kl=(KL(0.1, "k2", against="old"),),
+    ),
+    # LUSPO, arXiv 2602.05261: GSPO with each sequence's term times its length. The bounds are those that TRL gives for
+    # it.
+    "luspo": Algorithm(
+        advantages.group_normalized,
+        ratios.sequence,
+        partial(gates.clip, low=2e-3, high=2.5e-3),
+        aggregation.sequence_sum,
+    ),
+    # Olmo 3, arXiv 2512.13961: DAPO's clip and mean on centred rewards, the engine's weight capped at 2, prompts with
+    # one outcome left out, no KL.
+    "olmo3": Algorithm(
+        advantages.group_centered,
+        ratios.token,
+        partial(gates.clip, low=0.2, high=0.272),
+        aggregation.token_mean,
+        keep=filters.mixed_outcomes,
+        correct=partial(corrections.truncated_importance, cap=2.0),
+    ),
+    # Kimi K2.5, arXiv 2602.02276; K3 (2607.24653) keeps it. The report prints bounds and tau as symbols: .8 and 1.28
+    # are DAPO's, tau = .01 (k2's coefficient is twice that) is a choice; prime-rl takes .001.
+    "kimi_k25": Algorithm(
+        advantages.group_centered,
+        ratios.token,
+        partial(gates.mask_weight, low=0.2, high=0.28),
+        aggregation.token_mean,
+        kl=(KL(0.02, "k2", against="old"),),
+    ),
+    # TOPR, Le Roux et al., arXiv 2503.14286, with the ratio of each token, as libraries have it; the paper truncates
+    # that of the whole sequence, and its rewards are +1 and -1. The baseline is Trinity-RFT's.
+    "topr": Algorithm(
+        advantages.group_centered,
+        ratios.token,
+        gates.topr,
+        aggregation.sequence_sum,
+    ),
+    # MaxRL, arXiv 2602.02710: the advantage is the paper's; what stands around it, DAPO's clip and mean, is a choice.
+    "maxrl": Algorithm(
+        advantages.maxrl,
+        ratios.token,
+        partial(gates.clip, low=0.2, high=0.28),
+        aggregation.token_mean,
+    ),
+    # OPO, arXiv 2505.23585: exactly on-policy. Its baseline is derived for a sum over tokens.
+    "opo": Algorithm(
+        advantages.opo,
+        ratios.on_policy,
+        gates.none,
+        aggregation.sequence_sum,
+    ),
+    # Tang et al., arXiv 2503.19595, a policy gradient of the best of G; the division by the std is verl's.
+    "pass_at_k": Algorithm(
+        advantages.best_minus_second,
+        ratios.on_policy,
+        gates.none,
+        aggregation.sequence_sum,
+    ),
+    # SAO, arXiv 2607.07508 (the agents of GLM-5.2): one completion a prompt is enough, since a critic says what was to
+    # be expected. The critic learns plain returns. The ratio is to the engine that sampled, which is what `old_logp` is
+    # unless a row asks for both. The window is that of reimplementations; the mean is read as one over tokens. Not
+    # here: the critic's attention is frozen.
+    "sao": Algorithm(
+        partial(advantages.gae_by_length, alpha=1.5),
+        ratios.token,
+        partial(gates.mask_weight, low=0.3, high=5.0),
+        aggregation.token_mean,
+        targets=partial(advantages.gae, lam=1.0),
+    ),
 }

@@ -23,6 +23,9 @@ DEFAULTS = {
     corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
     corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},  # GLM-5 2602.15763: beta = 2
     advantages.batch_std: {"eps": 1e-4, "ddof": 1},  # TRL
+    advantages.gae_by_length: {"alpha": 1.5, "gamma": 1.0},  # SAO 2607.07508, as reimplemented
+    advantages.maxrl: {"eps": 1e-6},  # SkyRL
+    advantages.best_minus_second: {"eps": 1e-6},  # verl
     advantages.gdpo: {"eps": 1e-6, "ddof": 1},  # verl
     advantages.zscore_rows: {"eps": 1e-4, "ddof": 1},  # TRL
     trust.off_policy_sequence: {"delta": 0.5},  # TRL

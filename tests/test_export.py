@@ -25,6 +25,7 @@ from rlhf_minimal.extras.export import (
     trl_settings,
     verl_settings,
 )
+from rlhf_minimal.field import FIELD
 from rlhf_minimal.functional import advantages, aggregation, gates, ratios
 from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
@@ -140,7 +141,7 @@ grpo = ALGORITHMS["grpo"]
         (ALGORITHMS["icepop"], "correct, masked_importance"),
         (ALGORITHMS["deepseek_v32"], "trust, off_policy_sequence"),
         (ALGORITHMS["dppo"], "trust, dppo_tv"),
-        (ALGORITHMS["scalerl"], "advantage, batch_std"),
+        (ALGORITHMS["scalerl"], "aggregate, prompt_mean"),
         (ALGORITHMS["reinforce_pp_baseline"], "normalize, whiten"),
         (replace(grpo, advantage=advantages.leave_one_out_normalized), "advantage, leave_one_out_normalized"),
     ],
@@ -167,7 +168,7 @@ def test_verl_has_reinforce_pp_with_a_baseline():
             verl_settings(replace(ALGORITHMS["reinforce_pp_baseline"], **cells), 9)
 
 
-@pytest.mark.parametrize("name", ["reinforce", "rloo", "kimi_k2", "icepop", "deepseek_v32", "dppo", "scalerl"])
+@pytest.mark.parametrize("name", [*(n for n in FIELD if n != "reinforce_pp_baseline"), "reinforce", "rloo", "kimi_k2"])
 def test_what_verl_lacks_is_refused(name):
     with pytest.raises(ValueError, match="verl cannot express this row's"):
         verl_settings(ALGORITHMS[name], 9)

@@ -112,5 +112,5 @@ def test_the_printed_settings_of_trl_exist_and_are_the_ones_that_were_run(name, 
     if printed["beta"]:
         assert config.use_bias_correction_kl == ran["use_bias_correction_kl"]
     # The row's advantage, which these losses are given from outside.
-    divides = ALGORITHMS[name].advantage.__name__ == "group_normalized"
-    assert config.scale_rewards == ("group" if divides else "none")
+    scales = {"group_normalized": "group", "batch_std": "batch"}
+    assert config.scale_rewards == scales.get(ALGORITHMS[name].advantage.__name__, "none")

@@ -31,54 +31,22 @@ CLOSE = {"rtol": 0.0, "atol": GOLDEN["tolerance"]}
 
 # case -> the cell that is not written yet.
 NOT_YET = {
-    "maxrl: advantage, skyrl maxrl": "advantages.maxrl",
-    "opo: advantage, verl opo": "advantages.opo",
-    "opo: advantage, verl opo, real rewards": "advantages.opo",
-    "pass_at_k: advantage, verl pass@k": "advantages.best_minus_second",
-    "pass_at_k: advantage, verl pass@k, real rewards": "advantages.best_minus_second",
-    "sao: advantage, nemo gae by length, alpha 1.5": "advantages.gae_by_length",
-    "maxrl: clip, token_mean": "advantages.maxrl",
-    "maxrl: clip, sequence_mean": "advantages.maxrl",
-    "maxrl: none, token_mean": "advantages.maxrl",
-    "maxrl: none, sequence_mean": "advantages.maxrl",
-    "maxrl: none, sequence_sum": "advantages.maxrl",
-    "opo: clip, token_mean": "advantages.opo",
-    "opo: clip, sequence_mean": "advantages.opo",
-    "opo: none, token_mean": "advantages.opo",
-    "opo: none, sequence_mean": "advantages.opo",
-    "opo: none, sequence_sum": "advantages.opo",
-    "pass_at_k: clip, token_mean": "advantages.best_minus_second",
-    "pass_at_k: clip, sequence_mean": "advantages.best_minus_second",
-    "pass_at_k: none, token_mean": "advantages.best_minus_second",
-    "pass_at_k: none, sequence_mean": "advantages.best_minus_second",
-    "pass_at_k: none, sequence_sum": "advantages.best_minus_second",
     "sequence gate by the geometric mean: openrlhf mask .9 to 1.1": "corrections.sequence_gate",
-    "sao: nemo gae by length, skyrl rollout_is": "gates.mask_weight",
-    "mask_weight: skyrl rollout_is .2/.28": "gates.mask_weight",
-    "kimi_k25: skyrl rollout_is plus verl k2 against old": "gates.mask_weight",
     "vespo: trl k 2, 3 lambda 3, 2, token_mean": "gates.gamma",
-    "topr: trinity, token_mean": "gates.topr",
-    "topr: trinity, sequence_mean": "gates.topr",
-    "topr: trinity, sequence_sum": "gates.topr",
     "iw_opd gamma .5: trl, prefix weights": "advantages.prefix_weighted",
     "opd: prime-rl ref_kl with its one-sided mask": "trust.one_sided",
     "kl in the loss: verl abs": "kl.abs",
     "clip_cov: verl, torch.manual_seed(3)": "trust.clip_cov",
     "kl_cov: verl": "trust.kl_cov",
-    "formula: kimi_k25": "gates.mask_weight",
     "formula: topr with the sequence's ratio": "ratios.product_token",
     "formula: aspo": "gates.flip_weight",
 }
 
 # What a case leaves to its row, for rows that are not in the table yet.
 ROWS = {
-    "lite_ppo": {"advantage": advantages.batch_std},
     "remax": {"advantage": advantages.given_baseline},
-    "olmo3": {"correct": corrections.truncated_importance},
     "high_entropy": {"trust": trust.high_entropy},
     "opd": {"advantage": partial(advantages.returns_to_go, gamma=0.0)},
-    "dro": {},
-    "luspo": {},
     None: {},  # cells alone
 }
 # GDPO's last step is the one in which libraries differ.
@@ -139,7 +107,8 @@ def algorithm_of(case) -> Algorithm:
         if found.get(column) is not None:
             found[column] = with_numbers(found[column], numbers.get(column, {}))
     if "kl" in named:
-        found["kl"] = tuple(KL(coef, **term) for coef, term in zip(numbers.get("kl", []), named["kl"], strict=True))
+        coefs = [coef for coef in numbers.get("kl", []) if coef]  # 0 is a KL left out
+        found["kl"] = tuple(KL(coef, **term) for coef, term in zip(coefs, named["kl"], strict=True))
     return Algorithm(**found, entropy=numbers.get("entropy", 0.0))
 
 

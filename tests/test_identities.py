@@ -4,6 +4,7 @@ Where a formula stands on one side, it is written out here and not taken from th
 both are the library's and the identity is the test. Float64, many seeds.
 """
 
+import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from functools import partial
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss, prepare
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, gradient_weight, policy_loss, prepare
 from rlhf_minimal.contracts import read_cell
 from rlhf_minimal.functional import (
     advantages,
@@ -655,6 +656,10 @@ NEEDS = {
     advantages.given_baseline: {"baseline"},
     advantages.whiten: set(),
     advantages.batch_std: {"group"},
+    advantages.gae_by_length: {"values"},
+    advantages.maxrl: {"group"},
+    advantages.opo: {"group"},
+    advantages.best_minus_second: {"group"},
     advantages.gdpo: {"group", "reward_parts"},
     advantages.zscore_rows: set(),
     aggregation.token_mean: set(),
@@ -692,9 +697,11 @@ def test_what_a_training_loop_must_provide_for_a_row():
         "dr_grpo": {"group", "budget"},
         "dapo": {"group", "budget"},
         "reinforce_pp_baseline": {"group", "ref_logp"},
-        "icepop": {"group", "sampler_logp"},
+        **dict.fromkeys(["icepop", "olmo3"], {"group", "sampler_logp"}),
         "deepseek_v32": {"group", "ref_logp", "sampler_logp"},
         **dict.fromkeys(["gspo", "gspo_token", "gmpo", "cispo", "sapo", "kimi_k2", "dppo", "scalerl"], {"group"}),
+        **dict.fromkeys(["lite_ppo", "dro", "luspo", "kimi_k25", "topr", "maxrl", "opo", "pass_at_k"], {"group"}),
+        "sao": {"values"},
     }
     assert {name: set(row.needs) for name, row in ALGORITHMS.items()} == expected
 
@@ -873,6 +880,86 @@ def test_the_batchs_spread_is_the_groups_where_there_is_one_group(seed):
     A = run(cells("grpo", kl=(), advantage=advantages.batch_std), x)[2]
     centred = run(cells("grpo", kl=(), advantage=advantages.group_centered), x)[2]
     close(A, centred / (x["rewards"].std() + 1e-4))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gae_by_length_is_gae_with_each_rows_own_lambda(seed):
+    x = sample(seed)
+    rewards = advantages.place_rewards(x["rewards"], x["mask"])
+    ours = advantages.gae_by_length(rewards, x["mask"], values=x["values"], alpha=0.8)
+    for i, n in enumerate(masked.lengths(x["mask"]).tolist()):
+        row = slice(i, i + 1)
+        lam = 1 - 1 / max(0.8 * n, 1.0)
+        if n:
+            close(ours[row], advantages.gae(rewards[row], x["mask"][row], values=x["values"][row], lam=lam))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_baseline_of_opo_balances_tokens_and_that_of_the_mean_rows(seed):
+    x = sample(seed)
+    rewards = advantages.place_rewards(x["rewards"], x["mask"])
+    A = advantages.opo(rewards, x["mask"], group_size=G)
+    close(A.view(-1, G * T).sum(-1), torch.zeros(B // G, dtype=torch.float64))
+    assert (masked.sequence_mean(A, x["mask"]).view(-1, G).sum(-1).abs() > 1e-6).any()
+    whole = torch.ones_like(x["mask"])  # equal lengths
+    close(*(cell(rewards, whole, group_size=G) for cell in (advantages.opo, advantages.group_centered)))
+
+
+def test_maxrl_gives_a_prompt_one_over_its_pass_rate():
+    rewards = torch.tensor([1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0], dtype=torch.float64)[:, None]
+    A = advantages.maxrl(rewards, torch.ones(12, 1), group_size=4, eps=0.0).flatten()
+    expected = [1 / 0.25 - 1, -1, -1, -1, *[1 / 0.75 - 1] * 3, -1, 0, 0, 0, 0]  # R / p - 1; nothing where p is 0
+    close(A, torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_best_minus_second_is_the_gradient_of_pass_at_k(size, p):
+    """All outcomes of G throws of a coin with P(1) = sigmoid(theta), whose score is R - p; without the division."""
+    total = 0.0
+    for throws in itertools.product((0.0, 1.0), repeat=size):
+        rewards = torch.tensor(throws, dtype=torch.float64)
+        A = advantages.best_minus_second(rewards[:, None], torch.ones(size, 1), group_size=size, eps=1.0).flatten()
+        lead = A * (rewards.std() + 1.0)
+        chance = math.prod(p if r else 1 - p for r in throws)
+        total += chance * float((lead * (rewards - p)).sum())
+    assert total == pytest.approx(size * (1 - p) ** (size - 1) * p * (1 - p), abs=1e-12)  # d/dtheta 1 - (1 - p)^G
+
+
+def test_a_window_forgets_where_a_clip_leads_back():
+    """The two are one inside the band, and outside it where the clip is still as well."""
+    w = torch.linspace(0.1, 3, 30, dtype=torch.float64).repeat(2)
+    A = torch.tensor([-1.0, 1.0], dtype=torch.float64).repeat_interleave(30)
+    window, clipped = (
+        gradient_weight(cells("dr_grpo", gate=partial(gate, low=0.25, high=0.35)), w, A)
+        for gate in (gates.mask_weight, gates.clip)
+    )
+    inside = (w > 0.75) & (w < 1.35)
+    back = ((w > 1.35) & (A < 0)) | ((w < 0.75) & (A > 0))
+    close(window, torch.where(inside, w * A, torch.zeros_like(w)))
+    close(clipped - window, torch.where(back, w * A, torch.zeros_like(w)))
+    assert back.any()
+    assert (inside & (A < 0)).any()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_topr_is_reinforce_for_the_good_and_capped_at_1_for_the_bad(seed):
+    x = sample(seed)
+    tapered = run(cells("topr"), x)
+    reinforced, capped = (
+        run(cells("topr", **other), x)
+        for other in ({"ratio": ratios.on_policy, "gate": gates.none}, {"gate": partial(gates.clip_weight, cap=1.0)})
+    )
+    close(tapered[1], torch.where(tapered[2] > 0, reinforced[1], capped[1]))
+    differ(tapered[1], capped[1])
+
+
+def test_sao_takes_a_group_of_one_and_its_critic_learns_plain_returns():
+    x = sample(0)
+    row = ALGORITHMS["sao"]
+    prepared = prepare(row, Batch(**x, group_size=1))
+    rewards = advantages.place_rewards(x["rewards"], x["mask"])
+    close(prepared.returns, advantages.returns_to_go(rewards, x["mask"]))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -260,6 +260,8 @@ GATES = {
     "dual_clip": partial(gates.dual_clip, low=0.2, high=0.3, c=3.0),
     "clip_weight": partial(gates.clip_weight, cap=5.0),
     "sigmoid": partial(gates.sigmoid, tau_pos=0.5, tau_neg=2.0),
+    "mask_weight": partial(gates.mask_weight, low=0.2, high=0.3),
+    "topr": gates.topr,
 }
 
 
@@ -520,6 +522,9 @@ def without_stop_gradients(algorithm, logp, scene):
     if getattr(algorithm.gate, "func", None) is gates.clip_weight:
         cap = algorithm.gate.keywords["cap"]
         cells["gate"] = lambda ratio, advantage: constant.clamp(max=cap) / constant * ratio * advantage
+    if algorithm.gate is gates.topr:
+        taper = lambda A: torch.where(A > 0, torch.ones_like(constant), constant.clamp(max=1.0))  # noqa: E731
+        cells["gate"] = lambda ratio, advantage: taper(advantage) / constant * ratio * advantage
     return replace(algorithm, **cells)
 
 
@@ -577,7 +582,8 @@ SMOOTH = {
     "token_logprobs": lambda x, mask: logprobs.token_logprobs(x[None], mask[None, :, 0].long(), temperature=0.7),
     "token_entropy": lambda x, mask: logprobs.token_entropy(x[None], temperature=0.7),
 }
-del SMOOTH["gate clip_weight"]  # a stop-gradient; held to its constant above, with the row that uses it
+for gate in ("clip_weight", "topr"):  # a stop-gradient; held to its constant above, with the row that uses it
+    del SMOOTH[f"gate {gate}"]
 
 
 @pytest.mark.parametrize("name", SMOOTH)

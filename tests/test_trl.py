@@ -64,6 +64,10 @@ GRPO_SETTINGS = {
         replace(dapo, correct=partial(corrections.truncated_importance, cap=1.3)),
         {"loss_type": "dapo", "epsilon_high": 0.28, "use_vllm": True, "vllm_importance_sampling_correction": True},
     ),
+    "olmo3": (
+        ALGORITHMS["olmo3"],
+        {"loss_type": "dapo", "epsilon_high": 0.272, "use_vllm": True, "vllm_importance_sampling_correction": True},
+    ),
     "dr_grpo": (ALGORITHMS["dr_grpo"], {"loss_type": "dr_grpo"}),
     "dr_grpo, KL corrected": (replace(ALGORITHMS["dr_grpo"], kl=(weighted,)), {"loss_type": "dr_grpo", **CORRECTED}),
     "gspo": (gspo, {"loss_type": "grpo", **SEQUENCE, **NARROW}),
@@ -71,7 +75,12 @@ GRPO_SETTINGS = {
     "gspo, KL uncorrected": (replace(gspo, kl=leash.kl), {"loss_type": "grpo", **SEQUENCE, **NARROW, **UNCORRECTED}),
     # One token's gradient in the sequence's ratio: TRL has only the sequence form, equal for one A a sequence.
     "gspo_token": (ALGORITHMS["gspo_token"], {"loss_type": "grpo", **SEQUENCE, **NARROW}),
-    "luspo": (row(ratios.sequence, clip, aggregation.sequence_sum), {"loss_type": "luspo", **SEQUENCE}),
+    "luspo": (
+        ALGORITHMS["luspo"],
+        {"loss_type": "luspo", **SEQUENCE, "epsilon_low": 2e-3, "epsilon_high": 2.5e-3},
+    ),
+    "luspo, wide": (row(ratios.sequence, clip, aggregation.sequence_sum), {"loss_type": "luspo", **SEQUENCE}),
+    "lite_ppo": (ALGORITHMS["lite_ppo"], {"loss_type": "dapo"}),
     "cispo": (ALGORITHMS["cispo"], {"loss_type": "cispo", "epsilon_high": 5.0}),
     "cispo, low cap": (
         replace(ALGORITHMS["cispo"], gate=partial(gates.clip_weight, cap=1.1)),
@@ -158,10 +167,11 @@ def sample(seed, dtype, spread=0.4, P=3, G=4, T=7):
     return {name: x.to(dtype) for name, x in tensors.items()}, G
 
 
-def trl_loss(trainer_class, tensors, advantage, *, items=None, **settings):
+def trl_loss(trainer_class, tensors, advantage, *, items=None, cap=1.0, **settings):
     """TRL's loss, its gradient in the log-probs and (where it has one) in the entropies.
 
     items: trained tokens of the optimiser step, where these tensors are a part of it.
+    cap: of the sampler's importance weight, in the settings that use it.
     """
     logp, entropy = (tensors[name].clone().requires_grad_() for name in ("logp", "entropy"))
     mask = tensors["mask"]
@@ -177,8 +187,8 @@ def trl_loss(trainer_class, tensors, advantage, *, items=None, **settings):
         "old_per_token_logps": tensors["old_logp"],
         "old_logps": (tensors["old_logp"] * mask).sum(-1),
         "ref_per_token_logps": tensors["ref_logp"],
-        # TRL computes this weight while it generates; capped at 1.3, as in the setting that uses it.
-        "importance_sampling_ratio": (tensors["old_logp"] - tensors["sampler_logp"]).exp().clamp(max=1.3),
+        # TRL computes this weight while it generates.
+        "importance_sampling_ratio": (tensors["old_logp"] - tensors["sampler_logp"]).exp().clamp(max=cap),
     }
     loss = bare(trainer_class, logp, entropy, **settings)._compute_loss(None, inputs)
     gradients = torch.autograd.grad(loss, (logp, entropy), allow_unused=True, materialize_grads=True)
@@ -224,7 +234,8 @@ def test_grpo_trainer(name, dtype):
     for seed in SEEDS:
         tensors, G = sample(seed, dtype)
         advantage, loss, gradient, in_entropy = our_loss(algorithm, tensors, G)
-        expected, *gradients = trl_loss(GRPOTrainer, tensors, advantage, **settings)
+        cap = algorithm.correct.keywords["cap"] if algorithm.correct else 1.0
+        expected, *gradients = trl_loss(GRPOTrainer, tensors, advantage, cap=cap, **settings)
         if settings["loss_type"] == "cispo":
             loss = log_prob_carrier(tensors, advantage, settings["epsilon_high"])
         for ours, theirs in zip((loss, gradient, in_entropy), (expected, *gradients), strict=True):

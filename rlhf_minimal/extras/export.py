@@ -79,20 +79,27 @@ def trl_settings(algorithm: Algorithm) -> Settings:
             "gradient is this row's."
         )
         return Settings("RLOOTrainer", {"epsilon": 0.2, "beta": _reward_kl(algorithm, "TRL")}, tuple(differs))
-    if advantage not in (advantages.group_normalized, advantages.group_centered):
+    if advantage not in TRL_SCALES:
         raise _lacks("TRL", "advantage", advantage, "its GRPO trainer compares completions of a group only")
     if ratio not in (ratios.token, ratios.sequence, ratios.sequence_token):
         raise _lacks("TRL", "ratio", ratio, "it has the ratio of tokens and of sequences")
     if ratio is ratios.sequence_token:
         differs.append("TRL uses the sequence ratio; with one advantage per completion the two are equal.")
     common: dict[str, Any] = {
-        "scale_rewards": "group" if advantage is advantages.group_normalized else "none",
+        "scale_rewards": TRL_SCALES[advantage],
         "importance_sampling_level": "token" if ratio is ratios.token else "sequence",
         "epsilon": 0.2,
         **_loss_kl(algorithm, "TRL"),
     }
     trainer, loss = _trl_loss(algorithm)
     return Settings(trainer, {**common, **loss}, tuple(differs))
+
+
+TRL_SCALES: dict[Callable[..., Any], str] = {
+    advantages.group_normalized: "group",
+    advantages.group_centered: "none",
+    advantages.batch_std: "batch",
+}
 
 
 def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
@@ -208,14 +215,14 @@ def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
     low, high, differs = bounds["low"], bounds["high"], list[str]()
     if aggregate is aggregation.geometric_mean and gate is gates.clip and ratio is ratios.token:
         settings, low, high = {mode: "geo_mean"}, -math.log1p(-low), math.log1p(high)
-    elif ratio in (ratios.sequence, ratios.sequence_token) and gate is gates.clip:
+    elif (gate, aggregate) == (gates.clip, aggregation.sequence_mean) and ratio is not ratios.token:
         settings = {mode: "gspo"}
         differs.append("verl clamps the sequence's log-ratio at 10.")
     elif ratio is ratios.token and aggregate in VERL_MEANS:
         settings = {f"{ACTOR}.clip_ratio_c": bounds.get("c", NEVER)}  # verl always has this second bound, 3 by default
         differs.append("verl clamps log-ratios at 20.")
     else:
-        raise _lacks("verl", "ratio", ratio, "not together with this gate")
+        raise _lacks("verl", "ratio", ratio, "not together with this gate and mean")
     return {**settings, f"{ACTOR}.clip_ratio_low": round(low, 12), f"{ACTOR}.clip_ratio_high": round(high, 12)}, differs
 
 

@@ -16,11 +16,12 @@ from .checks import (
     check_not_negative,
     check_numbers,
     check_parts,
+    check_positive,
     check_rows,
     check_share,
     check_step_ends,
 )
-from .masked import last_token, masked_mean, masked_var, sequence_sum, zero_outside
+from .masked import last_token, lengths, masked_mean, masked_var, sequence_sum, zero_outside
 
 
 def gae(
@@ -62,6 +63,53 @@ def gae(
         raise ValueError("gae needs a critic: pass Batch(..., values=V), one value before each completion token")
     check(mask, token_rewards=token_rewards, values=values)
     check_share(gamma=gamma, lam=lam)
+    return _gae(token_rewards, mask, values, gamma, lam)
+
+
+def gae_by_length(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    values: Float[Tensor, "B T"],
+    alpha: float = 1.5,
+    gamma: float = 1.0,
+) -> Float[Tensor, "B T"]:
+    r"""GAE with a lambda of its own for each completion (:eq:`eq-gae-by-length`), as in VAPO and SAO.
+
+    .. math:: \lambda_i = 1 - \frac{1}{\max(\alpha\, \lvert o_i \rvert,\, 1)}
+
+    With one lambda for all, a reward fades over a long completion: 0.95 to the power of 100 is 0.006. Here a reward at
+    the end arrives at the first token with about the same weight whatever the length, exp(-1 / alpha).
+
+    Chapter: gae. Source: VAPO, arXiv 2504.05118; SAO, arXiv 2607.07508 (alpha 1.5).
+
+    Args:
+        token_rewards: [B, T], the reward earned at each token.
+        mask: [B, T], 1 on trained tokens; the length counts these.
+        values: [B, T], the critic's V before each token is chosen.
+        alpha: above 0, usually 0.05 to 1.5; larger trusts the rewards more and the critic less.
+        gamma: discount, 1 for language.
+
+    Returns:
+        [B, T] advantages.
+
+    Raises:
+        ValueError: alpha not above 0, gamma outside [0, 1], bad tensors.
+
+    Example:
+        >>> values = torch.tensor([[0.5, 0.5]])
+        >>> gae_by_length(torch.tensor([[0.0, 1.0]]), torch.ones(1, 2), values=values, alpha=1.0)  # lambda 1/2
+        tensor([[0.2500, 0.5000]])
+    """
+    check(mask, token_rewards=token_rewards, values=values)
+    check_share(gamma=gamma)
+    check_positive(alpha=alpha)
+    lam = 1 - 1 / (alpha * lengths(mask).to(token_rewards.dtype)).clamp(min=1.0)  # [B]
+    return _gae(token_rewards, mask, values, gamma, lam)
+
+
+def _gae(token_rewards: Tensor, mask: Tensor, values: Tensor, gamma: float, lam: float | Tensor) -> Tensor:
+    """GAE with one lambda, or with one a row [B]."""
     r, v = zero_outside(token_rewards, mask), zero_outside(values, mask)
     next_value = next_advantage = torch.zeros_like(r[:, 0])
     columns = []
@@ -227,6 +275,124 @@ def batch_std(
     check_ddof(ddof)
     rewards = _grouped(token_rewards, mask, group_size)
     return _spread(_divide(_centered(rewards), rewards.std(correction=ddof) + eps), mask)
+
+
+def maxrl(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    eps: float = 1e-6,
+) -> Float[Tensor, "B T"]:
+    r"""Reward minus the group's mean, over the group's mean (:eq:`eq-maxrl`).
+
+    .. math:: A_i = \frac{R_i - \bar R_{g(i)}}{\bar R_{g(i)} + \epsilon}, \qquad \bar R_g = \mathrm{mean}_{j \in g} R_j
+
+    For rewards of 0 and 1 the mean is the prompt's pass rate p, and a prompt weighs 1 / p: the gradient of log p, which
+    is maximum likelihood, in place of p's. Hard prompts weigh more than with GRPO's 1 over the root of p (1 - p).
+
+    Chapter: soft-gates. Source: MaxRL, arXiv 2602.02710.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence. Rewards are 0 to 1: a negative mean would turn all signs.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+        eps: added to the mean.
+
+    Returns:
+        [B, T], one number a sequence; exactly 0 in a group of equal rewards.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, a negative eps, bad tensors.
+
+    Example:
+        >>> rewards = torch.tensor([[1.0], [0.0], [0.0], [0.0]])
+        >>> maxrl(rewards, torch.ones(4, 1), group_size=4).flatten()
+        tensor([ 3.0000, -1.0000, -1.0000, -1.0000])
+    """
+    check_not_negative(eps=eps)
+    rewards = _grouped(token_rewards, mask, group_size)
+    return _spread(_divide(_centered(rewards), rewards.mean(-1, keepdim=True) + eps), mask)
+
+
+def opo(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+) -> Float[Tensor, "B T"]:
+    r"""Reward minus the group's mean weighted by length (:eq:`eq-opo`).
+
+    .. math:: A_i = R_i - \frac{\sum_{j \in g(i)} \lvert o_j \rvert R_j}{\sum_{j \in g(i)} \lvert o_j \rvert}
+
+    The baseline of least variance weighs each reward by its squared gradient. If tokens' gradients are about equally
+    large and uncorrelated, and tokens are summed, that is the length.
+
+    Chapter: rloo. Source: OPO, arXiv 2505.23585.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens; the length counts these.
+        group_size: G, at least 2, rows of a group contiguous.
+
+    Returns:
+        [B, T], one number a sequence; exactly 0 in a group of equal rewards.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, bad tensors.
+
+    Example:
+        >>> mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+        >>> opo(torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]), mask, group_size=2)
+        tensor([[ 0.2500,  0.2500,  0.2500],
+                [-0.7500,  0.0000,  0.0000]])
+    """
+    rewards = _grouped(token_rewards, mask, group_size)
+    tokens = lengths(mask).view_as(rewards).to(rewards.dtype)  # [P, G]
+    baseline = (tokens * rewards).sum(-1, keepdim=True) / tokens.sum(-1, keepdim=True).clamp(min=1.0)
+    return _spread(_centered(rewards, baseline), mask)
+
+
+def best_minus_second(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+    eps: float = 1e-6,
+) -> Float[Tensor, "B T"]:
+    r"""The best completion's lead over the second, 0 for the others (:eq:`eq-best-minus-second`).
+
+    .. math::
+        A_i = \frac{\max_{j \in g(i)} R_j - \max_{j \ne i} R_j}{\mathrm{std}_{j \in g(i)} R_j + \epsilon}
+
+    The group's best reward, minus what it would be without this completion: only the best makes a difference. Before
+    the division that is an unbiased gradient of the expected best of G, which for rewards of 0 and 1 is pass@G. A group
+    with two right completions teaches nothing.
+
+    Chapter: test-time-scaling. Source: Tang et al., arXiv 2503.19595; the division is verl's (`grpo_passk`).
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+        eps: added to the standard deviation.
+
+    Returns:
+        [B, T], one number a sequence, none negative.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, a negative eps, bad tensors.
+
+    Example:
+        >>> rewards = torch.tensor([[3.0], [1.0], [0.0]])
+        >>> best_minus_second(rewards, torch.ones(3, 1), group_size=3).flatten()
+        tensor([1.3093, 0.0000, 0.0000])
+    """
+    check_not_negative(eps=eps)
+    rewards = _grouped(token_rewards, mask, group_size)
+    best, second = rewards.topk(2).values.split(1, dim=-1)  # [P, 1] each
+    lead = torch.where(rewards == best, best - second, torch.zeros_like(rewards))
+    return _spread(_divide(lead, rewards.std(-1, keepdim=True) + eps), mask)
 
 
 def gdpo(
@@ -706,10 +872,11 @@ def _over_steps(at_ends: Tensor, counts: Tensor) -> Tensor:
     return torch.cat([at_ends, torch.zeros_like(at_ends[:, :1])], dim=-1).gather(-1, end)
 
 
-def _centered(x: Tensor) -> Tensor:
+def _centered(x: Tensor, mean: Tensor | None = None) -> Tensor:
     """X - mean along the last axis; exactly 0 where all are equal, which rounding in the mean would spoil."""
     constant = x.amax(-1, keepdim=True) == x.amin(-1, keepdim=True)
-    return torch.where(constant, torch.zeros_like(x), x - x.mean(-1, keepdim=True))
+    mean = x.mean(-1, keepdim=True) if mean is None else mean
+    return torch.where(constant, torch.zeros_like(x), x - mean)
 
 
 def _zscore(x: Tensor, eps: float, ddof: int) -> Tensor:

@@ -182,3 +182,67 @@ def sigmoid(
     check_positive(tau_pos=tau_pos, tau_neg=tau_neg)
     tau = torch.where(advantage > 0, torch.full_like(ratio, tau_pos), torch.full_like(ratio, tau_neg))
     return 4 / tau * torch.sigmoid(tau * (ratio - 1)) * advantage
+
+
+def mask_weight(
+    ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], *, low: float, high: float
+) -> Float[Tensor, "B T"]:
+    r"""A hard window on the ratio, blind to the sign (:eq:`eq-gate-mask-weight`).
+
+    .. math:: w A\, [1-\epsilon_{low} < w < 1+\epsilon_{high}]
+
+    Outside the window a token is forgotten, also where its gradient would lead back, which `clip` keeps. `clip_weight`
+    keeps every token, with the weight of the edge.
+
+    Chapter: soft-gates. Source: Kimi K2.5, arXiv 2602.02276; SAO, arXiv 2607.07508; SkyRL's `rollout_is`.
+
+    Args:
+        ratio: [B, T] from a ratio cell.
+        advantage: [B, T].
+        low: epsilon below 1, usually 0.2 to 0.3.
+        high: epsilon above 1, usually 0.28 (K2.5: not printed) to 5 (SAO).
+
+    Returns:
+        [B, T] objective, larger is better; 0 outside the window.
+
+    Raises:
+        ValueError: shapes that differ, integers, a bound not above 0.
+
+    Example:
+        >>> mask_weight(torch.tensor([[1.1, 1.5]]), torch.tensor([[1.0, -1.0]]), low=0.2, high=0.28)
+        tensor([[1.1000, 0.0000]])
+    """
+    check_pair(ratio=ratio, advantage=advantage)
+    check_positive(low=low, high=high)
+    inside = (ratio.detach() > 1 - low) & (ratio.detach() < 1 + high)
+    return torch.where(inside, ratio * advantage, torch.zeros_like(ratio))
+
+
+def topr(ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    r"""TOPR: good tokens as in REINFORCE, bad ones with a weight of at most 1 (:eq:`eq-gate-topr`).
+
+    .. math:: \mathrm{sg}[c / w]\, w A, \qquad c = 1\ (A > 0),\ \min(w, 1)\ (A \le 0)
+
+    What a good sample teaches is right whoever sampled it. A bad one that has already become unlikely is pushed down
+    less and less, in proportion to what is left of its probability.
+
+    Chapter: soft-gates. Source: arXiv 2503.14286. Differs from the paper: there the ratio is that of the whole
+    sequence; of single tokens, as here, in Trinity-RFT.
+
+    Args:
+        ratio: [B, T] from a ratio cell.
+        advantage: [B, T].
+
+    Returns:
+        [B, T] objective, larger is better; its value is c A.
+
+    Raises:
+        ValueError: shapes that differ, integers.
+
+    Example:
+        >>> topr(torch.tensor([[3.0, 3.0, 0.5]]), torch.tensor([[1.0, -1.0, -1.0]]))
+        tensor([[ 1.0000, -1.0000, -0.5000]])
+    """
+    check_pair(ratio=ratio, advantage=advantage)
+    w = ratio.detach()
+    return torch.where(advantage > 0, torch.ones_like(w), w.clamp(max=1.0)) / w * ratio * advantage

@@ -85,6 +85,7 @@ COUNT = [0, -1, 2.0, NAN, "2", True]
 BAD_OPTIONS = {
     "gamma": SHARE,
     "lam": SHARE,
+    "alpha": ABOVE_ZERO,
     "cache_fraction": SHARE,
     "eps": NOT_NEGATIVE,
     "ddof": [-1, 2, 0.5, None],
@@ -440,7 +441,9 @@ def test_tensors_on_two_devices():
             call(name, **{argument: good(name)[argument].to("meta")})
 
 
-@pytest.mark.parametrize("gate", [gates.none, gates.clip, gates.dual_clip, gates.clip_weight, gates.sigmoid])
+@pytest.mark.parametrize(
+    "gate", [gates.none, gates.clip, gates.dual_clip, gates.clip_weight, gates.sigmoid, gates.topr]
+)
 def test_a_gate_leaves_a_nan_where_it_is(gate):
     """A gate sees no mask: rubbish in the padding must pass through it and touch no neighbour."""
     name = f"gates.{gate.__name__}"

@@ -1,4 +1,8 @@
-"""Every row of the table learns a trivial task from three seeds, with one and the same config; a coin teaches nothing.
+"""Every row of the table learns a trivial task, with one and the same config; a coin teaches nothing.
+
+Rows with a chapter are tried with three seeds, and with a coin. A row of `field` is tried with one seed and without a
+coin: its columns are those of the others, whatever cell is new in it is tested by numbers elsewhere, and nothing in it
+adds to the rewards, which is how a coin could teach (asserted below). A run of 20 steps is the costliest test of a row.
 
 Untrained, the policy begins 47 to 49 of 100 answers with an even digit. Measured when this was written: 94 to 99 of
 100 after 20 steps with the verifier, in all 39 runs. Under a coin the share walks at random, and single seeds walk
@@ -11,6 +15,7 @@ from functools import cache
 import pytest
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.field import FIELD
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task, random_reward
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, train
@@ -46,13 +51,17 @@ def before_and_after(name, seed, *, coin):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_learns_from_the_verifier(name):
-    for seed in SEEDS:
+    for seed in SEEDS[: 1 if name in FIELD else None]:
         before, after = before_and_after(name, seed, coin=False)
         assert after > before + 0.35, (seed, before, after)
         assert after > 0.88, (seed, before, after)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+def test_no_row_without_a_coin_adds_to_the_rewards():
+    assert all(row.shape is None for row in FIELD.values())
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in FIELD])
 def test_does_not_learn_from_a_coin(name):
     runs = [before_and_after(name, seed, coin=True) for seed in SEEDS]
     gain = sum(after - before for before, after in runs) / len(runs)
