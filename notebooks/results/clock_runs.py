@@ -1,36 +1,38 @@
-"""The recorded runs on the clock: when do completions grow, what do marks for steps pay, and which ways of paying fail?
+"""The recorded runs on the clock: when do completions grow, what do marks for steps pay, and which cells matter here?
 
-    python notebooks/results/clock_runs.py               runs what is not yet recorded (40 runs, 15 minutes of one core)
+    python notebooks/results/clock_runs.py               runs what is not yet recorded
     python notebooks/results/clock_runs.py growth coin   only the arms named
 
-Writes notebooks/results/clock-runs.json, a line a run. Every run begins with a shipped start.
+Writes notebooks/results/clock-runs.json, a line a run. Every run begins with a shipped start. Seeds 0 to 4 were
+fixed beforehand and all are recorded. An arm is an entry of ARMS; within a group arms differ in what is named.
 
-"growth" trains the row dr_grpo on the task clock for its verifier; "coin" is the same run with a reward that is the
-toss of a coin, at the same learning rate.
+**When completions grow.** "growth" trains the row dr_grpo on the task clock for its verifier. "coin" is the same run with
+a reward that is the toss of a coin.
 
-The other arms train on clock:slip,low=12,high=14, where hardly a completion works without a slip. "outcome" is GRPO
-without KL; each other arm differs from it in what marks the steps and in the advantage:
+**Marks for steps**, on clock:slip,low=12,high=14, where hardly a completion works without a slip. "outcome" is GRPO
+without KL. The others differ from it in what marks the steps and in the advantage:
 
     future      1 for a right move, summed from each token on with the outcome (process)
     own         1 for a right move, for the tokens of that move alone (own_step)
     blame       a fine for the tokens of the first wrong move alone (first_wrong)
     fine        -1 for the first wrong move, summed from each token on with the outcome (process)
     marks       1 for a right move, summed from each token on, and nothing for the outcome (process)
-
-Seeds 0 to 4 were fixed beforehand and all are recorded.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import as_file, files
 from typing import Any
 
 from recording import SEEDS as SEEDS
 from recording import record
+from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
-from rlhf_minimal.functional import advantages
+from rlhf_minimal.functional import advantages, aggregation, gates
+from rlhf_minimal.functional.masked import zero_outside
 from rlhf_minimal.tasks import (
     Problem,
     Step,
@@ -49,32 +51,19 @@ from rlhf_minimal.training import (
     train,
 )
 
-GROWTH = Config(steps=60, prompts=32, group_size=8, lr=3e-4, watch_kl="off")
-STEPS = Config(steps=80, prompts=8, group_size=8, lr=5e-4, watch_kl="off")
-OUTCOME = replace(ALGORITHMS["grpo"], kl=())
-CELLS = {
-    "future": advantages.process,
-    "own": advantages.own_step,
-    "blame": advantages.first_wrong,
-    "fine": advantages.process,
-    "marks": advantages.process,
-}
-ARMS = ("growth", "coin", "outcome", *CELLS)
+LAST = 10  # steps, at the end of a run, over which its numbers are means
+
 # By step, means over its completions; and over its moves the share that is right.
-KEPT = ("accuracy", "length", "length_right", "length_wrong", "idle", "moves", "right")
+KEPT = ("accuracy", "length", "idle", "right")
+LENGTHS = ("length_right", "length_wrong")
 
 
-def task_of(arm: str) -> Task:
-    """What an arm learns."""
-    name = "clock" if arm in ("growth", "coin") else "clock:slip,low=12,high=14"
-    return get_task(name)
-
-
-def algorithm(arm: str) -> Algorithm:
-    """What an arm trains with."""
-    if arm in ("growth", "coin"):
-        return ALGORITHMS["dr_grpo"]
-    return replace(OUTCOME, advantage=CELLS[arm]) if arm in CELLS else OUTCOME
+def at_its_position(token_rewards: Tensor, mask: Tensor, *, group_size: int) -> Tensor:
+    """The rewards from a token on, minus their mean over the group's other completions at that position."""
+    to_go = advantages.returns_to_go(token_rewards, mask)
+    groups = to_go.view(-1, group_size, to_go.shape[1])  # [P, G, T]
+    others = (groups.sum(1, keepdim=True) - groups) / (group_size - 1)
+    return zero_outside(to_go - others.view_as(to_go), mask)
 
 
 def fine_for_the_first_wrong(task: Task) -> StepReward:
@@ -91,20 +80,145 @@ def fine_for_the_first_wrong(task: Task) -> StepReward:
     return marks
 
 
+def no_idle_moves(task: Task) -> StepReward:
+    """1 for a right move, 0 for a wrong one; moves that the problem does not have are no steps."""
+    check = checked_steps(task)
+
+    def marks(**columns: Any) -> list[Sequence[Step]]:
+        return [
+            steps[: moves(problem)]
+            for steps, problem in zip(check(**columns), columns["problem"], strict=True)
+        ]
+
+    return marks
+
+
 def nothing(completions: Sequence[str], **columns: Any) -> list[float]:
     """A reward for no outcome."""
     return [0.0 for _ in completions]
 
 
-def recipe(arm: str, seed: int) -> Recipe:
-    """All that stays the same in a run."""
-    task = task_of(arm)
-    config = replace(GROWTH if arm in ("growth", "coin") else STEPS, seed=seed)
-    reward = {"coin": random_reward(seed), "marks": nothing}.get(arm)
-    marks = checked_steps(task) if arm in CELLS else None
-    if arm == "fine":
-        marks = fine_for_the_first_wrong(task)
-    return Recipe(algorithm(arm), task, config, reward, step_reward=marks)
+@dataclass(frozen=True)
+class Arm:
+    """What a run trains on, and with what.
+
+    Attributes:
+        task: Its name; the shipped start that fits is where the run begins.
+        algorithm: The row.
+        config: The numbers; a run sets the seed.
+        reward: For the outcome: the task's "verifier", a "coin", or "nothing".
+        marks: What marks the steps, if anything does.
+        kept: Curves that are recorded beside `KEPT`.
+    """
+
+    task: str
+    algorithm: Algorithm
+    config: Config
+    reward: str = "verifier"
+    marks: Callable[[Task], StepReward] | None = None
+    kept: tuple[str, ...] = ()
+
+
+GROWTH = Config(steps=60, prompts=32, group_size=8, lr=2e-4, watch_kl="off")
+STEPS = Config(steps=80, prompts=8, group_size=8, lr=5e-4, watch_kl="off")
+BAND = Config(
+    steps=60, prompts=16, group_size=8, minibatches=4, lr=4e-4, watch_kl="off"
+)
+LARGE = {"value_layers": 4, "value_epochs": 4, "value_warm_up": 10}
+
+OUTCOME = replace(ALGORITHMS["grpo"], kl=())
+GSPO = ALGORITHMS["gspo"]
+PPO = replace(ALGORITHMS["ppo"], kl=(), aggregate=aggregation.fixed_length)
+LONG, ALL = "clock:slip,low=12,high=14", "clock:slip"
+
+DIVISORS = {
+    "own": aggregation.sequence_mean,
+    "tokens": aggregation.token_mean,
+    "constant": aggregation.fixed_length,
+}
+BANDS = {
+    "paper": GSPO,
+    "wide": replace(GSPO, gate=partial(gates.clip, low=0.03, high=0.04)),
+    "token": OUTCOME,
+    "none": replace(OUTCOME, gate=gates.none),
+}
+
+
+def gae(lam: float) -> Algorithm:
+    """PPO's row, with a critic."""
+    return replace(PPO, advantage=partial(advantages.gae, gamma=1.0, lam=lam))
+
+
+def marked(cell: Callable[..., Tensor], **other: Any) -> Arm:
+    """The arm "outcome" with marks for steps, and a cell that reads them."""
+    other = {"marks": checked_steps} | other
+    row = replace(OUTCOME, advantage=cell)
+    return Arm(LONG, row, STEPS, kept=("moves",), **other)
+
+
+def ppo(algorithm: Algorithm, *, paid: bool = False, **config: Any) -> Arm:
+    """PPO's row or one without a critic; paid for the outcome alone, or for every move too."""
+    kept = ("explained_variance",) if "values" in algorithm.needs else ()
+    marks = no_idle_moves if paid else None
+    return Arm(ALL, algorithm, replace(STEPS, **config), "verifier", marks, kept)
+
+
+ARMS = {
+    "growth": Arm("clock", ALGORITHMS["dr_grpo"], GROWTH, kept=("moves", *LENGTHS)),
+    "coin": Arm(
+        "clock", ALGORITHMS["dr_grpo"], GROWTH, "coin", kept=("moves", *LENGTHS)
+    ),
+    "outcome": Arm(LONG, OUTCOME, STEPS, kept=("moves", *LENGTHS)),
+    "future": marked(advantages.process),
+    "own": marked(advantages.own_step),
+    "blame": marked(advantages.first_wrong),
+    "fine": marked(advantages.process, marks=fine_for_the_first_wrong),
+    "marks": marked(advantages.process, reward="nothing"),
+    **{
+        f"luck-{name}": Arm(LONG, replace(OUTCOME, aggregate=cell), STEPS, kept=LENGTHS)
+        for name, cell in DIVISORS.items()
+        if name != "own"
+    },
+    **{
+        f"divisor-{name}": Arm(
+            ALL,
+            replace(OUTCOME, aggregate=cell),
+            replace(STEPS, grad_clip=1e9),
+            kept=LENGTHS,
+        )
+        for name, cell in DIVISORS.items()
+    },
+    **{
+        f"band-{name}": Arm(ALL, row, BAND, kept=("clip_fraction",))
+        for name, row in BANDS.items()
+    },
+    "group": ppo(replace(PPO, advantage=advantages.leave_one_out)),
+    "critic-1": ppo(gae(1.0)),
+    "critic-0.95": ppo(gae(0.95)),
+    "large-1": ppo(gae(1.0), **LARGE),
+    "paid-group": ppo(replace(PPO, advantage=advantages.leave_one_out), paid=True),
+    "paid-position": ppo(replace(PPO, advantage=at_its_position), paid=True),
+    "paid-near": ppo(
+        replace(PPO, advantage=partial(advantages.returns_to_go, gamma=0.5)), paid=True
+    ),
+    "paid-critic-1": ppo(gae(1.0), paid=True),
+    "paid-critic-0.95": ppo(gae(0.95), paid=True),
+    "paid-critic-0.5": ppo(gae(0.5), paid=True),
+}
+
+
+def recipe(arm: str, seed: int, **config: Any) -> Recipe:
+    """All that stays the same in a run; numbers of its config may be changed."""
+    what = ARMS[arm]
+    task = get_task(what.task)
+    reward = {"verifier": None, "coin": random_reward(seed), "nothing": nothing}
+    return Recipe(
+        what.algorithm,
+        task,
+        replace(what.config, seed=seed, **config),
+        reward[what.reward],
+        step_reward=what.marks and what.marks(task),
+    )
 
 
 def moves(problem: Problem) -> int:
@@ -113,7 +227,7 @@ def moves(problem: Problem) -> int:
 
 
 def seen(task: Task, rollout: Rollout) -> dict[str, float]:
-    """How much a step's completions work, and how well."""
+    """How much a step's completions work, and how well; nothing is right or wrong where no move is written."""
     assert task.steps is not None
     idle = right = written = 0.0
     for text, problem in zip(rollout.texts, rollout.problems, strict=True):
@@ -122,18 +236,13 @@ def seen(task: Task, rollout: Rollout) -> dict[str, float]:
         written += len(marks)
         right += sum(marks)
     rows = len(rollout.texts)
-    return {
-        "idle": idle / rows,
-        "moves": written / rows,
-        "right": right / max(1, written),
-    }
+    found = {"idle": idle / rows, "moves": written / rows}
+    return found | ({"right": right / written} if written else {})
 
 
-def run(arm: str, seed: int, steps: int | None = None) -> dict[str, Any]:
+def run(arm: str, seed: int, **config: Any) -> dict[str, Any]:
     """One run: its curves, a number a step, and its processor seconds."""
-    plan = recipe(arm, seed)
-    if steps is not None:
-        plan = replace(plan, config=replace(plan.config, steps=steps))
+    plan = recipe(arm, seed, **config)
     with as_file(
         files("rlhf_minimal") / "assets" / (plan.task.start or plan.task.name)
     ) as folder:
@@ -149,22 +258,16 @@ def run(arm: str, seed: int, steps: int | None = None) -> dict[str, Any]:
     seconds = round(time.process_time() - began, 1)
     rows = [one | other for one, other in zip(history, looked, strict=True)]
     curves = {
-        name: [None if name not in row else round(row[name], 4) for row in rows]
-        for name in KEPT
+        name: [None if name not in row else round(row[name], 3) for row in rows]
+        for name in (*KEPT, *ARMS[arm].kept)
     }
-    last = rows[-5:]
+    last = {name: [x for x in curves[name][-LAST:] if x is not None] for name in KEPT}
     shown = {
-        f"last_{name}": round(sum(row[name] for row in last) / len(last), 3)
-        for name in ("accuracy", "length")
+        f"last_{name}": round(sum(xs) / len(xs), 3) if xs else None
+        for name, xs in last.items()
     }
     return {**shown, "seconds": seconds, **curves}
 
 
 if __name__ == "__main__":
-    record(
-        __file__,
-        ARMS,
-        run,
-        completions_a_step={"growth": 256, "coin": 256, "others": 64},
-        lr={"growth": GROWTH.lr, "coin": GROWTH.lr, "others": STEPS.lr},
-    )
+    record(__file__, ARMS, run)

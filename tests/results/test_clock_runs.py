@@ -1,45 +1,133 @@
-"""The recorded runs on the clock: what an arm is, and that the code of today begins to do what was recorded."""
+"""The recorded runs on the clock: what an arm is, that today's code begins as was recorded, and what came out."""
+
+import dataclasses
 
 import pytest
+import torch
 
+from rlhf_minimal import Algorithm
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.tasks import Problem, get_task
+from rlhf_minimal.training import Config
 from tests.results.scripts import load
 
 script, RECORD = load("clock_runs")
 RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
 ON_FILE = list(dict.fromkeys(arm for arm, _ in RUNS))
 
+# What is compared: names of arms, and in what they may differ from the first.
+COMPARED = {
+    ("growth", "coin"): {"reward"},
+    ("outcome", "future", "own", "blame"): {"marks", "advantage"},
+    ("future", "fine"): {"marks"},
+    ("future", "marks"): {"reward"},
+    ("outcome", "luck-tokens", "luck-constant"): {"aggregate"},
+    ("divisor-own", "divisor-tokens", "divisor-constant"): {"aggregate"},
+    ("band-token", "band-none"): {"gate"},
+    ("band-paper", "band-wide"): {"gate"},
+    ("band-token", "band-wide"): {"ratio", "gate"},
+    ("group", "critic-1", "critic-0.95"): {"advantage"},
+    ("critic-1", "large-1"): {"value_layers", "value_epochs", "value_warm_up"},
+    ("paid-group", "paid-position", "paid-near", "paid-critic-1", "paid-critic-0.95", "paid-critic-0.5"): {"advantage"},
+}
 
-def test_growth_and_its_control_have_every_seed_and_every_step():
-    for arm in ("growth", "coin"):
-        for seed in script.SEEDS:
-            assert all(len(RUNS[arm, seed][name]) == script.GROWTH.steps for name in script.KEPT)
-    assert set(ON_FILE) <= set(script.ARMS)
+
+def column(arm, name):
+    """[5] a number of each seed's run."""
+    return torch.tensor([RUNS[arm, seed][name] for seed in script.SEEDS], dtype=torch.float64)
+
+
+def curve(arm, name):
+    """[5, steps]."""
+    return torch.tensor([RUNS[arm, seed][name] for seed in script.SEEDS], dtype=torch.float64)
+
+
+def separated(before, after):
+    """The chapters' criterion: one sign in all five seeds, and a mean beyond 2.78 standard errors."""
+    d = after - before
+    one_sign = bool((d > 0).all() or (d < 0).all())
+    return one_sign and bool(d.mean().abs() > 2.78 * d.std() / len(d) ** 0.5)
+
+
+def settings(arm):
+    """Everything that makes an arm, by name."""
+    what = script.ARMS[arm]
+    cells = {field.name: getattr(what.algorithm, field.name) for field in dataclasses.fields(Algorithm)}
+    numbers = {field.name: getattr(what.config, field.name) for field in dataclasses.fields(Config)}
+    found = cells | numbers | {"task": what.task, "reward": what.reward, "marks": what.marks}
+    return {name: repr(value) for name, value in found.items()}
+
+
+def test_every_arm_has_every_seed_and_every_step():
+    assert list(RUNS) == [(arm, seed) for arm in script.ARMS if arm in ON_FILE for seed in script.SEEDS]
+    for (arm, _), run in RUNS.items():
+        curves = (*script.KEPT, *script.ARMS[arm].kept)
+        assert all(len(run[name]) == script.ARMS[arm].config.steps for name in curves)
+    assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
 
 @pytest.mark.parametrize("arm", ON_FILE)
 def test_the_first_steps_are_those_on_record(arm):
+    """Another machine may round differently and draw a few other tokens."""
     again = script.run(arm, 0, steps=2)
     for name in ("accuracy", "length", "right"):
         assert again[name] == pytest.approx(RUNS[arm, 0][name][:2], abs=0.02 if name != "length" else 0.5)
 
 
-def test_the_arms_differ_in_what_pays_for_steps_alone():
-    outcome = script.recipe("outcome", 0)
-    for arm, cell in script.CELLS.items():
-        plan = script.recipe(arm, 0)
-        assert plan.algorithm.advantage is cell
-        assert plan.config == outcome.config
-        assert plan.task.name == outcome.task.name
-        assert plan.step_reward is not None
-    assert outcome.algorithm.advantage is advantages.group_normalized
-    assert script.recipe("growth", 3).algorithm == script.recipe("coin", 3).algorithm
-    assert script.recipe("growth", 3).config == script.recipe("coin", 3).config
+def test_what_is_compared_differs_in_what_is_named_and_in_nothing_else():
+    for (first, *others), names in COMPARED.items():
+        here = settings(first)
+        for other in others:
+            there = settings(other)
+            differing = {name for name in here if here[name] != there[name]}
+            assert differing
+            assert differing <= names, (first, other)
+    assert {arm for arms in COMPARED for arm in arms} == set(script.ARMS)
 
 
-def test_growth_follows_the_verifier_and_not_the_coin():
-    for seed in script.SEEDS:
-        run, coin = RUNS["growth", seed], RUNS["coin", seed]
-        assert run["last_accuracy"] > 0.5 > 0.15 > coin["last_accuracy"]
-        assert run["last_length"] > 2 * coin["last_length"]
-        assert coin["last_length"] < 1.3 * coin["length"][0]
+def test_a_dial_that_pays_no_idle_moves():
+    task = get_task("clock:slip")
+    marks = script.no_idle_moves(task)(
+        prompts=["3+8+....:"], completions=["3d8k.l.l=l"], problem=[Problem("3+8+....:", "l")]
+    )
+    assert [[tuple(step) for step in steps] for steps in marks] == [[(2, 1.0), (4, 0.0)]]
+
+
+def test_the_mean_at_a_position_is_that_of_the_others():
+    rewards = torch.tensor([[1.0, 0.0, 2.0], [0.0, 4.0, 0.0]])
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    found = script.at_its_position(rewards, mask, group_size=2)
+    assert found.tolist() == [[3 - 4, 2 - 4, 2 - 0], [4 - 3, 4 - 2, 0]]
+    assert advantages.returns_to_go(rewards, mask).tolist() == [[3, 2, 2], [4, 4, 0]]
+
+
+def test_on_long_problems_marks_of_the_own_move_teach_what_the_outcome_does_not():
+    ends = {arm: column(arm, "last_accuracy") for arm in ("outcome", "future", "own", "blame", "fine", "marks")}
+    for arm in ("future", "own", "blame", "marks"):
+        assert curve(arm, "right")[:, -10:].mean() > 0.9
+        assert separated(ends["fine"], ends[arm])
+    by_size = ends["outcome"].sort().values
+    assert by_size[2] < 0.05  # three seeds of five stay at chance, where all begin
+    assert 0.2 < by_size[3]
+    assert by_size[4] < 0.4
+    assert abs(curve("outcome", "accuracy")[:, :5].mean() - 1 / 26) < 0.01
+    for arm in ("own", "blame"):
+        assert ends[arm].min() > 0.55
+        assert separated(ends["outcome"], ends[arm])
+        assert separated(ends["future"], ends[arm])
+    assert separated(ends["marks"], ends["future"])
+
+
+def test_two_ways_of_paying_are_hacked():
+    """A payment for each right move breeds idle moves, and a fine for the first wrong one teaches to write none."""
+    idle = {arm: column(arm, "last_idle") for arm in ("outcome", "future", "own", "blame", "marks")}
+    assert curve("future", "idle")[:, 0].mean() < 0.5
+    assert idle["future"].min() > 2
+    assert idle["marks"].min() > 3.9
+    assert separated(idle["outcome"], idle["future"])
+    assert separated(idle["future"], idle["marks"])
+    assert separated(idle["own"], idle["future"])
+    assert separated(idle["blame"], idle["own"])  # a right idle move is an easy mark
+    assert idle["blame"].max() < 0.5
+    assert column("fine", "last_length").max() < 3.1
+    assert (curve("fine", "moves")[:, 40:].mean(1) < 0.01).all()
