@@ -175,11 +175,6 @@ ARMS = {
     "fine": marked(advantages.process, marks=fine_for_the_first_wrong),
     "marks": marked(advantages.process, reward="nothing"),
     **{
-        f"luck-{name}": Arm(LONG, replace(OUTCOME, aggregate=cell), STEPS, kept=LENGTHS)
-        for name, cell in DIVISORS.items()
-        if name != "own"
-    },
-    **{
         f"divisor-{name}": Arm(
             ALL,
             replace(OUTCOME, aggregate=cell),

@@ -9,6 +9,7 @@ from rlhf_minimal import Algorithm
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.tasks import Problem, get_task
 from rlhf_minimal.training import Config
+from rlhf_minimal.training.metrics import student
 from tests.results.scripts import load
 
 script, RECORD = load("clock_runs")
@@ -21,7 +22,6 @@ COMPARED = {
     ("outcome", "future", "own", "blame"): {"marks", "advantage"},
     ("future", "fine"): {"marks"},
     ("future", "marks"): {"reward"},
-    ("outcome", "luck-tokens", "luck-constant"): {"aggregate"},
     ("divisor-own", "divisor-tokens", "divisor-constant"): {"aggregate"},
     ("band-token", "band-none"): {"gate"},
     ("band-paper", "band-wide"): {"gate"},
@@ -33,20 +33,15 @@ COMPARED = {
 
 
 def column(arm, name):
-    """[5] a number of each seed's run."""
-    return torch.tensor([RUNS[arm, seed][name] for seed in script.SEEDS], dtype=torch.float64)
-
-
-def curve(arm, name):
-    """[5, steps]."""
-    return torch.tensor([RUNS[arm, seed][name] for seed in script.SEEDS], dtype=torch.float64)
+    """[seeds] a number of each seed's run."""
+    return torch.tensor([run[name] for (of, _), run in RUNS.items() if of == arm], dtype=torch.float64)
 
 
 def separated(before, after):
-    """The chapters' criterion: one sign in all five seeds, and a mean beyond 2.78 standard errors."""
+    """The chapters' criterion: one sign in all seeds, and a mean beyond what 5 % of a t-test asks for."""
     d = after - before
     one_sign = bool((d > 0).all() or (d < 0).all())
-    return one_sign and bool(d.mean().abs() > 2.78 * d.std() / len(d) ** 0.5)
+    return one_sign and bool(d.mean().abs() > student(len(d) - 1) * d.std() / len(d) ** 0.5)
 
 
 def settings(arm):
@@ -59,7 +54,10 @@ def settings(arm):
 
 
 def test_every_arm_has_every_seed_and_every_step():
-    assert list(RUNS) == [(arm, seed) for arm in script.ARMS if arm in ON_FILE for seed in script.SEEDS]
+    for arm in ON_FILE:
+        seeds = [seed for of, seed in RUNS if of == arm]
+        assert seeds == list(script.SEEDS)[: len(seeds)]
+        assert len(seeds) in (3, 5)
     for (arm, _), run in RUNS.items():
         curves = (*script.KEPT, *script.ARMS[arm].kept)
         assert all(len(run[name]) == script.ARMS[arm].config.steps for name in curves)
@@ -104,13 +102,13 @@ def test_the_mean_at_a_position_is_that_of_the_others():
 def test_on_long_problems_marks_of_the_own_move_teach_what_the_outcome_does_not():
     ends = {arm: column(arm, "last_accuracy") for arm in ("outcome", "future", "own", "blame", "fine", "marks")}
     for arm in ("future", "own", "blame", "marks"):
-        assert curve(arm, "right")[:, -10:].mean() > 0.9
+        assert column(arm, "right")[:, -10:].mean() > 0.9
         assert separated(ends["fine"], ends[arm])
     by_size = ends["outcome"].sort().values
     assert by_size[2] < 0.05  # three seeds of five stay at chance, where all begin
     assert 0.2 < by_size[3]
     assert by_size[4] < 0.4
-    assert abs(curve("outcome", "accuracy")[:, :5].mean() - 1 / 26) < 0.01
+    assert abs(column("outcome", "accuracy")[:, :5].mean() - 1 / 26) < 0.01
     for arm in ("own", "blame"):
         assert ends[arm].min() > 0.55
         assert separated(ends["outcome"], ends[arm])
@@ -121,7 +119,7 @@ def test_on_long_problems_marks_of_the_own_move_teach_what_the_outcome_does_not(
 def test_two_ways_of_paying_are_hacked():
     """A payment for each right move breeds idle moves, and a fine for the first wrong one teaches to write none."""
     idle = {arm: column(arm, "last_idle") for arm in ("outcome", "future", "own", "blame", "marks")}
-    assert curve("future", "idle")[:, 0].mean() < 0.5
+    assert column("future", "idle")[:, 0].mean() < 0.5
     assert idle["future"].min() > 2
     assert idle["marks"].min() > 3.9
     assert separated(idle["outcome"], idle["future"])
@@ -130,4 +128,26 @@ def test_two_ways_of_paying_are_hacked():
     assert separated(idle["blame"], idle["own"])  # a right idle move is an easy mark
     assert idle["blame"].max() < 0.5
     assert column("fine", "last_length").max() < 3.1
-    assert (curve("fine", "moves")[:, 40:].mean(1) < 0.01).all()
+    assert (column("fine", "moves")[:, 40:].mean(1) < 0.01).all()
+
+
+def test_accuracy_and_length_follow_the_verifier_and_not_the_coin():
+    growth, coin = ({name: column(arm, name) for name in ("accuracy", "length", "right")} for arm in ("growth", "coin"))
+    for name in growth:
+        assert (growth[name][:, 0] == coin[name][:, 0]).all()  # the same first completions
+    assert growth["accuracy"][:, :5].mean() < 0.3
+    assert column("growth", "last_accuracy").min() > 0.79
+    assert 2 * growth["length"][:, 0].max() < column("growth", "last_length").min()
+    # The control does not stay where it is, at either rate that was tried; it loses accuracy.
+    assert separated(coin["accuracy"][:, :10].mean(1), column("coin", "last_accuracy"))
+    assert 0.07 < column("coin", "last_accuracy").min()
+    assert column("coin", "last_accuracy").max() < 0.15
+    assert column("coin", "last_length").max() < 10
+
+
+def test_completions_grow_first_and_slip_less_later():
+    """By step 20 the length has its last value; the moves go on to be right more often."""
+    length, right = column("growth", "length"), column("growth", "right")
+    grown = (length[:, 20:30].mean(1) - length[:, 0]) / (length[:, 50:].mean(1) - length[:, 0])
+    assert grown.min() > 0.9
+    assert separated(right[:, 20:30].mean(1), right[:, 50:].mean(1))
