@@ -151,3 +151,34 @@ def test_completions_grow_first_and_slip_less_later():
     grown = (length[:, 20:30].mean(1) - length[:, 0]) / (length[:, 50:].mean(1) - length[:, 0])
     assert grown.min() > 0.9
     assert separated(right[:, 20:30].mean(1), right[:, 50:].mean(1))
+
+
+def test_no_divisor_makes_wrong_completions_run_away():
+    arms = ("divisor-own", "divisor-tokens", "divisor-constant")
+    ends = {arm: column(arm, "last_accuracy") for arm in arms}
+    gaps = {arm: (column(arm, "length_wrong") - column(arm, "length_right"))[:, -10:].mean(1) for arm in arms}
+    for arm in arms:
+        assert 0.54 < ends[arm].min()
+        assert ends[arm].max() < 0.66
+        assert not separated(ends["divisor-own"], ends[arm])
+        assert 3 < gaps[arm].min()
+        assert gaps[arm].max() < 6
+        assert column(arm, "last_length").max() < 22
+    assert separated(gaps["divisor-own"], gaps["divisor-constant"])
+    assert (gaps["divisor-constant"] - gaps["divisor-own"]).mean() == pytest.approx(-0.7, abs=0.05)
+
+
+def test_the_range_of_the_paper_is_too_narrow_for_twenty_tokens():
+    ends = {arm: column(arm, "last_accuracy") for arm in ("band-paper", "band-wide", "band-token", "band-none")}
+    clipped = {arm: column(arm, "clip_fraction") for arm in ends}
+    for arm in ("band-wide", "band-token", "band-none"):
+        assert separated(ends["band-paper"], ends[arm])
+        assert 0.71 < ends[arm].min()
+        assert ends[arm].max() < 0.76
+        assert clipped[arm].mean() < 0.03
+    assert not separated(ends["band-token"], ends["band-none"])
+    assert 0.56 < ends["band-paper"].min()
+    assert ends["band-paper"].max() < 0.63
+    assert 0.39 < clipped["band-paper"][:, -10:].mean(1).min()
+    assert clipped["band-paper"][:, :10].mean(1).max() < 0.47
+    assert (clipped["band-none"] == 0).all()
