@@ -37,7 +37,20 @@ the own length, out of 3 to 6, which is separated and may be one of the several 
 **Clip ranges**, on clock:slip, four updates a rollout. "band-paper" is GSPO, 3e-4 and 4e-4: it clips 40 to 46 % of the
 tokens all the time and ends at .56 to .63. A range a hundred times wider clips 1 to 3 % and ends at .73 to .76, GRPO's
 clip of .2 on token ratios at .71 to .75, and no clip at .72 to .74. The paper's range is separated from each of the
-others, and no clip is not separated from the token clip.
+others, and no clip is not separated from the token clip. One learning rate was tried.
+
+**A critic**, on clock:slip: PPO's row, whitened, with a constant divisor and no KL, one update a rollout, one learning
+rate. "group" has no critic (the mean of the group's others) and ends at .59 to .67; "critic-1" at .65 to .69 and
+"critic-0.95" at .61 to .70, GAE with that lambda. No pair is separated; at the end the critic explains .01 to .10 of the
+variance of the returns, and its runs take 1.6 times as long. In the arms "paid-" every right move of the problem earns
+1 at once, and the outcome 1. There the critic comes to explain .5 to .7 and does not help: accuracy ends at .14 to .51
+with lambda 1 and .34 to .59 with .95, against .61 to .71 for "paid-position", the returns from a token on minus their
+mean over the group's others at that position. Neither difference is separated in three seeds. Accuracy is not what these
+arms are paid for (a return counts right moves too), and why they fall behind was not looked into.
+
+So no setting was found here in which a critic pays. The positive control is in the chapter on GAE, which computes it:
+the chain of rlhf_book/chain.py, paid at every token, where over twenty seeds a critic with lambda .8 scores .92 and the
+mean over the batch at the same position .83, separated.
 """
 
 import time
@@ -145,7 +158,6 @@ STEPS = Config(steps=80, prompts=8, group_size=8, lr=5e-4, watch_kl="off")
 BAND = Config(
     steps=60, prompts=16, group_size=8, minibatches=4, lr=4e-4, watch_kl="off"
 )
-LARGE = {"value_layers": 4, "value_epochs": 4, "value_warm_up": 10}
 
 OUTCOME = replace(ALGORITHMS["grpo"], kl=())
 GSPO = ALGORITHMS["gspo"]
@@ -177,11 +189,11 @@ def marked(cell: Callable[..., Tensor], **other: Any) -> Arm:
     return Arm(LONG, row, STEPS, kept=("moves",), **other)
 
 
-def ppo(algorithm: Algorithm, *, paid: bool = False, **config: Any) -> Arm:
+def ppo(algorithm: Algorithm, *, paid: bool = False) -> Arm:
     """PPO's row or one without a critic; paid for the outcome alone, or for every move too."""
     kept = ("explained_variance",) if "values" in algorithm.needs else ()
     marks = no_idle_moves if paid else None
-    return Arm(ALL, algorithm, replace(STEPS, **config), "verifier", marks, kept)
+    return Arm(ALL, algorithm, STEPS, "verifier", marks, kept)
 
 
 ARMS = {
@@ -211,15 +223,9 @@ ARMS = {
     "group": ppo(replace(PPO, advantage=advantages.leave_one_out)),
     "critic-1": ppo(gae(1.0)),
     "critic-0.95": ppo(gae(0.95)),
-    "large-1": ppo(gae(1.0), **LARGE),
-    "paid-group": ppo(replace(PPO, advantage=advantages.leave_one_out), paid=True),
     "paid-position": ppo(replace(PPO, advantage=at_its_position), paid=True),
-    "paid-near": ppo(
-        replace(PPO, advantage=partial(advantages.returns_to_go, gamma=0.5)), paid=True
-    ),
     "paid-critic-1": ppo(gae(1.0), paid=True),
     "paid-critic-0.95": ppo(gae(0.95), paid=True),
-    "paid-critic-0.5": ppo(gae(0.5), paid=True),
 }
 
 

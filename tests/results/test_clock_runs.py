@@ -27,8 +27,9 @@ COMPARED = {
     ("band-paper", "band-wide"): {"gate"},
     ("band-token", "band-wide"): {"ratio", "gate"},
     ("group", "critic-1", "critic-0.95"): {"advantage"},
-    ("critic-1", "large-1"): {"value_layers", "value_epochs", "value_warm_up"},
-    ("paid-group", "paid-position", "paid-near", "paid-critic-1", "paid-critic-0.95", "paid-critic-0.5"): {"advantage"},
+    ("paid-position", "paid-critic-1", "paid-critic-0.95"): {"advantage"},
+    ("critic-1", "paid-critic-1"): {"marks"},
+    ("critic-0.95", "paid-critic-0.95"): {"marks"},
 }
 
 
@@ -54,6 +55,7 @@ def settings(arm):
 
 
 def test_every_arm_has_every_seed_and_every_step():
+    assert ON_FILE == list(script.ARMS)
     for arm in ON_FILE:
         seeds = [seed for of, seed in RUNS if of == arm]
         assert seeds == list(script.SEEDS)[: len(seeds)]
@@ -182,3 +184,31 @@ def test_the_range_of_the_paper_is_too_narrow_for_twenty_tokens():
     assert 0.39 < clipped["band-paper"][:, -10:].mean(1).min()
     assert clipped["band-paper"][:, :10].mean(1).max() < 0.47
     assert (clipped["band-none"] == 0).all()
+
+
+def test_no_critic_is_seen_to_pay():
+    bounds = {
+        "group": (0.59, 0.67),
+        "critic-1": (0.64, 0.69),
+        "critic-0.95": (0.61, 0.70),
+        "paid-position": (0.61, 0.71),
+        "paid-critic-1": (0.14, 0.51),
+        "paid-critic-0.95": (0.34, 0.59),
+    }
+    ends = {arm: column(arm, "last_accuracy") for arm in bounds}
+    for arm, (low, high) in bounds.items():
+        assert low < ends[arm].min()
+        assert ends[arm].max() < high
+    for lam in ("1", "0.95"):
+        assert not separated(ends["group"], ends[f"critic-{lam}"])
+        assert not separated(ends["paid-position"], ends[f"paid-critic-{lam}"])
+        assert (ends[f"paid-critic-{lam}"] < ends["paid-position"]).all()
+        known = column(f"critic-{lam}", "explained_variance")[:, -10:].mean(1)
+        paid = column(f"paid-critic-{lam}", "explained_variance")[:, -10:].mean(1)
+        assert 0.01 < known.min()
+        assert known.max() < 0.1
+        assert 0.5 < paid.min()
+        assert paid.max() < 0.7
+    assert not separated(ends["critic-1"], ends["critic-0.95"])
+    slower = column("critic-1", "seconds").mean() / column("group", "seconds").mean()
+    assert slower == pytest.approx(1.6, abs=0.1)
