@@ -4,7 +4,7 @@
     python notebooks/results/clock_runs.py growth coin   only the arms named
 
 Writes notebooks/results/clock-runs.json, a line a run. Every run begins with a shipped start. Seeds were fixed
-beforehand: 0 to 4, and 0 to 2 in the last four groups; running the script adds the two that are left. An arm is an entry
+beforehand: 0 to 4, and 0 to 2 in the last three groups; running the script adds the two that are left. An arm is an entry
 of ARMS; within a group arms differ in what is named and in nothing else, the learning rate included. Accuracy below is
 of the last ten steps, smallest and largest of the seeds. "Separated" means one sign in all seeds and a mean beyond the
 5 % limit of a t-test paired by seed. tests/results/test_clock_runs.py holds these figures to the record.
@@ -227,6 +227,12 @@ ARMS = {
     "paid-critic-1": ppo(gae(1.0), paid=True),
     "paid-critic-0.95": ppo(gae(0.95), paid=True),
 }
+HEAD = {  # of the record
+    "completions_a_step": {
+        arm: what.config.prompts * what.config.group_size for arm, what in ARMS.items()
+    },
+    "lr": {arm: what.config.lr for arm, what in ARMS.items()},
+}
 
 
 def recipe(arm: str, seed: int, **config: Any) -> Recipe:
@@ -292,4 +298,4 @@ def run(arm: str, seed: int, **config: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run)
+    record(__file__, ARMS, run, **HEAD)
