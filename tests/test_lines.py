@@ -40,7 +40,7 @@ def test_the_library_does_not_grow():
     # 130 lines are ten rows of `field.py`, six cells, and an entry of the export for one of them.
     rooms = lines.rooms()
     assert {"training", "functional", "models", "objective.py"} <= set(rooms)
-    assert rooms.total() <= 9980
+    assert rooms.total() <= 10300
 
 
 def test_the_plain_path_from_the_command_to_the_gradient_has_at_most_600_lines():

@@ -6,7 +6,9 @@ from functools import partial
 from rlhf_minimal import training
 from rlhf_minimal.cli import checkpoint, programs
 from rlhf_minimal.cli.console import at_least_1
+from rlhf_minimal.tasks import RewardFunction, Task
 from rlhf_minimal.training.evaluation import HELD_OUT
+from rlhf_minimal.training.steps import AGGREGATES
 
 ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
 IF_MEMORY_RUNS_OUT = "lower -n"
@@ -21,8 +23,14 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument(
         "--scorer",
-        metavar="steps|FILE.py:NAME",
-        help="Weigh the votes as well: steps, by the steps that the task's checker finds right, or a reward function.",
+        metavar="steps|FOLDER|FILE.py:NAME",
+        help="Weigh the votes as well: steps, by the steps that the task's checker finds right, a folder as reward "
+        "--label-steps writes one, or a reward function.",
+    )
+    sub.add_argument(
+        "--aggregate",
+        choices=AGGREGATES,
+        help="With --scorer FOLDER: what the scores of a completion's steps are worth together (default min).",
     )
     sub.add_argument("--force-at", type=int, metavar="N", help="Put --force-text into what has not ended at N tokens.")
     sub.add_argument("--force-text", metavar="TEXT", help="What is put in, such as the sign before a final answer.")
@@ -35,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--force-at and --force-text go together: give both")
     if args.scorer is not None and args.samples is None:
         raise ValueError("--scorer changes nothing by itself: give --samples N as well")
+    if args.aggregate is not None and (args.scorer in (None, "steps") or programs.is_program(args.scorer)):
+        raise ValueError("--aggregate changes nothing by itself: give --scorer FOLDER as well")
     policy, vocabulary, recipe = checkpoint.load(args)
     write = training.roll_out
     if args.force_at is not None:
@@ -45,8 +55,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{recipe.task.about}, held out: {result.about}")
         print("sampled  {}\ngreedy   {}".format(*result.in_words))
         return 0
-    scorer = programs.load(args.scorer, programs.Function) if args.scorer not in (None, "steps") else None
-    scorer = training.verified_steps(recipe.task) if args.scorer == "steps" else scorer
+    scorer = None if args.scorer is None else _scorer(args, recipe.task)
     votes = training.evaluate_votes(policy, vocabulary, recipe, samples=args.samples, scorer=scorer, **options)
     count = len(votes.samples.texts) // args.samples
     each = f"{count} distinct problems, {args.samples} completions of each"
@@ -58,3 +67,13 @@ def run(args: argparse.Namespace) -> int:
             print(f"{name:<9}" + "".join(f"{found[n]!s:<22}" for n in found).rstrip())
     print(f"{'ties':<9}" + "".join(f"{share:<22.1%}" for share in votes.ties.values()).rstrip())
     return 0
+
+
+def _scorer(args: argparse.Namespace, task: Task) -> RewardFunction:
+    """What weighs the votes."""
+    if args.scorer == "steps":
+        return training.verified_steps(task)
+    if not programs.is_program(args.scorer):
+        return training.weigh_steps(programs.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
+    weigh: RewardFunction = programs.load(args.scorer, programs.Function)
+    return weigh

@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.cli import programs, starts
 from rlhf_minimal.cli.console import at_least_1
 from rlhf_minimal.cli.runs import Journal, check_writable, naming, write_report
-from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, fields_of, settings_of_run
+from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.extras import curves
 from rlhf_minimal.tasks import TASKS, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
@@ -94,6 +94,7 @@ class Job:
     row: type
     shown: ClassVar[tuple[str, ...]] = ("loss", "held_out_loss", "held_out_accuracy")
     may_change: ClassVar[tuple[str, ...]] = ("device",)  # settings that a resumed run may be given anew
+    goes_with: ClassVar[dict[str, tuple[str, Any]]] = {}  # settings that need another one (see `check_read`)
 
     def __init__(self, settings: dict[str, Any], task: Task, folder: RunFolder, *, resumed: bool):
         self.settings, self.task, self.folder = settings, task, folder
@@ -288,6 +289,7 @@ def _plan(
         args, [*declared, STARTED_FROM], command=command, name=command, may_change=job_class.may_change
     )
     at_least_1(settings, "rows", "held_out", "save_every")
+    check_read(settings, given, job_class.goes_with)
     if settings["data"] is not None and "rows" in given:
         raise ValueError(
             "--rows says how many rows the task makes, and a file in --data is read whole: leave --rows out"

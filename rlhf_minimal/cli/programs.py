@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlhf_minimal.algorithms import get_algorithm
+from rlhf_minimal.cli.starts import check_alphabet, find_device
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import StepReward, Task, checked_steps, get_task
+from rlhf_minimal.training import StepScorer, load_step_scorer, scored_steps
 from rlhf_minimal.training.run_folder import check_same
 
 Kind = TypeVar("Kind")
@@ -65,12 +67,24 @@ def find_task(settings: dict[str, Any], named: str | None) -> Task:
 
 
 def find_step_reward(settings: dict[str, Any], named: str | None, task: Task) -> StepReward | None:
-    """What marks the steps in a run, if anything does; as `find_algorithm`, with `--step-reward`."""
+    """What marks the steps in a run, if anything does; as `find_algorithm` (`--step-reward`), or by a scorer."""
     text = settings["step_reward"]
     if text is None or text == "task":
         return None if text is None else checked_steps(task)
+    if not is_program(text):
+        return scored_steps(find_scorer(text, task, settings["device"]), task)
     step_reward: StepReward = _own(settings, text, named, "--step-reward", Function)
     return step_reward
+
+
+def find_scorer(folder: str, task: Task, device: str) -> StepScorer:
+    """The scorer of steps in a folder, which has to read the task."""
+    if not Path(folder).is_dir():
+        raise ValueError(f"{folder!r} is no folder with a scorer of steps, and names no value of a Python file")
+    scorer = load_step_scorer(folder)
+    scorer.model.to(find_device(device))  # type: ignore[arg-type]
+    check_alphabet(scorer.vocabulary, task)
+    return scorer
 
 
 def _check_data(settings: dict[str, Any], text: str) -> None:

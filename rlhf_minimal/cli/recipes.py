@@ -39,8 +39,8 @@ class RunConfig:
             reviews).
         critic_start: Folder of the model whose body the critic begins with, in place of a copy of the policy's: a
             policy or a reward model that reads the same tokens.
-        step_reward: Marks for the steps of a completion, besides the reward: task, by the task's own checker, or
-            FILE.py:NAME for a step reward of your own.
+        step_reward: Marks for the steps of a completion, besides the reward: task, by the task's own checker, a folder
+            as reward --label-steps writes one, or FILE.py:NAME for a step reward of your own.
         kl_coef: Coefficient of the KL penalty, in place of the row's.
         optimizer: Minibatches with AdamW, or one step in a trust region.
         max_kl: Bound on a trust region's step, in nats a token.

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,6 +160,20 @@ def _check_unchanged(
                 f"the run in {folder.path} has {setting} {kept[setting]}, not {value}; a resumed run keeps its "
                 f"settings, only {flags} may change"
             )
+
+
+def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Mapping[str, tuple[str, Any]]) -> None:
+    """Refuses flags that nothing would read.
+
+    Args:
+        settings: The run's.
+        given: Those that stand in the command line.
+        goes_with: The name of a setting, and which other one needs which value for it; None: any but None or "none".
+    """
+    for name, (other, value) in goes_with.items():
+        if name in given and (settings[other] in (None, "none") if value is None else settings[other] != value):
+            flags = [f"--{word.replace('_', '-')}" for word in (name, other)]
+            raise ValueError(f"{flags[0]} changes nothing by itself: give {flags[1]} {value or 'N'} as well")
 
 
 def own_versions() -> dict[str, str]:

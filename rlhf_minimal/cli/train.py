@@ -4,7 +4,6 @@ import argparse
 import dataclasses
 import os
 import shlex
-from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from rlhf_minimal import training
 from rlhf_minimal.cli import programs, recipes, starts
 from rlhf_minimal.cli.console import at_least_1, in_brief, mark, measure_of
 from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
-from rlhf_minimal.cli.settings import add_flags, add_run_flags, settings_of_run
+from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
 from rlhf_minimal.extras import curves
 from rlhf_minimal.extras.trackers import TRACKERS, Trackers
 from rlhf_minimal.training.metrics import Metrics, throughput
@@ -28,7 +27,7 @@ from rlhf_minimal.training.run_folder import RunFolder
 ABOUT = "Train a policy with any row of the table."
 IF_MEMORY_RUNS_OUT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
 MAY_CHANGE = ("steps", "device", "save_every", "held_out")  # settings that a resumed run may be given anew
-# Flags that are read only where another one has a value, or (None) has any.
+# Flags that are read only where another one has a value, or (None) has any (see `check_read`).
 GOES_WITH = {
     "max_kl": ("optimizer", "trpo"),
     "lora_alpha": ("lora_rank", None),
@@ -98,7 +97,7 @@ def _plan(args: argparse.Namespace) -> Run:
     at_least_1(settings, "save_every", "held_out")
     recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
     device = starts.find_device(settings["device"])
-    check_read(settings, given)
+    check_read(settings, given, GOES_WITH)
     starts.check_start(settings["start"], recipe.task, settings["task"])
     processes, device = launched(device)
     if processes.count > 1 and settings["optimizer"] == "trpo":
@@ -106,14 +105,6 @@ def _plan(args: argparse.Namespace) -> Run:
     if recipe.config.prompts < processes.count:
         raise ValueError(f"{processes.count} processes share {recipe.config.prompts} problems a step: raise --prompts")
     return Run(args, folder, settings, recipe, device, processes)
-
-
-def check_read(settings: Mapping[str, Any], given: Iterable[str]) -> None:
-    """Refuses flags that nothing would read."""
-    for name, (other, value) in GOES_WITH.items():
-        if name in given and (settings[other] is None or value not in (None, settings[other])):
-            flags = [f"--{word.replace('_', '-')}" for word in (name, other)]
-            raise ValueError(f"{flags[0]} changes nothing by itself: give {flags[1]} {value or 'N'} as well")
 
 
 def _train(plan: Run, trackers: Trackers | None) -> int:

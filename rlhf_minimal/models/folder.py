@@ -3,6 +3,7 @@
     config.json  model.safetensors                the model; transformers' `from_pretrained` reads it
     tokenizer.json  tokenizer_config.json         its tokenizer; `AutoTokenizer.from_pretrained` reads it
     vocabulary.json                               a character vocabulary's alphabet; else, whether prompts are chats
+    steps.json                                    where the model scores steps (`training.steps`): what kind it is
 
 Policies and reward models are saved in the same way.
 """
@@ -15,12 +16,18 @@ from transformers import AutoTokenizer
 
 from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary, character_tokenizer
 
+OF_STEPS = "steps.json"  # a step scorer's folder has this file, and no other has it
 
-def find_checkpoint(folder: str | Path) -> Path:
+
+def find_checkpoint(folder: str | Path, *, of_steps: bool | None = None) -> Path:
     """The checkpoint folder that a path means: the folder itself, or `checkpoint/` in a run folder.
 
+    Args:
+        folder: The path.
+        of_steps: Whether it has to be a step scorer's; None if it does not matter.
+
     Raises:
-        ValueError: If there is none.
+        ValueError: If there is none; if it is a step scorer's and must not be one, or the other way round.
     """
     folder = Path(folder)
     for candidate in (folder / "checkpoint", folder):
@@ -28,6 +35,10 @@ def find_checkpoint(folder: str | Path) -> Path:
         # checkpoint has the name that `spare` gives.
         for place in (candidate, spare(candidate)):
             if (place / "config.json").exists() and (place / "model.safetensors").exists():
+                if of_steps is not None and of_steps != (place / OF_STEPS).exists():
+                    make = "no step scorer: make one with `python -m rlhf_minimal reward --label-steps program`"
+                    use = "a step scorer: that is for --step-reward and --scorer"
+                    raise ValueError(f"{folder} holds {make if of_steps else use}")
                 return place
     raise ValueError(f"no checkpoint in {folder}: expected config.json and model.safetensors there")
 

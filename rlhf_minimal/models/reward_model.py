@@ -187,17 +187,18 @@ class RewardModel:
         save_vocabulary(folder, self.vocabulary)
 
 
-def load_reward_model(folder: str | Path) -> RewardModel:
+def load_reward_model(folder: str | Path, *, of_steps: bool = False) -> RewardModel:
     """Loads a reward model, in float32 on the CPU.
 
     Args:
         folder: What `RewardModel.save` wrote, or a run folder that holds it under `checkpoint/`.
+        of_steps: Whether it is part of a step scorer (`training.load_step_scorer`), which is refused otherwise.
 
     Raises:
         ValueError: If it is missing, damaged, or not a reward model; the message says in one line which file and why.
             If a weight is missing, unknown, of another shape, not floating-point or stored in a pickle.
     """
-    folder = find_checkpoint(folder)
+    folder = find_checkpoint(folder, of_steps=of_steps)
     try:
         check_place(folder)
         with torch.random.fork_rng(devices=[]):

@@ -23,7 +23,7 @@ from rlhf_minimal.tasks.rewards import (
     random_reward,
     verifier_reward,
 )
-from rlhf_minimal.tasks.rows import CompletionRow, PairRow, TextRow, hold_out, read_rows, write_rows
+from rlhf_minimal.tasks.rows import CompletionRow, PairRow, StepRow, TextRow, hold_out, read_rows, write_rows
 from rlhf_minimal.tasks.stack import STACK, stack_task
 
 _SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, STACK, REVIEWS)
@@ -76,6 +76,7 @@ __all__ = [
     "Scored",
     "Step",
     "StepReward",
+    "StepRow",
     "Task",
     "TextRow",
     "VerifierWarning",

@@ -195,17 +195,30 @@ def check_steps(marked: Sequence[Any], problems: Sequence[Problem], completions:
     rows = []
     for row, (steps, problem, completion) in enumerate(zip(marked, problems, completions, strict=True), start=1):
         try:
-            found = [Step(operator.index(end), finite(mark)) for end, mark in steps]
-            if [end for end, _ in found] != sorted({end for end, _ in found if 0 < end <= len(completion)}):
-                raise ValueError("ends")
-        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+            rows.append(read_steps(steps, completion))
+        except ValueError as error:
             raise ValueError(
-                f"steps must be pairs (end, mark): ends ascending, from 1 to the {len(completion)} characters of the "
-                f"completion, marks finite numbers; got {str(steps)[:80]} in row {row}, for the prompt "
-                f"{problem.prompt!r} and the completion {completion!r}"
+                f"{error} in row {row}, for the prompt {problem.prompt!r} and the completion {completion!r}"
             ) from error
-        rows.append(found)
     return rows
+
+
+def read_steps(steps: Any, completion: str) -> list[Step]:
+    """The steps of one completion.
+
+    Raises:
+        ValueError: As `check_steps`, without the row.
+    """
+    try:
+        found = [Step(operator.index(end), finite(mark)) for end, mark in steps]
+        if [end for end, _ in found] != sorted({end for end, _ in found if 0 < end <= len(completion)}):
+            raise ValueError("ends")
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise ValueError(
+            f"steps must be pairs (end, mark): ends ascending, from 1 to the {len(completion)} characters of the "
+            f"completion, marks finite numbers; got {str(steps)[:80]}"
+        ) from error
+    return found
 
 
 def finite(score: Any) -> float:

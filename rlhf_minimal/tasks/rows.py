@@ -5,6 +5,7 @@
                  {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}]}
     pair         {"prompt": "...", "chosen": "...", "rejected": "..."}                   a reward model, DPO
                  {"chosen": "...", "rejected": "..."}           the prompt is the common beginning of both
+    step         {"prompt": "...", "completion": "...", "steps": [[2, 1.0], ...]}        a scorer of steps
 
 In place of a text there may be a list of messages. The tokenizer's chat template turns it into text (or
 `MINIMAL_TEMPLATE` if it has none: the contents one after another, with nothing between). Pairs may have the columns
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks.base import falls_on_held_out_side, normalised
+from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, normalised
+from rlhf_minimal.tasks.rewards import read_steps
 
 Source = str | Path | Iterable[Mapping[str, Any]]
 
@@ -62,6 +64,13 @@ class CompletionRow:
 
 
 @dataclass(frozen=True)
+class StepRow(CompletionRow):
+    """A completion with a label between 0 and 1 for each of its steps: is it right, or does it lead to an answer?"""
+
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
 class PairRow:
     """A prompt and two answers, of which one was preferred. The scores are None if the data has none."""
 
@@ -82,7 +91,7 @@ class PairRow:
         return [(f"prompt and {name}", self.prompt, text) for name, text in both]
 
 
-Row = TypeVar("Row", TextRow, CompletionRow, PairRow)
+Row = TypeVar("Row", TextRow, CompletionRow, PairRow, StepRow)
 
 
 def read_rows(
@@ -92,7 +101,7 @@ def read_rows(
 
     Args:
         source: A list of dicts, the name of a JSON-lines file, or a `datasets.Dataset`.
-        kind: `TextRow`, `CompletionRow` or `PairRow`.
+        kind: `TextRow`, `CompletionRow`, `PairRow` or `StepRow`.
         vocabulary: The model's; its tokenizer's chat template writes conversations.
         max_length: The most tokens that the model can read, the end token included.
 
@@ -101,9 +110,9 @@ def read_rows(
 
     Raises:
         ValueError: If a column is missing or is not a text; if a text is empty or blank; if both answers of a pair are
-            equal; if a score is not a finite number; if a text holds the end token, or something that the vocabulary
-            cannot write; if it is longer than `max_length`; or if there is no row at all. The message names the row
-            (the first is row 1) and says what to do.
+            equal; if a score is not a finite number, or a step is none; if a text holds the end token, or something
+            that the vocabulary cannot write; if it is longer than `max_length`; or if there is no row at all. The
+            message names the row (the first is row 1) and says what to do.
 
     Example:
         >>> data = [{"prompt": "1+2=", "completion": "3"}, {"prompt": "2+2=", "completion": ""}]
@@ -219,11 +228,13 @@ def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabula
         row = TextRow(text_of(raw, "text"))
         if not row.text.strip():
             raise ValueError("the text is empty; remove the row")
-    elif kind is CompletionRow:
+    elif issubclass(kind, CompletionRow):
         prompt, completion = _completion(raw, vocabulary)
         check_filled("prompt", prompt, "remove the row, or write what the model is asked")
         check_filled("completion", completion, "remove the row, or write what the model should answer")
         row = CompletionRow(prompt, completion)
+        if kind is StepRow:
+            row = StepRow(prompt, completion, _labelled(raw, completion))
     else:
         prompt, chosen, rejected = _pair(raw, vocabulary)
         if chosen == rejected:
@@ -323,6 +334,13 @@ def _score(raw: Mapping[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name} is {value!r}, and should be a finite number; correct it, or leave the column out")
     return float(value)
+
+
+def _labelled(raw: Mapping[str, Any], completion: str) -> tuple[Step, ...]:
+    steps = read_steps(raw.get("steps"), completion)
+    if not steps or not all(0 <= mark <= 1 for _, mark in steps):
+        raise ValueError(f"steps is {raw.get('steps')!r}, and should hold a step and labels from 0 to 1; correct it")
+    return tuple(steps)
 
 
 def check_filled(name: str, text: str, advice: str) -> None:

@@ -15,6 +15,7 @@ from rlhf_minimal.training.reading import Plain
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.rollout import check_context, collect, force, roll_out
 from rlhf_minimal.training.sampler import Samples, sample
+from rlhf_minimal.training.steps import StepScorer, load_step_scorer, sample_steps, scored_steps, weigh_steps
 from rlhf_minimal.training.supervised import imitate, language_loss, sample_completions, supervised_loss
 from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
 from rlhf_minimal.training.votes import Votes, evaluate_votes, pass_at, verified_steps
@@ -33,6 +34,7 @@ __all__ = [
     "Recipe",
     "Rollout",
     "Samples",
+    "StepScorer",
     "Student",
     "TrustRegion",
     "Votes",
@@ -49,6 +51,7 @@ __all__ = [
     "fit_critic",
     "language_loss",
     "load_policy",
+    "load_step_scorer",
     "pass_at",
     "preference_loss",
     "prepare_batch",
@@ -57,7 +60,9 @@ __all__ = [
     "sample",
     "sample_completions",
     "sample_pairs",
+    "sample_steps",
     "save_policy",
+    "scored_steps",
     "supervised_loss",
     "train",
     "train_pairwise",
@@ -66,6 +71,7 @@ __all__ = [
     "trust_region_update",
     "update",
     "verified_steps",
+    "weigh_steps",
     "wilson",
     "write_folder",
 ]

@@ -117,17 +117,20 @@ def save_policy(folder: Path, model: PreTrainedModel, vocabulary: Vocabulary | T
     save_vocabulary(folder, vocabulary)
 
 
-def load_policy(folder: str | Path) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary]:
+def load_policy(
+    folder: str | Path, *, of_steps: bool = False
+) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary]:
     """Reads a policy back, in float32 on the CPU.
 
     Args:
         folder: A checkpoint folder, or a run folder that holds one under `checkpoint/`.
+        of_steps: Whether it is part of a step scorer (`training.load_step_scorer`), which is refused otherwise.
 
     Raises:
         ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,
             of another shape or no floating number; the message names some.
     """
-    folder = find_checkpoint(folder)
+    folder = find_checkpoint(folder, of_steps=of_steps)
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         if any("ForSequenceClassification" in name for name in config.architectures or ()):

@@ -128,7 +128,10 @@ def test_the_command_prints_a_table(tmp_path, capsys, monkeypatch):
         (["--samples", "0"], "samples must be at least 1"),
         (["--scorer", "steps"], "--scorer changes nothing by itself: give --samples N as well"),
         (["--force-at", "3"], "--force-at and --force-text go together"),
-        (["--samples", "2", "--scorer", "x"], "'x' names no value of a Python file"),
+        (
+            ["--samples", "2", "--scorer", "x"],
+            "'x' is no folder with a scorer of steps, and names no value of a Python file",
+        ),
     ],
 )
 def test_flags_of_votes_that_do_not_fit(capsys, flags, message):
