@@ -37,7 +37,7 @@ SETTINGS = [
     Setting("normalize", Literal["samples", "none"], "samples", ABOUT_NORMALIZE),
     Setting("label_steps", Literal["none", "program", "shepherd", "shepherd-hard", "outcome"], "none", ABOUT_LABELS),
     Setting("head", Literal["ratio", "scalar"], "ratio", ABOUT_HEAD),
-    Setting("beta", float, 1.0, "What a nat of the head ratio is worth."),
+    Setting("beta", float, 10.0, "What a nat of the head ratio is worth."),
     Setting("rollouts", int, 8, "Completions that go on from each step, for the labels of Math-Shepherd."),
 ]
 

@@ -180,16 +180,19 @@ class StepScorer:
     model. The head "scalar" reads one number at the last token of a step, where the model knows nothing yet that it
     would compute for the token that follows.
 
+    The score of a step is at most beta times -log pi_ref, since no probability is above 1. With a small beta, a right
+    step that the start finds likely anyway stays near 0, and as a reward the scores then pay for what the start finds
+    unlikely: on `clock:slip`, beta = 1 taught idle moves, and beta = 10 right ones.
+
     Before training, every score is 0.
 
-    Chapter: process-rewards. Papers: PRIME, arXiv 2502.01456, equation 3; a scalar at the ends of steps: arXiv
-    2305.20050.
+    Chapter: process-rewards. Papers: PRIME, arXiv 2502.01456; a number at the ends of steps: arXiv 2305.20050.
 
     Args:
         model: A causal language model; or, for the head "scalar", a sequence-classification model with one label.
         vocabulary: Its vocabulary.
         reference: The frozen copy, for the head "ratio".
-        beta: What a nat is worth.
+        beta: What a nat of log-ratio is worth.
 
     Raises:
         ValueError: If beta is not above 0.
@@ -207,7 +210,7 @@ class StepScorer:
         vocabulary: Vocabulary | TokenizerVocabulary,
         *,
         reference: PreTrainedModel | None = None,
-        beta: float = 1.0,
+        beta: float = 10.0,
     ):
         if not 0 < beta < math.inf:
             raise ValueError(f"beta must be above 0; got {beta}")
@@ -219,7 +222,7 @@ class StepScorer:
         policy: PreTrainedModel,
         vocabulary: Vocabulary | TokenizerVocabulary,
         head: str = "ratio",
-        beta: float = 1.0,
+        beta: float = 10.0,
     ) -> "StepScorer":
         """A scorer that begins with a copy of a policy; its head is "ratio" or "scalar"."""
         if head == "ratio":
@@ -326,7 +329,7 @@ def step_loss(scorer: StepScorer, rows: Sequence[StepRow]) -> Float[Tensor, ""]:
     .. math:: L = -\frac{1}{K} \sum_k \Big[ y_k \log \sigma(s_k) + (1 - y_k) \log\big(1 - \sigma(s_k)\big) \Big]
 
     Chapter: process-rewards. Papers: Math-Shepherd, arXiv 2312.08935, equation 2; with one step a completion it is the
-    loss of an implicit process reward model, PRIME, arXiv 2502.01456, equation 5.
+    loss of an implicit process reward model, PRIME, arXiv 2502.01456.
 
     Args:
         scorer: With gradient.
