@@ -182,7 +182,7 @@ class StepScorer:
 
     The score of a step is at most beta times -log pi_ref, since no probability is above 1. With a small beta, a right
     step that the start finds likely anyway stays near 0, and as a reward the scores then pay for what the start finds
-    unlikely: on `clock:slip`, beta = 1 taught idle moves, and beta = 10 right ones.
+    unlikely. Nor can all tokens of a place be bad at once, since probabilities sum to 1.
 
     Before training, every score is 0.
 
