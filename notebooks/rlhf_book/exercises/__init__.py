@@ -13,7 +13,7 @@ A checker is no exam: it runs in your process, and whoever wants to cheat it can
 import difflib
 from typing import Any
 
-from . import dr_grpo, gae, grpo, gspo, making_it_fast, ppo_clip, scaling_up
+from . import anatomy, dr_grpo, gae, grpo, gspo, making_it_fast, ppo_clip, scaling_up
 from .bug import Bug
 from .cells import Shown
 from .exercise import Exercise, Verdict
@@ -36,6 +36,7 @@ CHAPTERS = (
     grpo,
     dr_grpo,
     gspo,
+    anatomy,
     making_it_fast,
     scaling_up,
 )  # in the book's order
