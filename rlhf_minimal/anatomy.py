@@ -102,8 +102,8 @@ def gradient_weight(
 
     .. math:: -\frac{\partial L}{\partial \log\pi} \quad\text{at}\quad \pi/\pi_{old} = w
 
-    Positive makes the token likelier. On-policy (w = 1) it is A for every row of the table. Parts that need more than w and A
-    are left out: a KL against the reference, the correction, trust.
+    Positive makes the token likelier. On-policy (w = 1) it is A for every row of the table. Parts that need more than
+    w and A are left out: a KL against the reference, the correction, trust.
 
     Chapter: anatomy.
 

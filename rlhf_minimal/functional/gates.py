@@ -1,8 +1,8 @@
 r"""The gate column: how much of the step is allowed, as a function of (ratio, advantage)?
 
 A gate is an objective to maximise, [B, T] in and [B, T] out. At ratio 1 every gate has slope A in the ratio, but
-for a `clip_weight` whose cap is below 1 or whose floor is above it: on-policy they all take the same step. They differ once
-the policy has moved.
+for a `clip_weight` whose cap is below 1 or whose floor is above it: on-policy they all take the same step. They differ
+once the policy has moved.
 """
 
 import torch
