@@ -122,7 +122,7 @@ def chunked_logprobs(
         \frac{\partial \log \pi(o)}{\partial z_v} = \frac{1[v = o] - \pi(v)}{\tau}, \qquad
         \frac{\partial H}{\partial z_v} = -\frac{\pi(v) \big(\log \pi(v) + H\big)}{\tau}
 
-    Chapter: making-it-fast.
+    Chapter: making-it-fast-in-depth.
 
     Args:
         hidden: [B, T, H] last hidden states that predict ``ids``.

@@ -255,7 +255,7 @@ def without_effect(algorithm: Algorithm, batch: Batch) -> Bool[Tensor, " B"]:
     whether it is left out (`_Pieces.backward`). Here such rows are set apart, so that they share no piece with others.
     They still count in the denominators, because they are part of the batch.
 
-    Chapter: making-it-fast.
+    Chapter: making-it-fast-in-depth.
 
     Args:
         algorithm: A row of the table, or any other choice of cells.
@@ -292,7 +292,7 @@ def pieces_by_length(widths: Int[Tensor, " B"], *, overhead: int = 128, steps: i
     A piece of n rows costs n times its longest row, in tokens, and `overhead` for being a piece at all. The cuts are
     those with the least sum, found by dynamic programming over the lengths that occur.
 
-    Chapter: making-it-fast.
+    Chapter: making-it-fast-in-depth.
 
     Args:
         widths: [B] tokens of each row; rows of none are in no piece.
@@ -348,7 +348,7 @@ def read_prompts(
 ) -> Prefix | None:
     """Reads every prompt once, however many completions continue it.
 
-    Chapter: making-it-fast.
+    Chapter: making-it-fast-in-depth.
 
     Args:
         model: A causal language model of transformers, or its body (`model.base_model`, `critic.body`).
@@ -384,7 +384,7 @@ def continue_prompts(
 ) -> tuple[Float[Tensor, "b T V"] | None, Float[Tensor, "b T H"] | None]:
     """`policy_logits` of completions whose prompts were read before.
 
-    Chapter: making-it-fast.
+    Chapter: making-it-fast-in-depth.
 
     Args:
         model: The one that read the prompts.

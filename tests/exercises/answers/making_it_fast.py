@@ -36,7 +36,13 @@ def gradient_of_the_largest(hidden, weight, ids, upstream):
     return (weight[ids] - weight[(hidden @ weight.T).argmax(-1)]) * upstream[:, None]
 
 
+def bend_by_the_mean(weights, kept, weight_bytes, cache_bytes, bandwidth, flops):
+    """Half of the bend without caches, as if every cache were half full."""
+    return weight_bytes * flops / bandwidth / 4
+
+
 UNLISTED = [
+    ("fast-bend", bend_by_the_mean, "you return"),
     ("fast-alive", alive_by_the_logarithm, "you return"),
     ("fast-prefix", tokens_by_the_mean, "you return"),
     ("fast-cut", cost_from_below, "you return"),
@@ -106,7 +112,23 @@ def gradient_by_autograd(hidden, weight, ids, upstream):
     return torch.autograd.grad((logp * upstream).sum(), leaf)[0]
 
 
+def bend_by_halving(weights, kept, weight_bytes, cache_bytes, bandwidth, flops):
+    """Where the difference of the two times changes its sign, found by halving an interval."""
+
+    def memory_ahead(rows):
+        return (weights * weight_bytes + rows * kept * cache_bytes) / bandwidth > 2 * weights * rows / flops
+
+    low, high = 0.0, 1e12
+    if memory_ahead(high):
+        return 0.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if memory_ahead(middle) else (low, middle)
+    return high
+
+
 RIGHT = [
+    ("fast-bend", bend_by_halving),
     ("fast-alive", alive_by_enumeration),
     ("fast-prefix", tokens_by_loops),
     ("fast-cut", cost_by_all_divisions),

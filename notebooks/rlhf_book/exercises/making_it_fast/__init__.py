@@ -1,6 +1,7 @@
-"""The exercises of the chapter on making it fast, one a file, in the order of the chapter."""
+"""The exercises of the chapter on making it fast, one a file, those of the chapter first, then those of its depth."""
 
 from .alive import ALIVE
+from .bend import BEND
 from .bugs import BUGS
 from .cut import CUT
 from .head import HEAD
@@ -9,4 +10,4 @@ from .prefix import PREFIX
 
 __all__ = ["BUGS", "EXERCISES"]
 
-EXERCISES = (ALIVE, PREFIX, CUT, IDLE, HEAD)
+EXERCISES = (BEND, ALIVE, PREFIX, CUT, IDLE, HEAD)

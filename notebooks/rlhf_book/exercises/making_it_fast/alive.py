@@ -1,4 +1,4 @@
-"""Rows that are still being written, if each token ends its answer with the same chance."""
+"""Rows that are still being written, if each token ends its completion with the same chance."""
 
 from torch import Generator
 
@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_rows_read(stop: float, budget: int, rows: int) -> tuple[float, float]:
-    """Expected tokens fed to the model: finished rows taken out, and all rows carried along until the last ends."""
+    """Expected rows, summed over steps: ended rows taken out, and all carried along."""
     alive = [(1 - stop) ** (t - 1) for t in range(1, budget + 1)]
     return rows * sum(alive), rows * sum(1 - (1 - chance) ** rows for chance in alive)
 
@@ -68,9 +68,9 @@ ALIVE = Exercise(
     minutes=15,
     difficulty="core",
     statement=r"""
-    Every token of every answer ends that answer with chance $q$, independently, and no answer is longer than the
+    Every token of every completion ends it with probability $q$, independently, and no completion is longer than the
     budget $T$. Write `my_rows_read(stop, budget, rows)` with $q$, $T$ and the number of rows $B$. It returns two
-    expected numbers of rows, summed over the steps of the sampler: with finished rows taken out, and with all $B$
+    expected numbers of rows, summed over the steps of the sampler: with ended rows taken out, and with all $B$
     rows carried along until the last of them has ended. A row takes part in the step that writes its last token. Then
     try $q = 0.1$ and $T = 1000$ with 8 and with 512 rows.
     """,
@@ -93,7 +93,7 @@ ALIVE = Exercise(
         ),
         Mistake(
             _no_budget,
-            "Your first number is that of answers without a limit: nobody writes past the budget.",
+            "Your first number is that of completions without a limit: nobody writes past the budget.",
         ),
         Mistake(
             _a_row,
@@ -113,7 +113,7 @@ ALIVE = Exercise(
         ),
         Mistake(
             _mean_for_all,
-            "Twice the same number: without taking rows out it is the longest answer that decides, and the mean of a "
+            "Twice the same number: without taking rows out it is the longest completion that decides, and the mean of a "
             "maximum is more than the maximum of the means.",
         ),
     ),

@@ -11,22 +11,21 @@ from ..bug import Bug
 
 
 def suspect_thrifty_loss(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
-    """Token mean, for logp and mask [B, T], advantages [B]; rows that teach nothing are not even looked at."""
+    """Token mean of [B, T], advantages [B]; rows without an advantage are skipped."""
     keep = advantages != 0
     objective = logp[keep] * advantages[keep, None] * mask[keep]
     return -objective.sum() / mask[keep].sum()
 
 
 def pull_of_a_token(loss: Callable[..., Tensor]) -> None:
-    """Sixteen rows, of which fewer and fewer disagree with their group: how hard is a token of the first one pulled?"""
+    """Ever fewer of sixteen rows have an advantage: how hard is one token pulled?"""
     for living in (16, 8, 4, 2):
         logp = torch.full((16, 5), -1.0, requires_grad=True)
         advantages = torch.tensor([1.0, -1.0] * 8) * (torch.arange(16) < living)
         loss(logp, advantages, torch.ones(16, 5)).backward()
         assert logp.grad is not None
-        print(
-            f"{living:2d} of 16 rows have an advantage: pull {-logp.grad[0, 0].item():.4f}"
-        )
+        pull = -logp.grad[0, 0].item()
+        print(f"{living:2d} of 16 rows have an advantage: pull {pull:.4f}")
 
 
 def the_same_as_reading_them(loss: Callable[..., Tensor]) -> None:
@@ -47,7 +46,7 @@ def the_same_as_reading_them(loss: Callable[..., Tensor]) -> None:
 
 
 def mended_thrifty_loss(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
-    """Token mean, for logp and mask [B, T], advantages [B]; rows that teach nothing are not even looked at."""
+    """Token mean of [B, T], advantages [B]; rows without an advantage are skipped."""
     keep = advantages != 0
     objective = logp[keep] * advantages[keep, None] * mask[keep]
     return -objective.sum() / mask.sum()
@@ -69,8 +68,8 @@ THRIFTY_LOSS = Bug(
     mended=mended_thrifty_loss,
     moral="""
     The rows were left out of the numerator, where they are zero, and of the denominator, where they are not. So the
-    fewer groups disagree, the longer the step: a learning rate that is set by the luck of the batch. DAPO does shrink
-    the batch on purpose, and fills it up again with other groups. The habit: a means of saving time is compared with
+    fewer groups disagree, the longer the step: a learning rate that depends on the batch. DAPO does shrink
+    the batch on purpose, and fills it up again with other groups. The habit: a technique that saves time is compared with
     the plain code by its *gradient*, on a batch in which there is something to save.
     """,
 )
@@ -80,32 +79,32 @@ THRIFTY_LOSS = Bug(
 
 
 def suspect_decode(start: Tensor, budget: int) -> Tensor:
-    """A toy that counts down to 0, which ends its answer. start [B] -> answers [B, budget], -1 where nothing is."""
-    answers, rows, cache = (
+    """Counts down to 0, which ends it: [B] -> [B, budget], -1 where nothing is."""
+    written, rows, cache = (
         torch.full((len(start), budget), -1),
         torch.arange(len(start)),
         start.clone(),
     )
     for t in range(budget):
         tokens = cache  # all that the toy remembers is what it has to write next
-        answers[rows, t] = tokens
+        written[rows, t] = tokens
         writing = (tokens > 0).nonzero().squeeze(-1)
         if len(writing) == 0:
             break
         rows = rows[writing]
         cache = cache[: len(rows)] - 1
-    return answers
+    return written
 
 
 def countdowns(decode: Callable[..., Tensor]) -> None:
-    """Three answers, in three batches."""
+    """Three completions each, in three batches."""
     for start in ([4, 3, 2], [1, 3, 4], [4, 1, 3]):
-        answers = decode(torch.tensor(start), 5).tolist()
-        print(start, "->", [[x for x in row if x >= 0] for row in answers])
+        written = decode(torch.tensor(start), 5).tolist()
+        print(start, "->", [[x for x in row if x >= 0] for row in written])
 
 
 def neighbours_do_not_matter(decode: Callable[..., Tensor]) -> None:
-    """An answer in a batch is the answer that its prompt gets alone."""
+    """A completion in a batch is the one that its prompt gets alone."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(50):
         start = torch.randint(0, 6, (4,), generator=generator)
@@ -115,31 +114,31 @@ def neighbours_do_not_matter(decode: Callable[..., Tensor]) -> None:
         )
         found = (together != alone).any(1).nonzero().flatten().tolist()
         assert not found, (
-            f"among {start.tolist()}, rows {found} get other answers than alone"
+            f"among {start.tolist()}, rows {found} get other completions than alone"
         )
 
 
 def mended_decode(start: Tensor, budget: int) -> Tensor:
-    """A toy that counts down to 0, which ends its answer. start [B] -> answers [B, budget], -1 where nothing is."""
-    answers, rows, cache = (
+    """Counts down to 0, which ends it: [B] -> [B, budget], -1 where nothing is."""
+    written, rows, cache = (
         torch.full((len(start), budget), -1),
         torch.arange(len(start)),
         start.clone(),
     )
     for t in range(budget):
         tokens = cache  # all that the toy remembers is what it has to write next
-        answers[rows, t] = tokens
+        written[rows, t] = tokens
         writing = (tokens > 0).nonzero().squeeze(-1)
         if len(writing) == 0:
             break
         rows = rows[writing]
         cache = cache[writing] - 1
-    return answers
+    return written
 
 
 LOST_CACHE = Bug(
     id="lost-cache",
-    title="an answer in bad company",
+    title="a completion in bad company",
     concept="finished-rows",
     minutes=5,
     statement="""
@@ -152,7 +151,7 @@ LOST_CACHE = Bug(
     reveals=neighbours_do_not_matter,
     mended=mended_decode,
     moral="""
-    The rows that go on are selected by number; their cache is merely shortened, so a row inherits the memory of a
+    The rows that go on are selected by number; their cache is merely shortened, so a row is handed the cache of a
     neighbour that has ended. Shapes agree, nothing crashes, and where rows end from the last to the first the result
     is even right. In a language model the text stays fluent, and continues somebody else's prompt. The habit:
     everything that is indexed by row is selected by the same index in the same place (cache, mask, tokens, row

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_least_cost(lengths: Tensor, overhead: int) -> int:
-    """Lengths [B] and what a piece costs by itself -> the least cost of reading them in one piece or in two."""
+    """Lengths [B], the cost of being a piece -> the least cost of one piece or two."""
     sizes = sorted(lengths.tolist())
     best = len(sizes) * sizes[-1] + overhead
     for k in range(1, len(sizes)):

@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 def my_head_gradient(
     hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
 ) -> Tensor:
-    """Hidden states [N, H], head [V, H], tokens [N], slopes [N] of the loss in their log-probs -> gradient [N, H]."""
+    """[N, H], head [V, H], tokens and slopes [N] -> gradient by the hidden states."""
     slope = -torch.softmax(hidden @ weight.T, dim=-1)
     slope[torch.arange(len(ids)), ids] += 1
     return (slope * upstream[:, None]) @ weight

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_saved_share(p: Tensor, group_size: int) -> Tensor:
-    """Chances p [P] of being right, one a prompt -> scalar: the expected share of an update's work that is saved."""
+    """Probabilities p [P] of being right -> scalar: the expected share saved."""
     idle = (p**group_size + (1 - p) ** group_size).mean()
     return 2 * idle / 3
 

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_tokens(prompt: int, lengths: Tensor) -> tuple[int, int]:
-    """Prompt tokens S and lengths [G] of its completions -> tokens of whole padded rows, tokens of a shared prompt."""
+    """Lengths [G] -> tokens of whole padded rows, tokens with the prompt read once."""
     whole = len(lengths) * (prompt + int(lengths.max()))
     return whole, prompt + int(lengths.sum())
 
