@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_facts  # noqa: E402
 
-FORM = ("from-zero", "ppo-clip", "gae", "grpo", "dr-grpo", "gspo", "anatomy", "making-it-fast")
+FORM = ("from-zero", "ppo-clip", "gae", "grpo", "dr-grpo", "gspo", "anatomy", "making-it-fast", "scaling-up")
 CORES = [ROOT / "notebooks" / f"{name}.ipynb" for name in FORM]
 DEPTHS = [path for name in FORM if (path := ROOT / "notebooks" / f"{name}-in-depth.ipynb").exists()]
 CORE_MINUTES, MAIN_POINT_MINUTES, COLUMN = 45, 10, 88

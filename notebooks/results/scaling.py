@@ -11,6 +11,8 @@ and measured again when it is deleted there. The model is SmolLM2-135M-Instruct,
                  chat template: as a conversation the model talks about the sum and is next to never right, while after
                  "12 + 30 =" it goes on with a number
     temperature  the start's answers again, drawn at several temperatures, without any training
+    sharper      one trained model and the start, the same problems at the same temperatures. Its weights were not kept,
+                 so the first run of `learn` is repeated. The problems are distinct, more, and not those of `learn`
     speed        sampling against `generate`, the update against a plain one, and the share of the machine's peak
     trl          whole steps of the same run by TRL, as `export` writes it down, in turns with ours (if it is installed)
     precision    the same tokens read by the sampler and by the trainer, in float32 and in bfloat16
@@ -41,7 +43,7 @@ from rlhf_minimal.extras.memory import Dtypes, memory_ledger, most_at_once
 from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.models import load_pretrained
-from rlhf_minimal.tasks import get_task
+from rlhf_minimal.tasks import Problem, get_task
 from rlhf_minimal.training import (
     Config,
     Learner,
@@ -67,6 +69,13 @@ ARMS = (
 
 TRIES = 16
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
+SHARPER = (
+    1.0,
+    0.75,
+    0.5,
+    0.25,
+    1.25,
+)  # of the start and of the trained model, in this order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +89,7 @@ class Scale:
         turns: How often.
         held_out: Problems of an evaluation, one answer each.
         tried: Problems that are answered `TRIES` times.
+        compared: Problems on which start and trained model are compared, `TRIES` answers at each temperature.
     """
 
     learn: Config
@@ -88,6 +98,7 @@ class Scale:
     turns: int
     held_out: int
     tried: int
+    compared: int
 
 
 CPU = Scale(
@@ -99,6 +110,7 @@ CPU = Scale(
     turns=3,
     held_out=200,
     tried=60,
+    compared=120,
 )
 CUDA = Scale(
     learn=Config(
@@ -116,6 +128,7 @@ CUDA = Scale(
     turns=9,
     held_out=1000,
     tried=200,
+    compared=200,
 )
 
 
@@ -218,6 +231,16 @@ class Bench:
         problems = recipe.task.problems(
             "held_out", self.scale.tried, seed="tries", distinct=True
         )
+        return self.right_of(learner, recipe, problems, temperature)
+
+    def right_of(
+        self,
+        learner: Learner,
+        recipe: Recipe,
+        problems: list[Problem],
+        temperature: float,
+    ) -> list[int]:
+        """How many of `TRIES` drawn answers to each problem are right."""
         draws = {"group_size": TRIES, "temperature": temperature, "seed": "tries"}
         found = roll_out(learner.policy, learner.vocabulary, problems, recipe, **draws)  # type: ignore[arg-type]
         return [int(n) for n in found.correct.view(-1, TRIES).sum(-1)]
@@ -231,6 +254,31 @@ class Bench:
         return {
             str(value): self.tries(learner, recipe, value) for value in TEMPERATURES
         }
+
+    def sharper(self, kept: dict[str, Any]) -> Any:
+        """Yields what is known so far: the start at each temperature, then the first run of `learn` again, likewise."""
+        arm, seed = ARMS[0], self.scale.seeds[0]
+        recipe = self.recipe(dataclasses.replace(self.scale.learn, seed=seed), arm)
+        problems = recipe.task.problems(
+            "held_out", self.scale.compared, seed="sharper", distinct=True
+        )
+        found = {"arm": arm, "seed": seed, "start": {}, "trained": {}} | kept
+        found["prompts"] = [problem.prompt for problem in problems]
+        learner = self.learner(recipe)
+
+        def ask(when: str) -> Any:
+            for value in SHARPER:
+                if str(value) not in found[when]:
+                    counts = self.right_of(learner, recipe, problems, value)
+                    found[when][str(value)] = counts
+                    print(when, value, sum(counts) / TRIES / len(counts), flush=True)
+                    yield found
+
+        yield from ask("start")
+        history: list[dict[str, Any]] = []
+        train(learner, recipe, partial(show, history))
+        found["reward"] = [round(step["reward"], 4) for step in history]
+        yield from ask("trained")
 
     # --- speed -----------------------------------------------------------------------------------------------------
 
@@ -638,7 +686,15 @@ def cpu_name() -> str:
 
 def main() -> None:
     """Measure what is asked for and not yet on file."""
-    parts = ("learn", "temperature", "speed", "trl", "precision", "memory")
+    parts = (
+        "learn",
+        "temperature",
+        "sharper",
+        "speed",
+        "trl",
+        "precision",
+        "memory",
+    )
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -675,6 +731,11 @@ def main() -> None:
             for runs in bench.learn(found.get("learn", [])):
                 found["learn"] = runs
                 save()
+        elif part == "sharper":
+            kept = found.get(part, {})
+            if len(kept.get("trained", {})) < len(SHARPER):
+                for found[part] in bench.sharper(kept):
+                    save()
         elif part not in found:
             found[part] = getattr(bench, part)()
             save()

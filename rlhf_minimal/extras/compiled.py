@@ -31,7 +31,7 @@ def sample_compiled(
 ) -> Samples:
     """`sampler.sample` with a cache of fixed size and a compiled step; it samples the same tokens.
 
-    Chapter: scaling-up.
+    Chapter: scaling-up-in-depth.
 
     Args:
         model: A causal language model of transformers that keeps the keys and values of all tokens.

@@ -17,7 +17,7 @@ def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: i
     at first the model computes the same as before. The model keeps its class and its names: only its linear layers are
     wrapped.
 
-    Chapter: scaling-up. Paper: arXiv 2106.09685, equation 3.
+    Chapter: scaling-up-in-depth. Paper: arXiv 2106.09685, equation 3.
 
     Args:
         policy: A causal language model of transformers; changed in place.

@@ -22,7 +22,7 @@ def recomputing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
 
     A forward pass in this context writes no cache.
 
-    Chapter: scaling-up. Paper: arXiv 1604.06174.
+    Chapter: scaling-up-in-depth. Paper: arXiv 1604.06174.
 
     Args:
         model: A model of transformers.

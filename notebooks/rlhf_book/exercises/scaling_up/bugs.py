@@ -11,14 +11,14 @@ from ..bug import Bug
 
 
 def suspect_train(weights: Tensor, gradients: list[Tensor], lr: float) -> Tensor:
-    """Gradient descent on bfloat16 weights, one step a gradient; half the memory of float32. Returns the weights."""
+    """Gradient descent on bfloat16 weights, one step a gradient: half the memory."""
     for gradient in gradients:
         weights = (weights - lr * gradient).bfloat16()
     return weights
 
 
 def way_of_a_weight(train: Callable[..., Tensor]) -> None:
-    """The same hundred steps downhill, with four learning rates: how far do a thousand weights go?"""
+    """A hundred equal steps with four learning rates: how far do the weights go?"""
     weights = (
         0.02 * torch.randn(1000, generator=torch.Generator().manual_seed(0))
     ).bfloat16()
@@ -27,7 +27,8 @@ def way_of_a_weight(train: Callable[..., Tensor]) -> None:
         gone = (weights.float() - found.float()).mean().item()
         moved = (found != weights).float().mean()
         print(
-            f"lr {lr:g}: {gone / (100 * lr):.3f} of the way, {moved:.1%} of the weights moved"
+            f"lr {lr:g}: {gone / (100 * lr):.3f} of the way, "
+            f"{moved:.1%} of the weights moved"
         )
 
 
@@ -84,14 +85,14 @@ LOST_STEPS = Bug(
 
 
 def suspect_shared_loss(objective: Tensor, mask: Tensor, processes: int) -> Tensor:
-    """Token mean of objective [B, T]; each process computes the mean of its rows, and gradients are averaged."""
+    """Token mean of objective [B, T]: a mean of each process's own mean."""
     shares = torch.arange(len(mask)).tensor_split(processes)
     losses = [-(objective[own] * mask[own]).sum() / mask[own].sum() for own in shares]
     return torch.stack(losses).mean()
 
 
 def pull_on_a_token(loss: Callable[..., Tensor]) -> None:
-    """Eight rows: six stop after two tokens, two go on to forty. What weighs a token of the first and of the last?"""
+    """Six rows of two tokens, two of forty: the weight of a token in each kind."""
     mask = (torch.arange(40) < torch.tensor([2] * 6 + [40] * 2)[:, None]).float()
     for processes in (1, 2, 4, 8):
         objective = torch.zeros(8, 40, requires_grad=True)
@@ -99,7 +100,8 @@ def pull_on_a_token(loss: Callable[..., Tensor]) -> None:
         assert objective.grad is not None
         short, long = (-objective.grad[row, 0].item() for row in (0, 7))
         print(
-            f"{processes} processes: {short:.4f} in a short row, {long:.4f} in a long one"
+            f"{processes} processes: {short:.4f} in a short row, "
+            f"{long:.4f} in a long one"
         )
 
 
@@ -136,7 +138,7 @@ SHARED_MEAN = Bug(
     concept="data-parallel",
     minutes=5,
     statement="""
-    On one GPU the run behaves. On eight, with the same batch, answers stop growing. Nothing but the
+    On one GPU the run behaves. On eight, with the same batch, completions stop growing. Nothing but the
     launcher has changed: each process computes the loss of its rows, and the gradients are averaged, as PyTorch's
     `DistributedDataParallel` does. The cell prints the weight of one token in a short row and in a long one.
     """,

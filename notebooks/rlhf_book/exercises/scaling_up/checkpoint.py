@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_most_kept(layers: int, every: int, entering: int, inside: int) -> int:
-    """N layers, one input of k kept, bytes of an input, bytes inside a layer -> bytes at the fullest moment."""
+    """n layers, k, bytes of an input and inside a layer -> the most bytes at once."""
     kept = -(-layers // every)  # rounded up: the last stretch may be shorter
     return kept * entering + min(every, layers) * inside
 

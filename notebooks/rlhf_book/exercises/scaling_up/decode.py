@@ -9,7 +9,7 @@ from ..exercise import Case, Exercise, Mistake
 def my_tokens_per_second(
     parameters: float, rows: int, width: int, bandwidth: float, flops: float
 ) -> float:
-    """N weights of `width` bytes, b rows, bytes a second, operations a second -> tokens a second at most."""
+    """N weights of `width` bytes, rows, bytes and operations a second -> tokens/s."""
     return rows / max(width * parameters / bandwidth, 2 * parameters * rows / flops)
 
 

@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 def my_lora(
     x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
 ) -> Tensor:
-    """Rows x [n, in], frozen weight [out, in], down = A [r, in], up = B [out, r]: the layer's output [n, out]."""
+    """x [n, in], weight [out, in], down = A [r, in], up = B [out, r] -> [n, out]."""
     rank = len(down)
     return x @ weight.T + alpha / rank * (x @ down.T @ up.T)
 

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_lost_share(weights: Tensor, step: float) -> Tensor:
-    """Weights [n] in float32, a step -> scalar: the share that is where it was after the step, kept in bfloat16."""
+    """Weights [n] in float32, a step -> the share that stands still in bfloat16."""
     kept = weights.bfloat16()
     moved = (kept.float() + step).bfloat16()
     return (moved == kept).float().mean()

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_part(objective: Tensor, mask: Tensor, rank: int, count: int) -> Tensor:
-    """Objective and mask [B, T] of all rows -> scalar: what this process adds to the sum over all processes."""
+    """Objective and mask [B, T] of all rows -> scalar: the part of process `rank`."""
     own = torch.arange(len(mask)).tensor_split(count)[rank]
     return -(objective[own] * mask[own]).sum() / mask.sum()
 

@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 def my_corrected_loss(
     logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
 ) -> Tensor:
-    """logp, sampler_logp and mask [B, T], advantages [B] -> scalar to minimise, a mean over trained tokens."""
+    """[B, T] log-probs and mask, [B] advantages -> scalar, a mean over tokens."""
     trained = mask != 0
     gap = torch.where(trained, logp.detach() - sampler_logp, 0.0)
     weight = gap.exp().clamp(max=cap)
@@ -172,6 +172,6 @@ TRUNCATED = Exercise(
         ),
     ),
     where="Let engine and model agree: the plain policy gradient must be left.",
-    right="Right. For one-token answers and without the cap the expected gradient is exactly the model's own.",
+    right="Right. For one-token completions and without the cap the expected gradient is exactly the model's own.",
     gradient_of="logp",
 )

@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_verifier(completion: str, answer: str) -> bool:
-    """A completion and the right whole number, as texts -> whether it ends in one box with exactly this number."""
+    """Texts of a completion and of the right number -> does its one box hold it?"""
     _, _, rest = completion.partition(r"\boxed{")
     inside, closed, after = rest.partition("}")
     ends = "".join(after.split()) in ("", "$", ".", "$.")
