@@ -29,8 +29,8 @@ def truncated_importance(
     The cap trades a little bias for a bounded variance. At level "sequence" the weight is the product over tokens, one
     for the whole row. Without the cap that is exact, but on long completions it soon grows or shrinks without limit.
 
-    Chapter: scaling-up-in-depth. Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy RL
-    training".
+    Chapter: scaling-up-in-depth. Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy
+    RL training".
 
     Args:
         old_logp: [B, T] old policy, by the trainer (nats).
