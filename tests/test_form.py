@@ -18,7 +18,18 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_facts  # noqa: E402
 
-FORM = ("from-zero", "ppo-clip", "gae", "grpo", "dr-grpo", "gspo", "anatomy", "making-it-fast", "scaling-up")
+FORM = (
+    "from-zero",
+    "policy-gradients",
+    "ppo-clip",
+    "gae",
+    "grpo",
+    "dr-grpo",
+    "gspo",
+    "anatomy",
+    "making-it-fast",
+    "scaling-up",
+)
 CORES = [ROOT / "notebooks" / f"{name}.ipynb" for name in FORM]
 DEPTHS = [path for name in FORM if (path := ROOT / "notebooks" / f"{name}-in-depth.ipynb").exists()]
 CORE_MINUTES, MAIN_POINT_MINUTES, COLUMN = 45, 10, 88

@@ -145,7 +145,17 @@ def test_no_sentence_gives_the_solution_away(exercise):
 
 CHAPTERS = [
     importlib.import_module(f"tests.exercises.answers.{name}")
-    for name in ("ppo_clip", "gae", "grpo", "dr_grpo", "gspo", "anatomy", "making_it_fast", "scaling_up")
+    for name in (
+        "policy_gradients",
+        "ppo_clip",
+        "gae",
+        "grpo",
+        "dr_grpo",
+        "gspo",
+        "anatomy",
+        "making_it_fast",
+        "scaling_up",
+    )
 ]
 UNLISTED = [entry for chapter in CHAPTERS for entry in chapter.UNLISTED]
 RIGHT = [entry for chapter in CHAPTERS for entry in chapter.RIGHT]

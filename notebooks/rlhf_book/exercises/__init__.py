@@ -13,7 +13,17 @@ A checker is no exam: it runs in your process, and whoever wants to cheat it can
 import difflib
 from typing import Any
 
-from . import anatomy, dr_grpo, gae, grpo, gspo, making_it_fast, ppo_clip, scaling_up
+from . import (
+    anatomy,
+    dr_grpo,
+    gae,
+    grpo,
+    gspo,
+    making_it_fast,
+    policy_gradients,
+    ppo_clip,
+    scaling_up,
+)
 from .bug import Bug
 from .cells import Shown
 from .exercise import Exercise, Verdict
@@ -31,6 +41,7 @@ __all__ = [
 ]
 
 CHAPTERS = (
+    policy_gradients,
     ppo_clip,
     gae,
     grpo,

@@ -323,3 +323,58 @@ class LengthExplorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+LANDSCAPE_EXPLORER_ALT = (
+    "A map of the expected reward over the two parameters of a policy with three outcomes. From one point start the exact "
+    "gradient and sixty estimates of it. Sliders or the mouse move the point, menus set the baseline and the number of "
+    "samples in an estimate. A sentence says the noise, and how many estimates point uphill."
+)
+
+
+class LandscapeExplorer(anywidget.AnyWidget):
+    """Move a policy of two parameters over its expected reward; see the exact gradient and sixty estimates of it.
+
+    Chapter: policy-gradients.
+
+    Args:
+        a: the logit of the outcome with reward 3, in steps of 0.1; that of reward 1 is 0.
+        b: the logit of the outcome with reward 2.
+        baseline: what is subtracted from the rewards: none, mean, best or useless (twice the best).
+        batch: samples in one estimate: 1, 4, 16, 64 or 256.
+        draw: which sixty are drawn.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a parameter beyond 3, another baseline or batch, a negative draw.
+
+    Example:
+        >>> LandscapeExplorer(baseline="best", batch=64).batch
+        64
+    """
+
+    _esm = in_a_notebook(_HERE / "landscape_explorer.mjs")
+    a = traitlets.Float(-1.0, min=-3.0, max=3.0).tag(sync=True)
+    b = traitlets.Float(0.5, min=-3.0, max=3.0).tag(sync=True)
+    baseline = traitlets.Enum(
+        ["none", "mean", "best", "useless"], default_value="none"
+    ).tag(sync=True)
+    batch = traitlets.Enum([1, 4, 16, 64, 256], default_value=16).tag(sync=True)
+    draw = traitlets.Int(0, min=0, max=999).tag(sync=True)
+    alt = traitlets.Unicode(LANDSCAPE_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        a: float | int = -1.0,
+        b: float | int = 0.5,
+        *,
+        baseline: str = "none",
+        batch: int = 16,
+        draw: int = 0,
+    ):
+        super().__init__(
+            a=float(a), b=float(b), baseline=baseline, batch=batch, draw=draw
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"

@@ -1,0 +1,103 @@
+"""The landscape explorer on the built pages: by keyboard, without a kernel or a network, in the dark and on a phone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.browser.test_group_explorer import contrast
+from tests.viz.test_landscape_explorer import MODULE, cases, compare
+
+BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
+# A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
+PAGES = ["book/figures.html", "notebooks/policy-gradients.html"]
+
+FIGURE = "document.querySelector('.landscape-explorer')"
+ARROWS = f"[...{FIGURE}.querySelectorAll('path.arrow')].map((e) => e.getAttribute('d')).join()"
+SAID = f"{FIGURE}.querySelector('.said').textContent"
+
+
+@pytest.fixture(scope="module", params=PAGES)
+def name(request):
+    """Module-wide: all tests of one page come together, and it is opened once for each width."""
+    return request.param
+
+
+def opened(browser, name, **look):
+    if not (BUILT / name).is_file():
+        pytest.skip(f"{name} is not built: run `make book` first")
+    page = browser.keep(BUILT / name, **look)
+    for _ in range(50):  # the widget manager takes its time
+        if page.evaluate(f"Boolean({FIGURE})"):
+            break
+        page.settle(0.1)
+    assert page.evaluate(f"Boolean({FIGURE})"), "no landscape explorer on the page"
+    return page
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [360, 390, 1400])
+def test_the_keyboard_moves_it(browser, name, dark, width):
+    page = opened(browser, name, width=width, dark=dark)
+    before, said = page.evaluate(ARROWS), page.evaluate(SAID)
+    page.evaluate(f"{FIGURE}.querySelector('.a').focus()")
+    page.press("ArrowLeft", times=3)
+    assert page.evaluate(ARROWS) != before
+    assert page.evaluate(SAID) != said
+    assert page.evaluate(f"{FIGURE}.querySelector('.a') === document.activeElement"), "focus was lost"
+    assert page.errors == []
+    assert page.outside_requests == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.press("ArrowRight", times=3)
+    assert (page.evaluate(ARROWS), page.evaluate(SAID)) == (before, said)  # the way back, for the next test too
+
+
+def test_its_menus_work_by_keyboard(browser, name):
+    page = opened(browser, name)
+    page.evaluate(f"{FIGURE}.querySelector('.baseline').focus()")
+    page.press("End")
+    assert "twice the best constant" in page.evaluate(SAID)
+    page.press("Home")
+    assert "No baseline" in page.evaluate(SAID)
+    page.evaluate(f"{FIGURE}.querySelector('.batch').focus()")
+    page.press("Home")
+    assert "from 1 sample has" in page.evaluate(SAID)
+    drawn = page.evaluate(ARROWS)
+    page.evaluate(f"{FIGURE}.querySelector('.again').focus()")
+    page.press("Space")
+    assert page.evaluate(ARROWS) != drawn
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_can_be_seen_and_heard(browser, name, dark):
+    page = opened(browser, name, dark=dark)
+    unnamed = (
+        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
+        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
+    )
+    assert page.evaluate(unnamed) == 0
+    assert len(page.evaluate(f"{FIGURE}.closest('[role=group][aria-label]').ariaLabel")) > 80
+    ink = page.evaluate(f"getComputedStyle({FIGURE}.querySelector('.said')).color")
+    behind = page.evaluate(
+        f"(() => {{ const behind = (e) => getComputedStyle(e).backgroundColor; let e = {FIGURE};"
+        " while (behind(e) === 'rgba(0, 0, 0, 0)') e = e.parentElement; return behind(e); })()"
+    )
+    assert contrast(ink, behind) > 4.5
+    for kind in ("up", "down"):
+        stroke = page.evaluate(
+            "(() => { const e = document.createElementNS('http://www.w3.org/2000/svg', 'path');"
+            f" e.setAttribute('class', '{kind}'); {FIGURE}.querySelector('svg').append(e);"
+            " const s = getComputedStyle(e).stroke; e.remove(); return s; })()"
+        )
+        assert contrast(stroke, behind) > 3
+
+
+def test_its_numbers_are_autograds_in_the_browser_too(browser, tmp_path):
+    """The comparison of tests/viz, for machines without Node."""
+    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
+    (tmp_path / "page.html").write_text(
+        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    )
+    page = browser.open(tmp_path / "page.html")
+    compare(page.evaluate(f"((maths) => {json.dumps(cases())}.map((c) => maths.measure(...c)))(figure.maths)"))
