@@ -21,6 +21,7 @@ import book_facts  # noqa: E402
 FORM = (
     "from-zero",
     "policy-gradients",
+    "kl-divergence",
     "ppo-clip",
     "gae",
     "grpo",

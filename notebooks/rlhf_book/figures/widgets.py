@@ -378,3 +378,59 @@ class LandscapeExplorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+KL_EXPLORER_ALT = (
+    "Sliders for the logits of a policy and of a reference over three outcomes. A table gives the exact KL divergence "
+    "of both directions and the estimators k1, k2 and k3: the mean and the spread of one sample, and bars for what a "
+    "step does to each logit. A menu puts the estimate in the loss, in the reward, or in the loss times the ratio. A "
+    "sentence says which values and which gradients are right."
+)
+
+
+class KlExplorer(anywidget.AnyWidget):
+    """Move a policy of three outcomes away from its reference; see values and gradients of k1, k2 and k3.
+
+    Chapter: kl-divergence.
+
+    Args:
+        policy: three logits from -3 to 3; the sliders stop at tenths.
+        reference: three logits from -3 to 3.
+        place: loss, reward, or weighted (in the loss, times the ratio).
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: not three logits, a logit out of range, another place.
+
+    Example:
+        >>> KlExplorer([1, 0, 0], place="reward").place
+        'reward'
+    """
+
+    _esm = in_a_notebook(_HERE / "kl_explorer.mjs")
+    policy = traitlets.List(traitlets.Float(min=-3.0, max=3.0), minlen=3, maxlen=3).tag(
+        sync=True
+    )
+    reference = traitlets.List(
+        traitlets.Float(min=-3.0, max=3.0), minlen=3, maxlen=3
+    ).tag(sync=True)
+    place = traitlets.Enum(["loss", "reward", "weighted"], default_value="loss").tag(
+        sync=True
+    )
+    alt = traitlets.Unicode(KL_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        policy: Sequence[float | int] = (2, 0, -1),
+        reference: Sequence[float | int] = (-1, 1, 1),
+        *,
+        place: str = "loss",
+    ):
+        super().__init__(
+            policy=[float(x) for x in policy],
+            reference=[float(x) for x in reference],
+            place=place,
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
