@@ -14,21 +14,14 @@ import difflib
 from typing import Any
 
 from . import (
-<<<<<<< HEAD
     anatomy,
-=======
->>>>>>> kl
     dr_grpo,
     gae,
     grpo,
     gspo,
-<<<<<<< HEAD
-    making_it_fast,
-    policy_gradients,
-=======
     kl_divergence,
     making_it_fast,
->>>>>>> kl
+    policy_gradients,
     ppo_clip,
     scaling_up,
 )
@@ -49,11 +42,8 @@ __all__ = [
 ]
 
 CHAPTERS = (
-<<<<<<< HEAD
     policy_gradients,
-=======
     kl_divergence,
->>>>>>> kl
     ppo_clip,
     gae,
     grpo,
