@@ -62,7 +62,7 @@ def reading_order() -> str:
             lines += [f"**{part['caption']}**", ""]
         for page in pages:
             path = ROOT / f"{page}.ipynb"
-            number = "   -" if page.endswith(numbering.DEPTH) else f"{numbering.chapters()[page]}."
+            number = "    -" if page.endswith(numbering.DEPTH) else f"{numbering.chapters()[page]}."
             lines.append(f"{number} [{book_facts.title(path)}]({path.name})")
         if pages:
             lines.append("")
