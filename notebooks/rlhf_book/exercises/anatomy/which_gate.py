@@ -132,7 +132,7 @@ WHICH_GATE = Exercise(
         ),
         Mistake(
             _open_is_capped,
-            "A clip passes as a cap. Where the advantage has had its way, a clip's weight is 0.",
+            "A clip passes as a cap. Beyond the bound the advantage pushes to, a clip's weight is 0.",
         ),
     ),
     where="Draw the five pairs of curves side by side, and mark for each pair of gates one ratio and one sign that tell them apart.",
