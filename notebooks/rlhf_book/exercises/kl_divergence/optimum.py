@@ -68,7 +68,8 @@ OPTIMUM = Exercise(
     \pi_{ref})$ for whole completions. The best policy is $\pi(o) \propto \pi_{ref}(o)\, e^{R(o)/\beta}$.
 
     Write `my_optimum(p, beta)`: the share right under that policy, and its $\mathrm{KL}(\pi \,\|\, \pi_{ref})$ in nats.
-    Then ask for the task of section 7, where $p$ is about 0.2, at $\beta = 0.4$ and at 0.1.
+    Then ask for one prompt with $p = 0.2$, at $\beta = 0.4$ and at 0.1. (The runs of section 7 mix prompts of different
+    $p$, and at $\beta = 0.4$ they stand below this optimum: about 0.4 right after 30 steps.)
     """,
     solution=my_optimum,
     cases=(
@@ -108,5 +109,5 @@ OPTIMUM = Exercise(
         ),
     ),
     where="All right completions are multiplied by one number, all wrong ones by another. What happens to the odds?",
-    right="Right. Thirty steps end below that share at 0.4: the optimum is where training may end, not where it is.",
+    right="Right. The optimum is where training may end. The runs at 0.4 stand below it; why was not measured.",
 )
