@@ -96,13 +96,14 @@ LENGTH_PUSH = Exercise(
     `long` tokens. All other tokens are certain. Both completions get the same `reward`, so the expected reward does
     not depend on $x$. Now the loss is *averaged* over the tokens of a completion: its weight is
     $(R - b) / |o|$, with a constant `baseline` $b$. Write `my_length_push`: the mean of
-    $\frac{R - b}{|o|}\, \frac{\partial}{\partial x} \log \pi(o)$. Predict first: with $R = 1$ and $b = 0$, do completions get shorter
-    or longer? And with $R = 0$, $b = 0.5$?
+    $\frac{R - b}{|o|}\, \frac{\partial}{\partial x} \log \pi(o)$. Predict first: do completions get shorter or
+    longer with $R = 0$ and $b = 0.5$? And with $R = 1$ and $b = 2$?
     """,
     solution=my_length_push,
     cases=(
         _case(0.5, 2, 8, 1.0, 0.0),
         _case(0.5, 2, 8, 0.0, 0.5),
+        _case(0.5, 2, 8, 1.0, 2.0),
         _case(0.3, 1, 4, 1.0, 0.75),
         _case(0.9, 3, 3, 1.0, 0.25),
         _case(0.2, 5, 20, 0.5, 0.5),

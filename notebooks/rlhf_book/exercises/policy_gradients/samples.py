@@ -107,13 +107,15 @@ SAMPLES = Exercise(
     $\nabla \log \pi$ in the rows of `scores` `[N, D]` (their mean under `probs` is zero). An estimate is
     $(R - b)\, \nabla \log \pi$ of one sample; its noise is the expected squared distance from its mean. Write
     `my_samples`: how many samples have to be averaged without a baseline for the noise that one sample has with the
-    constant `baseline`? Predict first, for rewards of 100 and 101: is it 2, 20 or more than 1000?
+    constant `baseline`? Predict first, for a softmax over three completions with rewards of 100, 101 and 102, equally
+    probable, and their mean as the baseline: is it 2, 20 or more than 1000?
     """,
     solution=my_samples,
     cases=(
         _case([0.5, 0.3, 0.2], [3.0, 2.0, 1.0], 2.0),
         _case([0.5, 0.3, 0.2], [101.0, 100.0, 100.0], 100.4),
         _case([0.8, 0.1, 0.1], [0.0, 1.0, 0.0], 1.0),
+        _case([1 / 3, 1 / 3, 1 / 3], [100.0, 101.0, 102.0], 101.0),
     ),
     draw=_draw,
     mistakes=(
@@ -144,5 +146,6 @@ SAMPLES = Exercise(
         ),
     ),
     where="Averaging n independent samples divides the noise by n.",
-    right="Right. For rewards near 100 it is thousands: without a baseline the noise is that of the scores, times 100.",
+    right="Right. For rewards of 100, 101 and 102 it is about 30,600: without a baseline the noise is nearly that of the "
+    "scores alone, times 100 squared.",
 )
