@@ -13,13 +13,13 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import apparatus  # noqa: E402
 from apparatus import Claim, Proof, claims, concepts, question_markdown, questions  # noqa: E402
 
+CLAIMS = claims()
 each_question = pytest.mark.parametrize("question", questions().values(), ids=lambda question: question.id)
 
 
 @each_question
 def test_every_link_to_a_proof_resolves(question):
-    found = claims()
-    assert [text for proof in question.proof if (text := proof.problem(found))] == []
+    assert [text for proof in question.proof if (text := proof.problem(CLAIMS))] == []
 
 
 @each_question
@@ -100,7 +100,7 @@ def test_what_a_chapter_prints_names_the_proof_in_words():
 
 @each_question
 def test_paths_of_tests_stand_on_the_page_of_all_questions_only(question):
-    text = question_markdown(question, "notebooks/grpo", claims()).partition("**Where it is proved.**")[2]
+    text = question_markdown(question, "notebooks/grpo", CLAIMS).partition("**Where it is proved.**")[2]
     assert "tests/" not in text
     assert text.count("](") == 1
 

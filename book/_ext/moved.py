@@ -5,6 +5,7 @@ target that does not exist, or an anchor that is still where it was, is a warnin
 """
 
 import json
+from functools import cache, partial
 from pathlib import Path
 
 import nbformat
@@ -81,11 +82,12 @@ def lead_on(app, pagename, templatename, context, doctree):
 def check(app, env):
     """Warn of a target that is not there, and of an anchor that has not moved."""
     log = logging.getLogger(__name__)
+    ids = cache(partial(_ids, env))
     for page, entries in moved().items():
         for old, (now, anchor) in entries.items():
-            if now not in env.found_docs or anchor not in _ids(env, now):
+            if now not in env.found_docs or anchor not in ids(now):
                 log.warning(f"{MOVED.name}: {page}#{old} leads to {now}#{anchor}, which does not exist")
-            if old in _ids(env, page):
+            if old in ids(page):
                 log.warning(f"{MOVED.name}: {page}#{old} is still there")
 
 

@@ -32,10 +32,11 @@ def found_by(browser, query):
         ("GRPO", "notebooks/grpo.html"),
         ("gspo", "notebooks/gspo.html"),
         ("PPO", "notebooks/ppo-clip.html"),
-        ("KL", "book/equations.html#kl-estimators-and-penalties"),
-        ("Kullback", "book/equations.html#kl-estimators-and-penalties"),
+        ("KL", "notebooks/kl-divergence.html"),
+        ("Kullback", "notebooks/kl-divergence.html"),
+        ("KL estimators", "book/equations.html#kl-estimators-and-penalties"),
         ("reward hacking", "book/over-optimisation.html"),
-        ("policy gradient", "notebooks/from-zero.html"),
+        ("policy gradient", "notebooks/policy-gradients.html"),
     ],
 )
 def test_search_finds_the_page_that_explains_a_word_first(browser, query, first):

@@ -131,21 +131,23 @@ def token_loss_by_the_library(logp, old_logp, advantages, mask, low, high):
 
 
 def jump_by_search(rest, n, low, high):
-    """Tries log-ratios of the last token until the library's gate takes the gradient, by halving."""
+    """Tries 129 log-ratios of the last token, for both signs at once, until the library's gate takes the gradient."""
+    signs, steps = torch.tensor([1.0, -1.0], dtype=torch.float64), torch.linspace(0, 1, 129, dtype=torch.float64)
 
-    def clipped(last, advantage):
-        logp = torch.tensor([[rest, last] + [0.0] * (n - 2)], dtype=torch.float64, requires_grad=True)
-        given = torch.zeros_like(logp), torch.ones_like(logp), torch.full((1,), advantage, dtype=torch.float64)
-        loss = loss_by_the_library(logp, given[0], given[2], given[1], low, high)
-        return bool((torch.autograd.grad(loss, logp)[0] == 0).all())
+    def clipped(last):
+        logp = torch.zeros(last.numel(), n, dtype=torch.float64)
+        logp[:, 0], logp[:, 1] = rest, last.flatten()
+        logp.requires_grad_()
+        advantages = signs[:, None].expand_as(last).flatten()
+        loss = loss_by_the_library(logp, torch.zeros_like(logp), advantages, torch.ones_like(logp), low, high)
+        return (torch.autograd.grad(loss, logp)[0] == 0).all(-1).view_as(last)
 
-    found = []
-    for advantage, inside, outside in ((1.0, -20.0, 20.0), (-1.0, 20.0, -20.0)):
-        for _ in range(60):
-            middle = (inside + outside) / 2
-            inside, outside = (inside, middle) if clipped(middle, advantage) else (middle, outside)
-        found.append(outside)
-    return tuple(found)
+    inside, outside = -20 * signs, 20 * signs
+    for _ in range(6):
+        tried = inside[:, None] + (outside - inside)[:, None] * steps
+        first = clipped(tried).int().argmax(-1, keepdim=True)
+        inside, outside = tried.gather(1, first - 1)[:, 0], tried.gather(1, first)[:, 0]
+    return tuple(float(x) for x in outside)
 
 
 RIGHT = [
