@@ -43,6 +43,8 @@ class AdvantageCell(Protocol):
         baseline: Float[Tensor, " B"],
         step_ends: Shaped[Tensor, "B T"],  # 1 on the last token of each step
         reward_parts: Float[Tensor, "B K"],  # a cell that requires them does not read token_rewards
+        old_logp: Float[Tensor, "B T"],
+        ref_logp: Float[Tensor, "B T"],  # of the reference; a cell that requires it learns from a teacher
     ) -> Float[Tensor, "B T"]: ...
 
 

@@ -149,4 +149,13 @@ FIELD: dict[str, Algorithm] = {
         aggregation.token_mean,
         targets=partial(advantages.gae, lam=1.0),
     ),
+    # On-policy distillation, arXiv 2306.13649, as a policy gradient (Qwen3, arXiv 2505.09388; Lu, Thinking Machines,
+    # 2025): the student samples, a teacher in the reference's place judges each token, and nothing else is paid. Other
+    # libraries take current log-probs in the gap: no advantage then, and kl=KL(1, "k3", weighted=True).
+    "opd": Algorithm(
+        advantages.teacher_gap,
+        ratios.token,
+        gates.none,
+        aggregation.token_mean,
+    ),
 }

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from .contracts import Cell, read_cell
+from .contracts import CONTEXT, Cell, read_cell
 from .functional import kl as kl_estimators
 from .functional import masked
 from .functional.advantages import place_rewards
@@ -234,6 +234,11 @@ class Algorithm:
         A training loop reads it: with "values" it keeps a critic, with "ref_logp" it runs the reference.
         """
         return self._needs_before | self._needs_in_loss | self._needs(("keep",))
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether its advantage is read from the reference, so that it learns nothing from a copy of itself."""
+        return "ref_logp" in self._cells["advantage"].needs
 
     @property
     def _needs_before(self) -> frozenset[str]:
@@ -550,13 +555,7 @@ def prepare(algorithm: Algorithm, batch: Batch) -> Batch:
     # The entropy is that of the policy being trained, which is known only in the loss.
     _check_given(algorithm._needs_before | algorithm._needs_in_loss - {"entropy"}, batch)
     token_rewards = _rewards_of_tokens(algorithm, batch)
-    context = {
-        "group_size": batch.group_size,
-        "values": batch.values,
-        "baseline": batch.baseline,
-        "step_ends": batch.step_ends,
-        "reward_parts": batch.reward_parts,
-    }
+    context = {name: getattr(batch, name) for name in CONTEXT["advantage"]}
     advantages = algorithm.call("advantage", token_rewards, batch.mask, **context)
     returns = batch.returns
     if "values" in algorithm.needs and batch.values is not None:

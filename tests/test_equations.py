@@ -101,7 +101,7 @@ PLANNED = set(
     "anatomy-in-depth dr-grpo-in-depth gae-in-depth grpo-in-depth gspo-in-depth kl-divergence-in-depth "
     "making-it-fast-in-depth policy-gradients-in-depth ppo-clip-in-depth scaling-up-in-depth "
     "dr-grpo dapo gspo mixture-of-experts soft-gates kimi-k2 rlvr deepseek-r1 process-rewards test-time-scaling "
-    "self-play diagnosis mismatch choosing making-it-fast scaling-up anatomy from-zero".split()
+    "self-play distillation diagnosis mismatch choosing making-it-fast scaling-up anatomy from-zero".split()
 )
 
 

@@ -46,7 +46,6 @@ NOT_YET = {
 ROWS = {
     "remax": {"advantage": advantages.given_baseline},
     "high_entropy": {"trust": trust.high_entropy},
-    "opd": {"advantage": partial(advantages.returns_to_go, gamma=0.0)},
     None: {},  # cells alone
 }
 # GDPO's last step is the one in which libraries differ.
@@ -80,6 +79,8 @@ def with_numbers(cell, numbers):
 def base_of(case) -> dict:
     """Cells that the case does not name: its row's, or none."""
     row = case["row"]
+    if row == "opd" and case["cells"]["kl"][0]["place"] == "loss":
+        row = None  # the other form has no advantage
     if row in ALGORITHMS:
         found = {name: getattr(ALGORITHMS[row], name) for name in (*MODULES, "kl")}
         return found if "grad" in case else found | {"kl": ()}  # advantages alone
@@ -106,7 +107,7 @@ def algorithm_of(case) -> Algorithm:
             found[column] = advantages.gae
         if found.get(column) is not None:
             found[column] = with_numbers(found[column], numbers.get(column, {}))
-    if "kl" in named:
+    if "kl" in named and not (case["row"] == "opd" and named["kl"][0]["place"] == "reward"):  # that is its advantage
         coefs = [coef for coef in numbers.get("kl", []) if coef]  # 0 is a KL left out
         found["kl"] = tuple(KL(coef, **term) for coef, term in zip(coefs, named["kl"], strict=True))
     return Algorithm(**found, entropy=numbers.get("entropy", 0.0))

@@ -660,6 +660,7 @@ NEEDS = {
     advantages.maxrl: {"group"},
     advantages.opo: {"group"},
     advantages.best_minus_second: {"group"},
+    advantages.teacher_gap: {"ref_logp"},
     advantages.gdpo: {"group", "reward_parts"},
     advantages.zscore_rows: set(),
     aggregation.token_mean: set(),
@@ -702,6 +703,7 @@ def test_what_a_training_loop_must_provide_for_a_row():
         **dict.fromkeys(["gspo", "gspo_token", "gmpo", "cispo", "sapo", "kimi_k2", "dppo", "scalerl"], {"group"}),
         **dict.fromkeys(["lite_ppo", "dro", "luspo", "kimi_k25", "topr", "maxrl", "opo", "pass_at_k"], {"group"}),
         "sao": {"values"},
+        "opd": {"ref_logp"},
     }
     assert {name: set(row.needs) for name, row in ALGORITHMS.items()} == expected
 
@@ -1104,3 +1106,24 @@ def test_an_outcome_stands_on_the_last_trained_token():
     assert torch.equal(advantages.place_rewards(torch.tensor([1.0, 2, 3, 4]).double(), mask), expected)
     for dtype in (torch.float64, torch.float32):
         assert masked.last_token(mask.to(dtype)).dtype == dtype
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_both_forms_of_on_policy_distillation_agree_until_the_first_update(seed):
+    """Paid before the updates, or weighted k3 in the loss: the same gradient where pi is pi_old, and then no longer."""
+    x = sample(seed)
+    in_the_loss = cells("opd", advantage=advantages.returns_to_go, kl=(KL(1.0, "k3", weighted=True),))
+    nothing = {"rewards": torch.zeros_like(x["rewards"])}
+    differ(run(cells("opd"), x)[1], run(in_the_loss, x | nothing)[1])
+    x["old_logp"] = x["logp"].detach().clone()
+    close(run(cells("opd"), x)[1], run(in_the_loss, x | nothing)[1])
+
+
+def test_a_limit_caps_what_a_teacher_pays():
+    x = sample(0)
+    call = {"token_rewards": torch.zeros_like(x["mask"]), "mask": x["mask"]} | {
+        k: x[k] for k in ("old_logp", "ref_logp")
+    }
+    free, capped = advantages.teacher_gap(**call), advantages.teacher_gap(**call, limit=0.1)
+    close(capped, free.clamp(-0.1, 0.1))
+    differ(capped, free)

@@ -10,14 +10,14 @@ from transformers import PreTrainedModel
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import find_algorithm, find_step_reward, find_task
 from rlhf_minimal.cli.settings import Setting, fields_of
-from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
+from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, load_start
 from rlhf_minimal.extras.compiled import sample_compiled
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_reward_model
 from rlhf_minimal.models.folder import find_checkpoint
-from rlhf_minimal.tasks import TASK_NAMES, model_reward, random_reward
+from rlhf_minimal.tasks import TASK_NAMES, Task, model_reward, random_reward
 from rlhf_minimal.training import Config, Recipe, TrustRegion, load_policy
 from rlhf_minimal.training.evaluation import HELD_OUT
-from rlhf_minimal.training.learner import check_critic_start
+from rlhf_minimal.training.learner import check_critic_start, check_teacher
 from rlhf_minimal.training.trpo import check_trust_region
 
 # Learning rates that a real model survives; the defaults of `Config` are for tiny ones.
@@ -39,6 +39,8 @@ class RunConfig:
             reviews).
         critic_start: Folder of the model whose body the critic begins with, in place of a copy of the policy's: a
             policy or a reward model that reads the same tokens.
+        teacher: A model in the place of the reference, whose log-probs pay the tokens (opd) or keep the policy near (a
+            KL): a run or checkpoint folder, 'shipped', or hf:NAME, that reads the same tokens.
         step_reward: Marks for the steps of a completion, besides the reward: task, by the task's own checker, a folder
             as reward --label-steps writes one, or FILE.py:NAME for a step reward of your own.
         kl_coef: Coefficient of the KL penalty, in place of the row's.
@@ -56,6 +58,7 @@ class RunConfig:
     reward: Literal["verifier", "random"] = "verifier"
     reward_model: str | None = None
     critic_start: str | None = None
+    teacher: str | None = None
     step_reward: str | None = None
     kl_coef: float | None = None
     optimizer: Literal["adamw", "trpo"] = "adamw"
@@ -105,6 +108,7 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None, marks
         learnt = dataclasses.replace(learnt, instruction=settings["system"])
     if settings["critic_start"] is not None:
         check_critic_start(algorithm, config)
+    check_teacher(algorithm, config, given=settings["teacher"] is not None)
     if settings["reward"] == "random" and settings["reward_model"] is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
@@ -131,6 +135,20 @@ def critic_start(
         model, read = load_policy(folder)
     if vocabulary is not None:
         check_same_vocabulary(vocabulary, read, "critic's start")
+    return model
+
+
+def teacher(
+    settings: dict[str, Any], task: Task, vocabulary: Vocabulary | TokenizerVocabulary | None = None
+) -> PreTrainedModel | None:
+    """The model in the reference's place, if the settings name one; its vocabulary must be the policy's."""
+    name = settings["teacher"]
+    if name is None:
+        return None
+    chat = settings["chat"] if name.startswith("hf:") else "auto"
+    model, read, settings["teacher"] = load_start(name, task, settings["seed"], chat)
+    if vocabulary is not None:
+        check_same_vocabulary(vocabulary, read, "teacher")
     return model
 
 

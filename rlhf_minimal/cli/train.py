@@ -169,7 +169,8 @@ def _begin(plan: Run) -> training.Learner:
     settings["start"] = described
     policy.to(plan.device)  # type: ignore[arg-type]
     critic = recipes.critic_start(settings["critic_start"], vocabulary)
-    learner = training.Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic)
+    teacher = recipes.teacher(settings, recipe.task, vocabulary)
+    learner = training.Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic, teacher)
     plan.processes.wait()  # until all have checked that the folder is free
     if main:
         plan.folder.create(settings, overwrite=plan.args.overwrite)
@@ -184,7 +185,8 @@ def _resume(plan: Run) -> training.Learner:
         plan.folder.hold()
     checkpoint, recipe = plan.folder.checkpoint, plan.recipe
     critic = recipes.critic_start(plan.settings["critic_start"])  # the checkpoint has its weights
-    learner = training.Learner.resume(checkpoint, recipe.algorithm, recipe.config, plan.device, critic)
+    teacher = recipes.teacher(plan.settings, recipe.task)
+    learner = training.Learner.resume(checkpoint, recipe.algorithm, recipe.config, plan.device, critic, teacher)
     if plan.recipe.config.steps < learner.step:
         raise ValueError(f"{plan.folder.path} has taken {learner.step} steps already: give --steps that many or more")
     plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)

@@ -731,6 +731,50 @@ def given_baseline(
     return _spread(_sequence_rewards(token_rewards, mask) - baseline, mask)
 
 
+def teacher_gap(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    old_logp: Float[Tensor, "B T"],
+    ref_logp: Float[Tensor, "B T"],
+    limit: float | None = None,
+) -> Float[Tensor, "B T"]:
+    r"""By how much a teacher would rather have written this very token (:eq:`eq-teacher-gap`).
+
+    .. math:: A_t = \log \pi_T(y_t) - \log \pi_{\mathrm{old}}(y_t)
+
+    Its mean over the policy's own tokens is -KL(pi || pi_T) of the next token, and with it `policy_loss` has that KL's
+    gradient while the policy is still the one that sampled. Each token answers for itself, which is a discount of 0;
+    the outcome is not read.
+
+    Chapter: distillation. Source: on-policy distillation, Agarwal et al., arXiv 2306.13649; Lu, Thinking Machines, 2025.
+
+    Args:
+        token_rewards: [B, T]; not read.
+        mask: [B, T], 1 on trained tokens.
+        old_logp: [B, T], of the policy that sampled.
+        ref_logp: [B, T], of the teacher.
+        limit: the largest size of an advantage; default: none.
+
+    Returns:
+        [B, T].
+
+    Raises:
+        ValueError: bad tensors, or a limit that is not above 0.
+
+    Example:
+        >>> logp, teacher = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.5, 0.25]]).log()
+        >>> teacher_gap(torch.zeros(1, 2), torch.ones(1, 2), old_logp=logp, ref_logp=teacher)
+        tensor([[ 0.0000, -0.6931]])
+    """
+    check(mask, token_rewards=token_rewards, old_logp=old_logp, ref_logp=ref_logp)
+    gap = zero_outside(ref_logp - old_logp, mask)
+    if limit is None:
+        return gap
+    check_positive(limit=limit)
+    return gap.clamp(-limit, limit)
+
+
 def whiten(
     advantages: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, eps: float = 1e-8, ddof: int = 1
 ) -> Float[Tensor, "B T"]:

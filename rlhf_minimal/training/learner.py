@@ -38,8 +38,8 @@ class Learner:
         vocabulary: Its vocabulary.
         start: The policy as it was at the beginning, for the KL that the metrics report. None if nothing reads it:
             neither a metric (`Config.watch_kl`) nor a KL term nor a LoRA, to which it costs no weights.
-        reference: What the algorithm's KL terms are measured against; the same object as `start` while frozen, and
-            None if it moves and there are no such terms.
+        reference: What the algorithm's KL terms are measured against; the same object as `start` while frozen, a
+            teacher if there is one, and None if it moves and there are no such terms.
         optimizer: The policy's, and the value head's if the trunk is shared.
         critic: Present if the algorithm needs values.
         critic_optimizer: The critic's; None if the trunk is shared.
@@ -62,6 +62,7 @@ class Learner:
     scores: RunningScores = field(default_factory=RunningScores)
     step: int = 0
     processes: Processes = ALONE
+    taught: bool = False  # the reference is a teacher, which no checkpoint holds
 
     @classmethod
     def begin(
@@ -71,6 +72,7 @@ class Learner:
         algorithm: Algorithm,
         config: Config,
         critic_start: PreTrainedModel | None = None,
+        teacher: PreTrainedModel | None = None,
     ) -> "Learner":
         """A learner at step 0; `policy` will be trained in place.
 
@@ -81,13 +83,17 @@ class Learner:
             config: The numbers.
             critic_start: The model with whose body the critic begins, in place of the policy's; it must read the
                 policy's tokens. It is copied.
+            teacher: A model in the reference's place, which reads the policy's tokens. It is frozen, and moved to the
+                policy's device.
 
         Raises:
             ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`). If a
                 `critic_start` is given where there is no critic, where the critic is shared, or where the config has a
-                size for it.
+                size for it. If a teacher is given where nothing reads the reference or where the reference moves, or
+                missing where the algorithm learns from nothing else.
         """
         config.check_fits(algorithm)
+        check_teacher(algorithm, config, given=teacher is not None)
         critic, critic_optimizer = None, None
         body = _critic_body(policy, algorithm, config, critic_start)
         if "values" in algorithm.needs:
@@ -96,12 +102,15 @@ class Learner:
             critic.to(policy.device)
             if not shared:
                 critic_optimizer = new_optimizer(critic.parameters(), config.value_lr, eps=config.adam_eps)
-        start, reference = _frozen_copies(policy, config, needed="ref_logp" in algorithm.needs)
+        start, reference = _frozen_copies(policy, config, needed="ref_logp" in algorithm.needs and teacher is None)
+        if teacher is not None:
+            reference = teacher.requires_grad_(False).eval().to(policy.device)
         trained = [weight for weight in policy.parameters() if weight.requires_grad]
         if critic is not None and critic.shared:
             trained += critic.parameters()
         optimizer = new_optimizer(trained, config.lr, eps=config.adam_eps)
-        return cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer)
+        taught = teacher is not None
+        return cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer, taught=taught)
 
     def save(self, folder: Path, notes: dict[str, Any]) -> None:
         """Writes a checkpoint, whole or not at all.
@@ -115,7 +124,7 @@ class Learner:
         tensors = optimizer_tensors(self.optimizer, "optimizer")
         if self.start is not None:
             tensors |= {f"start.{k}": v for k, v in self.start.state_dict().items()}
-        if self.reference is not None and self.reference is not self.start:
+        if self.reference is not None and self.reference is not self.start and not self.taught:
             tensors |= {f"reference.{k}": v for k, v in self.reference.state_dict().items()}
         if self.critic is not None:
             tensors |= {f"critic.{k}": v for k, v in self.critic.state_dict().items()}
@@ -140,6 +149,7 @@ class Learner:
         config: Config,
         device: str | torch.device,
         critic_start: PreTrainedModel | None = None,
+        teacher: PreTrainedModel | None = None,
     ) -> "Learner":
         """The learner that `save` wrote, ready for its next step.
 
@@ -149,6 +159,7 @@ class Learner:
             config: Likewise.
             device: Where to compute.
             critic_start: As in `begin`, if the run began with one; the checkpoint's weights take the place of its own.
+            teacher: As in `begin`, if the run began with one.
 
         Raises:
             ValueError: If the checkpoint is missing, damaged, or of another algorithm's shape.
@@ -156,9 +167,9 @@ class Learner:
         policy, vocabulary = checkpoints.load_policy(folder)
         tensors, notes = checkpoints.load_trainer(folder)
         policy.to(device)  # type: ignore[arg-type]
-        learner = cls.begin(policy, vocabulary, algorithm, config, critic_start)
+        learner = cls.begin(policy, vocabulary, algorithm, config, critic_start, teacher)
         modules: dict[str, nn.Module | None] = {"start": learner.start, "critic": learner.critic}
-        if learner.reference is not learner.start:
+        if learner.reference is not learner.start and not learner.taught:
             modules["reference"] = learner.reference
         try:
             learner.step = checkpoints.number(notes, "step", int, least=0)
@@ -203,6 +214,23 @@ def check_critic_start(algorithm: Algorithm, config: Config) -> None:
             'critic_start is for an algorithm with a critic, such as ppo, with critic="separate" and without '
             "value_layers and value_width, since a start has a size of its own: leave one of them out"
         )
+
+
+def check_teacher(algorithm: Algorithm, config: Config, *, given: bool) -> None:
+    """Refuses a teacher that nothing reads, and an algorithm that has nothing else to learn from.
+
+    Raises:
+        ValueError: See there.
+    """
+    if not given and algorithm.needs_teacher:
+        raise ValueError(
+            "this algorithm learns from a teacher alone, whose log-probs pay each token: give one, --teacher FOLDER "
+            "or Learner.begin(..., teacher=model)"
+        )
+    if given and "ref_logp" not in algorithm.needs:
+        raise ValueError("nothing reads a teacher: this algorithm has no KL against a reference; take opd, or add one")
+    if given and config.reference != "frozen":
+        raise ValueError(f"a teacher stands still: reference={config.reference!r} would move it; leave one of them out")
 
 
 def _critic_body(

@@ -151,6 +151,8 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     if "ref_logp" in needs:
         assert learner.reference is not None
         known["ref_logp"] = start_logp if frozen else logp_of(learner.reference)
+        if not frozen:
+            distance["kl_reference"] = describe_distance(groups.logp, known["ref_logp"], groups.mask)["kl"]
     if "sampler_logp" in needs:  # the same tokens' log-probs in the trainer's own computation, and in the sampler's
         old_logp, known["sampler_logp"] = logp_of(learner.policy), groups.logp
     if learner.critic is not None:

@@ -28,6 +28,8 @@ METRICS: dict[str, str] = {
     "accuracy": "share of the sampled completions that the task's verifier calls right, whatever the reward was",
     "kl": "KL(policy || start) in nats per token: k3 estimate on this step's samples, before the update",
     "kl_sequence": "the same in nats per completion: the log-ratio summed over its tokens (k1), mean over the rows",
+    "kl_reference": "KL(policy || reference) as `kl`, where the reference is not the start: a teacher, or "
+    "one that moves",
     "kl_coef": "coefficient of the KL against the reference in this step, where the algorithm has one",
     "trained_reward": "mean reward after scaling, clip and penalty, where one of them is switched on",
     "entropy": "mean entropy in nats of the policy's next-token distribution, over the trained tokens",

@@ -97,6 +97,7 @@ BAD_OPTIONS = {
     "share": SHARE,
     "weights": [(1.0,), 1.0, (1.0, 2.0, "3"), (1.0, 2.0, NAN)],
     "cap": ABOVE_ZERO,
+    "limit": ABOVE_ZERO[:-1],  # None is no limit
     "c": [*ABOVE_ZERO, 1.1],
     "tau_pos": ABOVE_ZERO,
     "tau_neg": ABOVE_ZERO,
