@@ -747,7 +747,7 @@ def teacher_gap(
     gradient while the policy is still the one that sampled. Each token answers for itself, which is a discount of 0;
     the outcome is not read.
 
-    Chapter: distillation. Source: on-policy distillation, Agarwal et al., arXiv 2306.13649; Lu, Thinking Machines, 2025.
+    Chapter: distillation. Source: Agarwal et al., arXiv 2306.13649; as a policy gradient, Lu, Thinking Machines, 2025.
 
     Args:
         token_rewards: [B, T]; not read.
