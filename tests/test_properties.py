@@ -73,6 +73,8 @@ def make_scene(P, G, T, seed, spread, masked_rows) -> Scene:
         mask[torch.randint(1, B, (1,), generator=g)] = 0
         mask[0, :2] = 1
     old = -normal(B, T).abs() - 0.05
+    rewards = normal(P, G)
+    rewards -= 2 * rewards.mean(1, keepdim=True).clamp(max=0)  # of both signs; maxrl refuses a group's mean below 0
     tensors = {
         "logp": (old + spread * normal(B, T)).clamp(max=-0.01),
         "old_logp": old,
@@ -80,7 +82,7 @@ def make_scene(P, G, T, seed, spread, masked_rows) -> Scene:
         "sampler_logp": (old + 0.2 * normal(B, T)).clamp(max=-0.01),
         "values": normal(B, T),
         "entropy": normal(B, T).abs(),
-        "rewards": normal(B),
+        "rewards": rewards.flatten(),
         "mask": mask,
     }
     return Scene(tensors, G, budget=T + 2)

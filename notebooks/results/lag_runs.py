@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on scaling up: the sampler is some steps behind, and three ways of dealing with it.
 
-    python notebooks/results/lag_runs.py              runs what is not yet recorded (70 runs, 30 minutes of one core)
+    python notebooks/results/lag_runs.py              runs what is not yet recorded (90 runs, 40 minutes of one core)
     python notebooks/results/lag_runs.py 16-blind     only the arms named
 
 Writes notebooks/results/lag-runs.json, a line a run. Every run takes 60 steps of 512 completions from the shipped
@@ -65,7 +65,9 @@ ARMS |= {
     "1-blind": (1, "blind", LR),
     "1-ratio": (1, "ratio", LR),
     "4-blind-slow": (4, "blind", SLOW),
+    "1-truncated": (1, "truncated", LR),
 }
+ARMS |= {f"1-{way}-slow": (1, way, SLOW) for way in WAYS}
 
 
 class Behind:

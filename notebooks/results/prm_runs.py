@@ -20,6 +20,33 @@ steps of its training. The arms:
 Arms that have `votes` weigh with them the votes of 16 completions of each of 100 held-out problems. Arms that have
 `accuracy` give marks to the moves of an RL run; `none` is the same run for the outcome alone. Seeds 0 to 2 were fixed
 beforehand and all are recorded. Learning rates, steps and betas were chosen after a few shorter runs with seed 0.
+
+**What came out**, smallest and largest of the seeds. AUC of moves: the policy's own log-prob .99 to 1.00, without any
+training; scalar-frozen .55 to .57 and bilinear-frozen .99 to 1.00, so it is the place where the head reads that counts;
+scalar .63 to .87, ratio .98 to .99, outcome .83 to .87. Votes of 16 completions are right for .32 to .42 of the problems
+by majority, .58 to .71 with the checker's weights, .58 to .70 with ratio (min), .38 to .55 with outcome (sum), .38 to
+.51 with scalar (min). RL, last ten steps: none .47 to .56, checker .57 to .67, ratio .53 to .60; three seeds do not
+separate ratio from checker.
+
+**Labels of Math-Shepherd were tried and are not recorded**: seed 100, 1000 rows, the share of 8 completions that go on
+from the end of a step and are right. They say what the text so far is worth, which is something else than whether the
+move is right. A right move with 13 moves to go has .05 on average and with none to go .95, since each move to come may
+slip; the first wrong move has .04, and a right move after it .03. Taken as scores of all moves, the labels themselves
+have an AUC of .60 against the checker's marks. The AUC of heads that learnt them:
+
+    ratio, beta 10       .31: it turns them round. At one place all probabilities sum to 1, so a log-ratio can say which
+                         move is better than another there, and not that the place is a bad one. Right moves are what
+                         the start mostly writes, and three quarters of their labels are below 1/2. So they lose
+                         probability, and others gain it. The mean scores of moves with nothing wrong before them
+                         fit that: right -.7, wrong +1.1.
+    bilinear-frozen      .74, and .80 among moves with nothing wrong before them
+    scalar               .52
+    ratio, labels 1 if one of the 8 is right                                    .48
+    ratio, labels divided by that of the step before, at most 1                 .68
+    the same where that divisor is at least 1/2: 551 labels of 7845             .86, with bilinear-frozen .94
+
+So a ratio needs labels that compare a step with the one before it: what it keeps of the chance of success. One seed, and
+the floor of 1/2 was the second that was tried.
 """
 
 import copy

@@ -335,6 +335,8 @@ class Bench:
         seconds = self.in_turns(ways)
         written = config.prompts * config.group_size * (config.max_new_tokens or 0)
         read = int(mask.sum())
+        rows = config.prompts * config.group_size
+        passed = read + written - rows  # nobody reads a completion's last token
         size = sum(p.numel() for p in policy.parameters())
         peak = self.peak_flops()
         sampling = {
@@ -342,7 +344,7 @@ class Bench:
                 "seconds": times,
                 "tokens_per_second": round(written / statistics.median(times), 1),
                 "of_peak": round(
-                    2 * size * (written + read) / statistics.median(times) / peak, 4
+                    2 * size * passed / statistics.median(times) / peak, 4
                 ),
             }
             for name, times in seconds.items()

@@ -294,7 +294,8 @@ def maxrl(
     Chapter: soft-gates. Source: MaxRL, arXiv 2602.02710.
 
     Args:
-        token_rewards: [B, T]; summed over each sequence. Rewards are 0 to 1: a negative mean would turn all signs.
+        token_rewards: [B, T]; summed over each sequence. Rewards are 0 to 1. Single ones may be negative, a group's
+            mean may not: dividing by it would turn all signs.
         mask: [B, T], 1 on trained tokens.
         group_size: G, at least 2, rows of a group contiguous.
         eps: added to the mean.
@@ -303,7 +304,8 @@ def maxrl(
         [B, T], one number a sequence; exactly 0 in a group of equal rewards.
 
     Raises:
-        ValueError: groups that do not divide or hold one row, a negative eps, bad tensors.
+        ValueError: groups that do not divide or hold one row, a group whose mean reward is negative, a negative eps,
+            bad tensors.
 
     Example:
         >>> rewards = torch.tensor([[1.0], [0.0], [0.0], [0.0]])
@@ -312,7 +314,14 @@ def maxrl(
     """
     check_not_negative(eps=eps)
     rewards = _grouped(token_rewards, mask, group_size)
-    return _spread(_divide(_centered(rewards), rewards.mean(-1, keepdim=True) + eps), mask)
+    mean = rewards.mean(-1, keepdim=True)
+    if (mean < 0).any():
+        raise ValueError(
+            f"the mean reward of group {int(mean.argmin())} is {mean.min().item():.4g}, and maxrl divides by it: below "
+            "0 that would reward what is worse. Shift the rewards so that the least is 0, or leave out what is "
+            "subtracted from them (a length penalty, a KL in the reward)"
+        )
+    return _spread(_divide(_centered(rewards), mean + eps), mask)
 
 
 def opo(

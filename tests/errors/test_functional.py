@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import rlhf_minimal.functional
-from rlhf_minimal.functional import aggregation, gates, kl
+from rlhf_minimal.functional import advantages, aggregation, gates, kl
 from rlhf_minimal.functional.aggregation import Totals
 
 B, T, V, H, L, G = 4, 4, 5, 3, 6, 2
@@ -151,6 +151,8 @@ def good(name, seed=0) -> dict:
     available = tensors(seed)
     if name == "aggregation.geometric_mean":
         available["x"] = available["x"].abs()
+    if name == "advantages.maxrl":  # no group's mean is negative
+        available["token_rewards"] = available["token_rewards"].abs()
     if name == "advantages.zscore_rows":  # one number a sequence
         available["advantages"] = available["advantages"][:, :1].expand(B, T).clone()
     if name == "logprobs.completion_logits":
@@ -381,6 +383,13 @@ def test_a_prompt_mean_without_prompts():
             call("aggregation.prompt_mean", totals=totals)
     with pytest.raises(ValueError, match="expected one number for each of 4 rows, .* at least as many as its own"):
         call("aggregation.prompt_mean", prompt_tokens=torch.tensor([3, 6, 3, 3]))
+
+
+def test_a_group_whose_mean_reward_is_negative():
+    rewards = torch.tensor([0.0, -0.5, 1.0, -0.25])[:, None]
+    advantages.maxrl(rewards[2:], torch.ones(2, 1), group_size=2)  # one is negative, their mean is not
+    with pytest.raises(ValueError, match=r"group 0 is -0\.25, and maxrl divides by it"):
+        advantages.maxrl(rewards, torch.ones(4, 1), group_size=2)
 
 
 def test_rows_whose_tokens_differ_have_no_z_score():

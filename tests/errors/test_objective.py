@@ -45,6 +45,7 @@ def good(seed=0) -> dict:
     tensors = {name: torch.randn(B, T, generator=g) for name in PER_TOKEN}
     tensors |= {name: -x.abs() for name, x in tensors.items() if name.endswith("logp")}
     tensors |= {name: torch.randn(B, generator=g) for name in PER_ROW}
+    tensors["rewards"] = tensors["rewards"].abs()  # maxrl refuses a group whose mean is negative
     truncated = torch.tensor([True, False, False, True])
     return tensors | {"mask": mask, "step_ends": mask, "truncated": truncated, "group_size": G, "budget": 8}
 

@@ -29,7 +29,7 @@ def test_ways_differ_in_the_correction_alone():
 def test_samples_of_the_first_steps_are_the_starts_whatever_the_way():
     """With lag k the first k + 1 steps are sampled from the start, so that no arm can differ in them."""
     for seed in script.SEEDS:
-        for lag in (4, 16):
+        for lag in (1, 4, 16):
             first = [RUNS[f"{lag}-{way}", seed]["reward"][: lag + 1] for way in script.WAYS]
             assert all(one == pytest.approx(first[0], abs=1e-6) for one in first)
         assert RUNS["0", seed]["apart"][-1] < 1e-3 < RUNS["4-blind", seed]["apart"][1]
@@ -55,6 +55,16 @@ def test_one_step_of_lag_does_not_collapse():
         assert 0.65 < blind["sampled"] < fresh["sampled"] < ratio["sampled"] + 0.02
         assert slow["sampled"] > 0.6
         assert min(blind["reward"][20:]) > mean(blind["reward"][:2])
+
+
+def test_with_truncated_weights_or_slowly_one_step_of_lag_costs_nothing():
+    for seed in script.SEEDS:
+        fresh, blind, truncated, ratio = (RUNS[arm, seed] for arm in ("0", "1-blind", "1-truncated", "1-ratio"))
+        assert blind["sampled"] < truncated["sampled"] - 0.05
+        assert truncated["sampled"] < ratio["sampled"]
+        assert abs(truncated["sampled"] - fresh["sampled"]) < 0.04
+        for way in script.WAYS:
+            assert abs(RUNS[f"1-{way}-slow", seed]["sampled"] - RUNS["0-slow", seed]["sampled"]) < 0.02
 
 
 def test_the_sampler_is_the_policy_of_so_many_steps_ago():

@@ -69,3 +69,28 @@ def test_as_marks_a_scorer_teaches_what_the_checker_teaches():
     last = {arm: [sum(RUNS[arm, seed]["accuracy"][-10:]) / 10 for seed in script.SEEDS] for arm in script.PAYERS}
     assert min(last["ratio"]) > 0.5
     assert min(last["checker"]) > 0.5
+
+
+def test_what_the_text_says_came_out():
+    bounds = {
+        "log-prob": (0.99, 1.0),
+        "scalar-frozen": (0.55, 0.575),
+        "bilinear-frozen": (0.99, 1.0),
+        "scalar": (0.63, 0.87),
+        "ratio": (0.98, 0.99),
+        "outcome": (0.83, 0.87),
+    }
+    for arm, (low, high) in bounds.items():
+        assert low <= min(of(arm, "last_auc"))
+        assert max(of(arm, "last_auc")) <= high
+    weights = {
+        ("none", "majority"): (0.32, 0.42),
+        ("checker", "steps"): (0.58, 0.71),
+        ("ratio", "min"): (0.58, 0.70),
+        ("outcome", "sum"): (0.38, 0.55),
+        ("scalar", "min"): (0.38, 0.51),
+    }
+    for (arm, name), (low, high) in weights.items():
+        votes = [votes[name][2] for votes in of(arm, "votes")]  # of 16
+        assert low <= min(votes)
+        assert max(votes) <= high

@@ -113,17 +113,38 @@ def test_the_record_is_whole(device):
     assert {"device", "torch", "transformers", "threads"} <= set(record["machine"])
 
 
-def test_the_start_was_asked_other_problems_that_are_distinct():
-    """The trained model of this part may be missing: the first to be asked is the start."""
+def test_start_and_one_trained_model_were_asked_other_problems_at_all_temperatures():
     found = FOUND["cpu"]["sharper"]
     assert len(set(found["prompts"])) == script.CPU.compared
-    assert set(found["start"]) == {str(value) for value in script.SHARPER}
     for who in ("start", "trained"):
+        assert set(found[who]) == {str(value) for value in script.SHARPER}
         assert all(len(counts) == script.CPU.compared and max(counts) <= script.TRIES for counts in found[who].values())
-    # On these, the temperature that was best on the others is not: how the chapter can say that it is not known.
-    shares = {value: pass_at(16, counts) for value, counts in found["start"].items()}
-    assert shares["0.75"] < shares["0.5"]
-    assert FOUND["cpu"]["temperature"].keys() <= shares.keys()
+    # The run is the first of `learn` over again.
+    assert found["reward"] == pytest.approx(FOUND["cpu"]["learn"][0]["reward"], abs=1e-3)
+
+
+def test_each_at_its_best_temperature_only_one_attempt_is_separated():
+    """Trained minus start, by problem: two standard errors on both sides of the mean."""
+    found = FOUND["cpu"]["sharper"]
+
+    def shares(who, k, value):
+        return [pass_at(k, [count]) for count in found[who][value]]
+
+    def best(who, k):
+        return max(found[who], key=lambda value: sum(shares(who, k, value)))
+
+    def gain(k, before, now):
+        gains = [b - a for a, b in zip(shares("start", k, before), shares("trained", k, now), strict=True)]
+        mean, error = statistics.mean(gains), statistics.stdev(gains) / len(gains) ** 0.5
+        return mean - 2 * error, mean + 2 * error
+
+    assert [best("start", 1), best("trained", 1)] == ["0.25", "0.25"]
+    assert [best("start", 16), best("trained", 16)] == ["0.5", "1.25"]
+    assert gain(1, "0.25", "0.25")[0] > 0.02
+    assert gain(16, "0.5", "1.25")[0] < 0.01
+    assert gain(16, "0.5", "1.25")[1] > 0.15
+    assert gain(16, "1.0", "1.0")[0] > 0.03
+    assert gain(16, "0.5", "0.5")[0] < 0 < gain(16, "0.5", "0.5")[1]
 
 
 def pass_at(k, right):

@@ -101,6 +101,7 @@ def make_batch(shape: Shape, seed: int) -> dict:
         rewards = torch.tensor([0.7, 1.1, -0.3], dtype=torch.float64)[:P, None].expand(P, G)
     elif shape.rewards == "one_constant":
         rewards[0] = 0.7
+    rewards = rewards - 2 * rewards.mean(1, keepdim=True).clamp(max=0)  # maxrl refuses a group's mean below 0
     return {
         "logp": logp,
         "old_logp": old_logp,
