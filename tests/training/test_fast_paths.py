@@ -73,7 +73,11 @@ def begin(algorithm, config, *, dtype=torch.float64, reward=None, reading=None):
     vocabulary = Vocabulary(EVEN.alphabet)
     size = len(vocabulary)
     policy = gpt2(size) if dtype == torch.float64 else tiny_llama(size, width=16, layers=2, heads=2, seed=3)
-    learner = Learner.begin(policy, vocabulary, algorithm, config)
+    teacher = gpt2(size) if algorithm.needs_teacher else None
+    if teacher is not None:
+        with torch.no_grad():
+            next(teacher.parameters()).mul_(2.0)  # another model than the policy
+    learner = Learner.begin(policy, vocabulary, algorithm, config, teacher=teacher)
     if learner.critic is not None:
         learner.critic.to(dtype)
     return learner, Recipe(algorithm, EVEN, config, reward, reading)

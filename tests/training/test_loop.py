@@ -28,7 +28,9 @@ def begin(algorithm, config=SMALL, *, task=EVEN, reward=None, seed=0):
         algorithm = ALGORITHMS[algorithm]
     vocabulary = Vocabulary(task.alphabet)
     policy = tiny_llama(len(vocabulary), width=16, layers=1, heads=2, seed=seed)
-    return Learner.begin(policy, vocabulary, algorithm, config), Recipe(algorithm, task, config, reward)
+    teacher = tiny_llama(len(vocabulary), width=8, layers=1, heads=2) if algorithm.needs_teacher else None
+    learner = Learner.begin(policy, vocabulary, algorithm, config, teacher=teacher)
+    return learner, Recipe(algorithm, task, config, reward)
 
 
 def weights(model):
@@ -56,7 +58,7 @@ def test_every_row_runs_and_every_number_it_reports_is_explained(name):
 
 def test_every_metric_that_is_explained_is_reported_by_somebody():
     seen = set()
-    for name in ("ppo", "dapo"):
+    for name in ("ppo", "dapo", "opd"):
         learner, recipe = begin(name)
         seen |= set().union(*train(learner, recipe))
     config = dataclasses.replace(SMALL, target_kl=1.0, score_clip=1.0)

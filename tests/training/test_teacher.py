@@ -9,7 +9,7 @@ from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.cli import main
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task, random_reward
-from rlhf_minimal.training import Config, Learner, Recipe, save_policy, train_step
+from rlhf_minimal.training import Config, Learner, Recipe, load_policy, save_policy, train_step
 
 EVEN = get_task("even")
 VOCABULARY = Vocabulary(EVEN.alphabet)
@@ -102,8 +102,7 @@ def test_the_command_takes_a_folder_as_teacher_and_resumes(tmp_path, capsys):
     assert main(["train", "opd", *TINY, str(whole), *taught]) == 0
     assert main(["train", "opd", *TINY, str(halves), *taught, "--steps", "2"]) == 0
     assert main(["train", "opd", "--out", str(halves), "--resume", "--steps", "4"]) == 0
-    ends = [(folder / "checkpoint" / "model.safetensors").read_bytes() for folder in (whole, halves)]
-    assert ends[0] == ends[1]
+    assert torch.equal(*(weights(load_policy(folder)[0]) for folder in (whole, halves)))
     capsys.readouterr()
     assert main(["train", "opd", *TINY, str(tmp_path / "no")]) == 1
     assert "give one, --teacher FOLDER" in capsys.readouterr().err

@@ -450,7 +450,8 @@ def begin(algorithm=PLAIN, seed=0, *, width=16, double=False, **changes):
     config = replace(Config(steps=2, prompts=4, group_size=4, seed=seed), **changes)
     vocabulary = Vocabulary(EVEN.alphabet)
     policy = tiny_llama(len(vocabulary), width=width, layers=1, heads=2, seed=seed)
-    learner = Learner.begin(policy.double() if double else policy, vocabulary, algorithm, config)
+    teacher = tiny_llama(len(vocabulary), width=8, layers=1, heads=2) if algorithm.needs_teacher else None
+    learner = Learner.begin(policy.double() if double else policy, vocabulary, algorithm, config, teacher=teacher)
     return learner, Recipe(algorithm, EVEN, config)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy
 from rlhf_minimal.training.loop import prepare_batch, update
@@ -16,7 +17,10 @@ from rlhf_minimal.training.rollout import collect
 
 def learner_of(recipe, processes):
     policy, vocabulary = load_policy(ASSETS / "addition")
-    learner = Learner.begin(policy.double(), vocabulary, recipe.algorithm, recipe.config)
+    teacher = None
+    if recipe.algorithm.needs_teacher:
+        teacher = tiny_llama(len(vocabulary), seed=1).double()
+    learner = Learner.begin(policy.double(), vocabulary, recipe.algorithm, recipe.config, teacher=teacher)
     # AdamW's first step has the gradient's sign only; this one is the gradient.
     learner.optimizer = torch.optim.SGD(learner.policy.parameters(), lr=1e-2)
     if learner.critic is not None:
