@@ -1,6 +1,6 @@
 """The recorded runs behind the limits of imitation: what is imitated, what is masked, and what is done with a checker.
 
-    python notebooks/results/imitation_runs.py           runs what is not yet recorded (30 runs, a quarter of an hour)
+    python notebooks/results/imitation_runs.py           runs what is not yet recorded (20 runs, a quarter of an hour)
     python notebooks/results/imitation_runs.py prompts   only the arms named
 
 Writes notebooks/results/imitation-runs.json, a line a run. Three arms imitate from random weights: 1300 steps of 128
@@ -10,11 +10,11 @@ completions, as in `rlhf_book.loop`.
     prompts     the same, with the loss on the tokens of the prompts, too
     careless    another teacher: two completions in five are right, in the others every digit is wrong, each at random
 
-Three more go on from the model of `forgets` with the same seed: 60 updates of AdamW at 8e-4, of 256 completions each.
+One more goes on from the model of `forgets` with the same seed:
 
-    more        256 completions of the teacher
-    once        before the first update the model writes 15360 completions; each update draws 256 of the right ones
-    reinforce   256 fresh completions of the model, those that are right with reward 1, the others with 0
+    more        60 updates of AdamW at 8e-4, of 256 further completions of the teacher each
+
+That is what the runs of `from_zero.py` do from the same models with a checker instead of the teacher.
 
 Every model is then asked 2000 questions that no run has seen, and answers each sampled and greedy. Seeds 0 to 4 were
 fixed beforehand and all are recorded; seed 100 was used before that, to see how long a run takes.
@@ -38,7 +38,7 @@ from rlhf_book import loop
 from rlhf_book.loop import BUDGET, encode, is_right, make_prompt, right_answer, sample
 
 Teacher = Callable[[str, random.Random], str]
-STEPS, ROWS, LR = 60, 256, 8e-4  # of the arms that go on
+STEPS, ROWS, LR = 60, 256, 8e-4  # of the arm that goes on
 QUESTIONS = 2000
 
 
@@ -97,39 +97,17 @@ def begin(seed: int) -> tuple[LlamaForCausalLM, list[float]]:
     return model, imitate(model, seed)
 
 
-def go_on(
-    model: LlamaForCausalLM, arm: str, seed: int, steps: int = STEPS
-) -> list[float]:
-    """Trains in place; the share of right completions among those of each step."""
-    if arm == "reinforce":
-        return loop.train(
-            model, loop.raw_reward, loop.reinforce_loss, steps=steps, seed=seed
-        )
+def go_on(model: LlamaForCausalLM, seed: int, steps: int = STEPS) -> list[float]:
+    """Imitates further, in place; the share of right completions among the teacher's in each step."""
     rng, right = random.Random(seed), []
-    torch.manual_seed(seed)
-    pool: list[str] = []
-    while arm == "once" and len(pool) < STEPS * ROWS:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0)
+    for _ in range(steps):
         asked = [
             question
             for question in (make_prompt(rng) for _ in range(16))
             for _ in range(16)
         ]
-        pool += [
-            q + loop.decode(ids)
-            for q, ids in zip(asked, sample(model, encode(asked)), strict=True)
-        ]
-    pool = [text for text in pool if text[8:] == right_answer(text[:8])]
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0)
-    for _ in range(steps):
-        if arm == "once":
-            texts = [rng.choice(pool) for _ in range(ROWS)]
-        else:
-            asked = [
-                question
-                for question in (make_prompt(rng) for _ in range(16))
-                for _ in range(16)
-            ]
-            texts = [question + loop.teacher(question, rng) for question in asked]
+        texts = [question + loop.teacher(question, rng) for question in asked]
         right.append(sum(text[8:] == right_answer(text[:8]) for text in texts) / ROWS)
         loss = imitation_loss(model, encode(texts), prompts=False)
         optimizer.zero_grad()
@@ -190,7 +168,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
         kept: dict[str, Any] = {"losses": [round(x, 4) for x in means]}
     else:
         model = copy.deepcopy(begin(seed)[0])
-        kept = {"right": [round(x, 4) for x in go_on(model, arm, seed)]}
+        kept = {"right": [round(x, 4) for x in go_on(model, seed)]}
     teacher = careless if arm == "careless" else loop.teacher
     return {
         **measured(model, seed),
@@ -203,7 +181,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
 if __name__ == "__main__":
     record(
         __file__,
-        [*FROM_NOTHING, "more", "once", "reinforce"],
+        [*FROM_NOTHING, "more"],
         run,
         questions=QUESTIONS,
         losses="means of 50 steps",

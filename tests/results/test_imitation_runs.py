@@ -11,7 +11,7 @@ from tests.results.scripts import load
 
 script, RECORD = load("imitation_runs")
 RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
-ARMS = [*script.FROM_NOTHING, "more", "once", "reinforce"]
+ARMS = [*script.FROM_NOTHING, "more"]
 
 
 def test_every_arm_has_every_seed_and_every_step():
@@ -60,3 +60,10 @@ def test_the_first_losses_come_out_as_recorded(arm):
     options = script.FROM_NOTHING[arm]
     losses = script.imitate(loop.new_model(0), 0, stop=50, **options)
     assert sum(losses) / 50 == pytest.approx(RUNS[arm, 0]["losses"][0], abs=0.01)
+
+
+def test_the_starts_are_those_of_the_chapter_from_zero():
+    """So its runs with a checker go on from the models that `more` goes on from."""
+    _, other = load("from_zero")
+    for run in other["runs"]:
+        assert RUNS["forgets", run["seed"]]["losses"][-1] == pytest.approx(run["imitation_loss"], abs=0.002)

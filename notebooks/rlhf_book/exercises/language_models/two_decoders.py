@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_two_decoders(teacher: Tensor, right: Tensor) -> Tensor:
-    """[Q, A] the teacher's chances of each answer, [Q] the right one: [2], sampled and greedy."""
+    """[Q, A] chances of each answer, [Q] the right one: [2], sampled and greedy."""
     sampled = teacher.gather(1, right[:, None].long()).mean()
     greedy = (teacher.argmax(1) == right).double().mean()
     return torch.stack([sampled, greedy.to(sampled)])
