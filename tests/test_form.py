@@ -20,6 +20,7 @@ import book_facts  # noqa: E402
 
 FORM = (
     "from-zero",
+    "language-models",
     "policy-gradients",
     "kl-divergence",
     "ppo-clip",

@@ -146,6 +146,7 @@ def test_no_sentence_gives_the_solution_away(exercise):
 CHAPTERS = [
     importlib.import_module(f"tests.exercises.answers.{name}")
     for name in (
+        "language_models",
         "policy_gradients",
         "kl_divergence",
         "ppo_clip",

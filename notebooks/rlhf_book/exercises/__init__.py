@@ -20,6 +20,7 @@ from . import (
     grpo,
     gspo,
     kl_divergence,
+    language_models,
     making_it_fast,
     policy_gradients,
     ppo_clip,
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 CHAPTERS = (
+    language_models,
     policy_gradients,
     kl_divergence,
     ppo_clip,
