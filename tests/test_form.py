@@ -21,6 +21,7 @@ import book_facts  # noqa: E402
 FORM = (
     "from-zero",
     "policy-gradients",
+    "reward-models",
     "kl-divergence",
     "ppo-clip",
     "gae",

@@ -16,15 +16,15 @@ the same coefficient BETA of the KL penalty, in units of the gold score per nat:
 `gold` and `kl` (nats a completion, against the start) are means over 1000 held-out prompts, one sample each.
 `ranked` is the share of 1000 held-out pairs of the start's samples that the arm's score ranks as labelled, averaged over
 the labels' noise: beta times the log-ratio for a policy, the reward model's score for reward-rl. Of the same pairs,
-`chosen` and `rejected` are the mean log-ratios to the start of the policy at the end, in nats; `by_step` has those of a
-step's training pairs. Seeds 0 to 4 were fixed beforehand and all are recorded; a seed makes the pairs, their order and
+`chosen` and `rejected` are the mean log-ratios to the start of the policy at the end, in nats; `chosen_by_step` and `rejected_by_step` are
+those of a step's training pairs. Seeds 0 to 4 were fixed beforehand and all are recorded; a seed makes the pairs, their order and
 the samples. Learning rates and steps were chosen on seed 100 alone.
 """
 
 import copy
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -72,14 +72,22 @@ def row() -> PairwiseAlgorithm:
 
 
 def pairs_of(
-    policy: PreTrainedModel,
-    vocabulary: Vocabulary,
-    seed: int,
-    part: int = 0,
-    n: int = PAIRS,
+    policy: PreTrainedModel, vocabulary: Vocabulary, seed: int, part: int, n: int
 ) -> list[PairRow]:
     """Comparisons of a policy's own samples; equal seeds and policies give equal pairs."""
     return sample_pairs(policy, vocabulary, TASK, n, seed=1000 * seed + part)
+
+
+@cache
+def pairs_of_start(seed: int) -> list[PairRow]:
+    """What dpo, coin and reward-rl get."""
+    return pairs_of(*start(), seed, 0, PAIRS)
+
+
+@cache
+def held_out_pairs() -> list[PairRow]:
+    """On which all arms are measured."""
+    return sample_pairs(*start(), TASK, HELD_OUT, split="held_out", seed=7)
 
 
 def tossed(rows: list[PairRow], seed: int) -> list[PairRow]:
@@ -115,7 +123,7 @@ def learn_pairs(
                 PAIRS // ROUNDS,
             )
         elif step == 1:
-            rows = pairs_of(policy, vocabulary, seed)
+            rows = pairs_of_start(seed)
             rows = tossed(rows, seed) if arm == "coin" else rows
         else:
             return
@@ -147,7 +155,7 @@ def learn_reward(
 ) -> tuple[RewardModel, list[float]]:
     """A reward model from the pairs that dpo gets, and its losses."""
     policy, vocabulary = start()
-    rows = pairs_of(policy, vocabulary, seed)
+    rows = pairs_of_start(seed)
     model = RewardModel.from_policy(policy, vocabulary, seed=seed)
     config = FitConfig(
         steps=REWARD_STEPS, batch_size=BATCH, lr=REWARD_LR, warm_up=20, seed=seed
@@ -200,9 +208,7 @@ def measure(
 ) -> dict[str, float]:
     """Gold score and distance of fresh samples; ranking and log-ratios of held-out pairs."""
     reference, vocabulary = start()
-    held_out = sample_pairs(
-        reference, vocabulary, TASK, HELD_OUT, split="held_out", seed=7
-    )
+    held_out = held_out_pairs()
     chosen, rejected = log_ratios(policy, held_out)
     gap = chosen - rejected
     if reward_model is not None:
@@ -249,11 +255,10 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     found = {
         name: round(value, 4) for name, value in measure(policy, reward_model).items()
     }
-    return {
-        **found,
-        "seconds": seconds,
-        **{name: [round(x, 3) for x in xs] for name, xs in by_step.items()},
+    steps = {
+        f"{name}_by_step": [round(x, 3) for x in xs] for name, xs in by_step.items()
     }
+    return {**found, "seconds": seconds, **steps}
 
 
 if __name__ == "__main__":

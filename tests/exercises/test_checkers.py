@@ -147,6 +147,7 @@ CHAPTERS = [
     importlib.import_module(f"tests.exercises.answers.{name}")
     for name in (
         "policy_gradients",
+        "reward_models",
         "kl_divergence",
         "ppo_clip",
         "gae",

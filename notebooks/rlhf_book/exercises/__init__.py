@@ -23,6 +23,7 @@ from . import (
     making_it_fast,
     policy_gradients,
     ppo_clip,
+    reward_models,
     scaling_up,
 )
 from .bug import Bug
@@ -43,6 +44,7 @@ __all__ = [
 
 CHAPTERS = (
     policy_gradients,
+    reward_models,
     kl_divergence,
     ppo_clip,
     gae,
