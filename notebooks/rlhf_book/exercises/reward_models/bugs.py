@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
 from ..bug import Bug
 
@@ -18,7 +17,7 @@ def suspect_dpo(theta: Tensor, pairs: list[tuple[int, int]], steps: int) -> list
     for _ in range(steps):
         leaf = theta.detach().requires_grad_()
         s = leaf.log_softmax(0) - reference.log_softmax(0)  # [V]
-        loss = -torch.stack([logsigmoid(s[w] - s[l]) for w, l in pairs]).mean()  # noqa: E741
+        loss = -torch.stack([(s[i] - s[j]).sigmoid().log() for i, j in pairs]).mean()
         (slope,) = torch.autograd.grad(loss, leaf)
         theta -= 2 * slope
         losses.append(loss.item())
@@ -50,7 +49,7 @@ def mended_dpo(theta: Tensor, pairs: list[tuple[int, int]], steps: int) -> list[
     for _ in range(steps):
         leaf = theta.detach().requires_grad_()
         s = leaf.log_softmax(0) - reference.log_softmax(0)  # [V]
-        loss = -torch.stack([logsigmoid(s[w] - s[l]) for w, l in pairs]).mean()  # noqa: E741
+        loss = -torch.stack([(s[i] - s[j]).sigmoid().log() for i, j in pairs]).mean()
         (slope,) = torch.autograd.grad(loss, leaf)
         theta -= 2 * slope
         losses.append(loss.item())
