@@ -22,6 +22,7 @@ FORM = (
     "from-zero",
     "language-models",
     "policy-gradients",
+    "reward-models",
     "kl-divergence",
     "ppo-clip",
     "gae",

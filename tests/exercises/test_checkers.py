@@ -148,6 +148,7 @@ CHAPTERS = [
     for name in (
         "language_models",
         "policy_gradients",
+        "reward_models",
         "kl_divergence",
         "ppo_clip",
         "gae",

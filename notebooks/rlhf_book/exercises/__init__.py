@@ -24,6 +24,7 @@ from . import (
     making_it_fast,
     policy_gradients,
     ppo_clip,
+    reward_models,
     scaling_up,
 )
 from .bug import Bug
@@ -45,6 +46,7 @@ __all__ = [
 CHAPTERS = (
     language_models,
     policy_gradients,
+    reward_models,
     kl_divergence,
     ppo_clip,
     gae,

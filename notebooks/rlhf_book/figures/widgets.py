@@ -434,3 +434,44 @@ class KlExplorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+PAIR_LOSS_EXPLORER_ALT = (
+    "Sliders for the gap between the scores of a chosen and a rejected completion, for beta, and for the share of labels "
+    "that agree. Curves show how strongly Bradley-Terry, DPO and IPO pull on the gap. A table gives for the four rows "
+    "for pairs the mean loss, the mean pull and the gap at which the pull ends. A sentence says who widens the gap."
+)
+
+
+class PairLossExplorer(anywidget.AnyWidget):
+    """Move the gap of a pair; see what Bradley-Terry, DPO, IPO and SPIN make of it.
+
+    Chapter: reward-models.
+
+    Args:
+        gap: score of the chosen minus score of the rejected completion, from -8 to 8.
+        beta: coefficient of the KL penalty, from 0.05 to 1; Bradley-Terry has none.
+        wins: share of comparisons that agree with the label, from 0.5 to 1.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a number out of range.
+
+    Example:
+        >>> PairLossExplorer(2, beta=0.1).gap
+        2.0
+    """
+
+    _esm = in_a_notebook(_HERE / "pair_loss_explorer.mjs")
+    gap = traitlets.Float(0.0, min=-8.0, max=8.0).tag(sync=True)
+    beta = traitlets.Float(0.5, min=0.05, max=1.0).tag(sync=True)
+    wins = traitlets.Float(1.0, min=0.5, max=1.0).tag(sync=True)
+    alt = traitlets.Unicode(PAIR_LOSS_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self, gap: float | int = 0.0, *, beta: float = 0.5, wins: float | int = 1.0
+    ):
+        super().__init__(gap=float(gap), beta=float(beta), wins=float(wins))
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
