@@ -99,7 +99,7 @@ def test_every_function_is_held_by_a_test(function):
 PLANNED = set(
     "language-models policy-gradients reward-models kl-divergence trust-regions ppo-clip gae ppo-rlhf grpo rloo "
     "anatomy-in-depth dr-grpo-in-depth gae-in-depth grpo-in-depth gspo-in-depth kl-divergence-in-depth "
-    "making-it-fast-in-depth policy-gradients-in-depth ppo-clip-in-depth scaling-up-in-depth "
+    "making-it-fast-in-depth rloo-in-depth policy-gradients-in-depth ppo-clip-in-depth scaling-up-in-depth "
     "dr-grpo dapo gspo mixture-of-experts soft-gates kimi-k2 rlvr deepseek-r1 process-rewards test-time-scaling "
     "self-play diagnosis mismatch choosing making-it-fast scaling-up anatomy from-zero".split()
 )

@@ -25,6 +25,7 @@ FORM = (
     "ppo-clip",
     "gae",
     "grpo",
+    "rloo",
     "dr-grpo",
     "gspo",
     "anatomy",

@@ -23,6 +23,7 @@ from . import (
     making_it_fast,
     policy_gradients,
     ppo_clip,
+    rloo,
     scaling_up,
 )
 from .bug import Bug
@@ -47,6 +48,7 @@ CHAPTERS = (
     ppo_clip,
     gae,
     grpo,
+    rloo,
     dr_grpo,
     gspo,
     anatomy,
