@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_added(p: float, group_size: int) -> float:
-    """Success rate, G -> the mean of (b - p)^2 over p (1 - p); b: the others' maximum."""
+    """Success rate, G -> the mean of (b - p)^2 over p (1 - p), b: their maximum."""
     one_right = 1 - (1 - p) ** (group_size - 1)
     error = one_right * (1 - p) ** 2 + (1 - one_right) * p**2
     return error / (p * (1 - p))

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_sizes(p: Tensor, tokens: Tensor, budget: float) -> Tensor:
-    """[P] success rates, [P] tokens a completion, all tokens -> [P] sizes, not rounded."""
+    """[P] success rates, [P] tokens each, all tokens -> [P] sizes, not rounded."""
     share = (p * (1 - p) / tokens).sqrt()
     return budget * share / (tokens * share).sum()
 
