@@ -100,7 +100,7 @@ PLANNED = set(
     "language-models policy-gradients reward-models kl-divergence trust-regions ppo-clip gae ppo-rlhf grpo rloo "
     "anatomy-in-depth dr-grpo-in-depth gae-in-depth grpo-in-depth gspo-in-depth kl-divergence-in-depth "
     "language-models-in-depth making-it-fast-in-depth policy-gradients-in-depth ppo-clip-in-depth "
-    "reward-models-in-depth scaling-up-in-depth "
+    "reward-models-in-depth rloo-in-depth scaling-up-in-depth "
     "dr-grpo dapo gspo mixture-of-experts soft-gates kimi-k2 rlvr deepseek-r1 process-rewards test-time-scaling "
     "self-play distillation diagnosis mismatch choosing making-it-fast scaling-up anatomy from-zero".split()
 )

@@ -27,6 +27,7 @@ FORM = (
     "ppo-clip",
     "gae",
     "grpo",
+    "rloo",
     "dr-grpo",
     "gspo",
     "anatomy",

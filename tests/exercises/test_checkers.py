@@ -153,6 +153,7 @@ CHAPTERS = [
         "ppo_clip",
         "gae",
         "grpo",
+        "rloo",
         "dr_grpo",
         "gspo",
         "anatomy",

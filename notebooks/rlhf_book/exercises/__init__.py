@@ -24,7 +24,11 @@ from . import (
     making_it_fast,
     policy_gradients,
     ppo_clip,
+<<<<<<< HEAD
     reward_models,
+=======
+    rloo,
+>>>>>>> rloo
     scaling_up,
 )
 from .bug import Bug
@@ -51,6 +55,7 @@ CHAPTERS = (
     ppo_clip,
     gae,
     grpo,
+    rloo,
     dr_grpo,
     gspo,
     anatomy,
