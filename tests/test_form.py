@@ -26,6 +26,7 @@ FORM = (
     "gae",
     "grpo",
     "dr-grpo",
+    "dapo",
     "gspo",
     "anatomy",
     "making-it-fast",

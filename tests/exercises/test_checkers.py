@@ -152,6 +152,7 @@ CHAPTERS = [
         "gae",
         "grpo",
         "dr_grpo",
+        "dapo",
         "gspo",
         "anatomy",
         "making_it_fast",

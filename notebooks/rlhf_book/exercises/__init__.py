@@ -15,6 +15,7 @@ from typing import Any
 
 from . import (
     anatomy,
+    dapo,
     dr_grpo,
     gae,
     grpo,
@@ -48,6 +49,7 @@ CHAPTERS = (
     gae,
     grpo,
     dr_grpo,
+    dapo,
     gspo,
     anatomy,
     making_it_fast,

@@ -434,3 +434,42 @@ class KlExplorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+HEADROOM_EXPLORER_ALT = (
+    "Sliders for the probability that a token had when it was sampled, and for both clip bounds. Two axes, one of "
+    "probabilities and one logarithmic, show how far the probability may move up and down before the token's gradient "
+    "is cut. A sentence gives both ways in numbers, and says when the upper bound cannot be reached."
+)
+
+
+class HeadroomExplorer(anywidget.AnyWidget):
+    """Move a token's probability and both clip bounds; see how far it may go before its gradient is cut.
+
+    Chapter: dapo.
+
+    Args:
+        p: the token's probability when it was sampled, from 0.0001 to 0.999.
+        low: the lower bound is 1 - low, from 0 to 0.9.
+        high: the upper bound is 1 + high, from 0 to 1.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a number out of range.
+
+    Example:
+        >>> HeadroomExplorer(0.5, high=0.2).p
+        0.5
+    """
+
+    _esm = in_a_notebook(_HERE / "headroom_explorer.mjs")
+    p = traitlets.Float(min=1e-4, max=0.999).tag(sync=True)
+    low = traitlets.Float(min=0.0, max=0.9).tag(sync=True)
+    high = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    alt = traitlets.Unicode(HEADROOM_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(self, p: float = 0.01, *, low: float = 0.2, high: float = 0.28):
+        super().__init__(p=float(p), low=float(low), high=float(high))
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
