@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_bonus_rate(logits: Tensor) -> Tensor:
-    """[V] logits -> first-order change of the entropy per unit of step along its gradient."""
+    """[V] logits -> change of the entropy per unit of step along its gradient."""
     logp = logits.log_softmax(-1)
     p = logp.exp()
     entropy = -(p * logp).sum()
