@@ -98,9 +98,9 @@ def test_every_function_is_held_by_a_test(function):
 # The book's table of contents, in its final form: a docstring may name a chapter that is still to be written.
 PLANNED = set(
     "language-models policy-gradients reward-models kl-divergence trust-regions ppo-clip gae ppo-rlhf grpo rloo "
-    "anatomy-in-depth dr-grpo-in-depth gae-in-depth grpo-in-depth gspo-in-depth kl-divergence-in-depth "
-    "language-models-in-depth making-it-fast-in-depth policy-gradients-in-depth ppo-clip-in-depth "
-    "reward-models-in-depth rloo-in-depth scaling-up-in-depth "
+    "anatomy-in-depth dapo-in-depth dr-grpo-in-depth gae-in-depth grpo-in-depth gspo-in-depth "
+    "kl-divergence-in-depth language-models-in-depth making-it-fast-in-depth policy-gradients-in-depth "
+    "ppo-clip-in-depth reward-models-in-depth rloo-in-depth scaling-up-in-depth "
     "dr-grpo dapo gspo mixture-of-experts soft-gates kimi-k2 rlvr deepseek-r1 process-rewards test-time-scaling "
     "self-play distillation diagnosis mismatch choosing making-it-fast scaling-up anatomy from-zero".split()
 )

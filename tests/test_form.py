@@ -29,6 +29,7 @@ FORM = (
     "grpo",
     "rloo",
     "dr-grpo",
+    "dapo",
     "gspo",
     "anatomy",
     "making-it-fast",

@@ -155,6 +155,7 @@ CHAPTERS = [
         "grpo",
         "rloo",
         "dr_grpo",
+        "dapo",
         "gspo",
         "anatomy",
         "making_it_fast",

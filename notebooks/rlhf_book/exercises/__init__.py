@@ -15,6 +15,7 @@ from typing import Any
 
 from . import (
     anatomy,
+    dapo,
     dr_grpo,
     gae,
     grpo,
@@ -57,6 +58,7 @@ CHAPTERS = (
     grpo,
     rloo,
     dr_grpo,
+    dapo,
     gspo,
     anatomy,
     making_it_fast,

@@ -436,6 +436,7 @@ class KlExplorer(anywidget.AnyWidget):
         return f"[Interactive figure. {self.alt}]"
 
 
+<<<<<<< HEAD
 PAIR_LOSS_EXPLORER_ALT = (
     "Sliders for the gap between the scores of a chosen and a rejected completion, for beta, and for the share of labels "
     "that agree. Curves show how strongly Bradley-Terry, DPO and IPO pull on the gap. A table gives for the four rows "
@@ -452,12 +453,31 @@ class PairLossExplorer(anywidget.AnyWidget):
         gap: score of the chosen minus score of the rejected completion, from -8 to 8.
         beta: coefficient of the KL penalty, from 0.05 to 1; Bradley-Terry has none.
         wins: share of comparisons that agree with the label, from 0.5 to 1.
+=======
+HEADROOM_EXPLORER_ALT = (
+    "Sliders for the probability that a token had when it was sampled, and for both clip bounds. Two axes, one of "
+    "probabilities and one logarithmic, show how far the probability may move up and down before the token's gradient "
+    "is cut. A sentence gives both ways in numbers, and says when the upper bound cannot be reached."
+)
+
+
+class HeadroomExplorer(anywidget.AnyWidget):
+    """Move a token's probability and both clip bounds; see how far it may go before its gradient is cut.
+
+    Chapter: dapo.
+
+    Args:
+        p: the token's probability when it was sampled, from 0.0001 to 0.999.
+        low: the lower bound is 1 - low, from 0 to 0.9.
+        high: the upper bound is 1 + high, from 0 to 1.
+>>>>>>> dapo
         alt: what a reader should know who does not see it.
 
     Raises:
         traitlets.TraitError: a number out of range.
 
     Example:
+<<<<<<< HEAD
         >>> PairLossExplorer(2, beta=0.1).gap
         2.0
     """
@@ -472,6 +492,20 @@ class PairLossExplorer(anywidget.AnyWidget):
         self, gap: float | int = 0.0, *, beta: float = 0.5, wins: float | int = 1.0
     ):
         super().__init__(gap=float(gap), beta=float(beta), wins=float(wins))
+=======
+        >>> HeadroomExplorer(0.5, high=0.2).p
+        0.5
+    """
+
+    _esm = in_a_notebook(_HERE / "headroom_explorer.mjs")
+    p = traitlets.Float(min=1e-4, max=0.999).tag(sync=True)
+    low = traitlets.Float(min=0.0, max=0.9).tag(sync=True)
+    high = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    alt = traitlets.Unicode(HEADROOM_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(self, p: float = 0.01, *, low: float = 0.2, high: float = 0.28):
+        super().__init__(p=float(p), low=float(low), high=float(high))
+>>>>>>> dapo
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
