@@ -111,6 +111,8 @@ def test_a_statement_leads_to_its_solution():
 
 
 def test_there_is_no_page_for_what_does_not_exist():
-    known = "there are no exercises for 'grop'; there are some for language-models, policy-gradients, reward-models, kl-div"
+    known = (
+        "there are no exercises for 'grop'; there are some for language-models, policy-gradients, reward-models, kl-div"
+    )
     with pytest.raises(ValueError, match=known):
         solutions.chapter("grop")

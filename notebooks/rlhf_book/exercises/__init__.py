@@ -25,11 +25,8 @@ from . import (
     making_it_fast,
     policy_gradients,
     ppo_clip,
-<<<<<<< HEAD
     reward_models,
-=======
     rloo,
->>>>>>> rloo
     scaling_up,
 )
 from .bug import Bug

@@ -436,7 +436,6 @@ class KlExplorer(anywidget.AnyWidget):
         return f"[Interactive figure. {self.alt}]"
 
 
-<<<<<<< HEAD
 PAIR_LOSS_EXPLORER_ALT = (
     "Sliders for the gap between the scores of a chosen and a rejected completion, for beta, and for the share of labels "
     "that agree. Curves show how strongly Bradley-Terry, DPO and IPO pull on the gap. A table gives for the four rows "
@@ -453,7 +452,31 @@ class PairLossExplorer(anywidget.AnyWidget):
         gap: score of the chosen minus score of the rejected completion, from -8 to 8.
         beta: coefficient of the KL penalty, from 0.05 to 1; Bradley-Terry has none.
         wins: share of comparisons that agree with the label, from 0.5 to 1.
-=======
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a number out of range.
+
+    Example:
+        >>> PairLossExplorer(2, beta=0.1).gap
+        2.0
+    """
+
+    _esm = in_a_notebook(_HERE / "pair_loss_explorer.mjs")
+    gap = traitlets.Float(0.0, min=-8.0, max=8.0).tag(sync=True)
+    beta = traitlets.Float(0.5, min=0.05, max=1.0).tag(sync=True)
+    wins = traitlets.Float(1.0, min=0.5, max=1.0).tag(sync=True)
+    alt = traitlets.Unicode(PAIR_LOSS_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self, gap: float | int = 0.0, *, beta: float = 0.5, wins: float | int = 1.0
+    ):
+        super().__init__(gap=float(gap), beta=float(beta), wins=float(wins))
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
 HEADROOM_EXPLORER_ALT = (
     "Sliders for the probability that a token had when it was sampled, and for both clip bounds. Two axes, one of "
     "probabilities and one logarithmic, show how far the probability may move up and down before the token's gradient "
@@ -470,29 +493,12 @@ class HeadroomExplorer(anywidget.AnyWidget):
         p: the token's probability when it was sampled, from 0.0001 to 0.999.
         low: the lower bound is 1 - low, from 0 to 0.9.
         high: the upper bound is 1 + high, from 0 to 1.
->>>>>>> dapo
         alt: what a reader should know who does not see it.
 
     Raises:
         traitlets.TraitError: a number out of range.
 
     Example:
-<<<<<<< HEAD
-        >>> PairLossExplorer(2, beta=0.1).gap
-        2.0
-    """
-
-    _esm = in_a_notebook(_HERE / "pair_loss_explorer.mjs")
-    gap = traitlets.Float(0.0, min=-8.0, max=8.0).tag(sync=True)
-    beta = traitlets.Float(0.5, min=0.05, max=1.0).tag(sync=True)
-    wins = traitlets.Float(1.0, min=0.5, max=1.0).tag(sync=True)
-    alt = traitlets.Unicode(PAIR_LOSS_EXPLORER_ALT).tag(sync=True)
-
-    def __init__(
-        self, gap: float | int = 0.0, *, beta: float = 0.5, wins: float | int = 1.0
-    ):
-        super().__init__(gap=float(gap), beta=float(beta), wins=float(wins))
-=======
         >>> HeadroomExplorer(0.5, high=0.2).p
         0.5
     """
@@ -505,7 +511,6 @@ class HeadroomExplorer(anywidget.AnyWidget):
 
     def __init__(self, p: float = 0.01, *, low: float = 0.2, high: float = 0.28):
         super().__init__(p=float(p), low=float(low), high=float(high))
->>>>>>> dapo
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
