@@ -1,12 +1,16 @@
 """The recorded runs on process reward models: whole, still what the code begins to do, and as their text says."""
 
+import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 from rlhf_minimal.functional import advantages
-from rlhf_minimal.training import train
+from rlhf_minimal.tasks import Step, StepRow
+from rlhf_minimal.training import sample_steps, train
 from rlhf_minimal.training.learner import Learner
+from rlhf_minimal.training.metrics import student
 from tests.results.scripts import load
 
 script, RECORD = load("prm_runs")
@@ -16,6 +20,13 @@ SCORERS = [arm for arm in script.ARMS if arm not in ("checker", "none")]
 
 def of(arm, key):
     return [RUNS[arm, seed][key] for seed in script.SEEDS]
+
+
+def separated(before, after):
+    """The chapters' criterion: one sign in all seeds, and a mean beyond what 5 % of a t-test asks for."""
+    d = after - before
+    one_sign = bool((d > 0).all() or (d < 0).all())
+    return one_sign and bool(d.mean().abs() > student(len(d) - 1) * d.std() / len(d) ** 0.5)
 
 
 def test_every_arm_has_every_seed_and_all_its_measures():
@@ -94,3 +105,68 @@ def test_what_the_text_says_came_out():
         votes = [votes[name][2] for votes in of(arm, "votes")]  # of 16
         assert low <= min(votes)
         assert max(votes) <= high
+
+
+def test_labels_of_shares_teach_a_ratio_little_unless_they_compare_two_steps():
+    bounds = {
+        "shepherd-ratio": (0.42, 0.55, 0.50, 0.62),
+        "hard-ratio": (0.61, 0.635, 0.72, 0.755),
+        "shepherd-scalar": (0.54, 0.555, 0.575, 0.62),
+        "shepherd-bilinear-frozen": (0.81, 0.825, 0.87, 0.905),
+        "kept-ratio": (0.83, 0.855, 0.85, 0.87),
+    }
+    for arm, (low, high, place_low, place_high) in bounds.items():
+        assert low <= min(of(arm, "last_auc"))
+        assert max(of(arm, "last_auc")) <= high
+        assert place_low <= min(of(arm, "place_auc"))
+        assert max(of(arm, "place_auc")) <= place_high
+    for right, wrong, after in of("shepherd-ratio", "mean_labels"):
+        assert 0.285 < right < 0.295
+        assert 0.025 < wrong < 0.035
+        assert 0.025 < after < 0.035
+    for key, low, high in (("labels_auc", 0.59, 0.60), ("labels_place_auc", 0.74, 0.756)):
+        assert low < min(of("shepherd-ratio", key))
+        assert max(of("shepherd-ratio", key)) < high
+    assert sum(wrong > right for right, wrong in of("shepherd-ratio", "mean_scores")) == 1  # in the other two less
+    assert all(0.69 < losses[-1] < 0.71 for losses in of("shepherd-ratio", "losses"))
+    assert all(0.34 < losses[-1] < 0.36 for losses in of("shepherd-bilinear-frozen", "losses"))
+    assert (min(of("kept-ratio", "labels")), max(of("kept-ratio", "labels"))) == (1678, 1727)
+    assert all(0.88 < auc[1] < 0.91 and auc[2] < auc[1] - 0.04 for auc in of("kept-ratio", "auc"))
+
+
+def test_votes_by_what_kept_labels_teach_lie_between_the_majority_and_labels_by_program():
+    majority = [votes["majority"][2] for votes in of("kept-ratio", "votes")]
+    kept, program = (torch.tensor([votes["min"][2] for votes in of(arm, "votes")]) for arm in ("kept-ratio", "ratio"))
+    assert 0.515 < kept.min()
+    assert kept.max() < 0.665
+    assert separated(torch.tensor(majority), kept)
+    assert separated(kept, program)
+    assert 0.035 < (program - kept).min()
+    assert (program - kept).max() < 0.085
+
+
+def test_what_a_step_keeps_of_the_chance_of_success():
+    row = StepRow("3+8+5+.", "3d8l5p=q", tuple(map(Step, (2, 4, 6, 8), (0.75, 1.0, 0.25, 0.0))))
+    marks = [mark for _, mark in script.kept(row).steps]
+    assert math.isnan(marks[0])  # nobody asked what the problem was worth before the first step
+    assert marks[1:3] == [1.0, 0.25]
+    assert math.isnan(marks[3])  # a quarter is too little to divide by
+    assert [mark for _, mark in script.hard(row).steps] == [1, 1, 1, 0]
+
+
+def test_pairs_are_compared_at_equal_places():
+    scores, left = torch.tensor([0.0, 1.0, 9.0, 8.0, 5.0]), torch.tensor([1, 1, 2, 2, 3])
+    right = torch.tensor([True, False, True, False, True])
+    assert script.at_equal_places(scores, right, left) == 0.5  # wrong in one place, right in another; one is alone
+    rows = [StepRow("1+1+1+.", "", ())] * 2
+    reached, left = script.places(rows, [[1.0, 0.0, 1.0], [1.0]])
+    assert reached.tolist() == [True, True, False, True]
+    assert left.tolist() == [2, 1, 0, 2]
+
+
+def test_todays_labels_say_what_is_on_record():
+    """On 150 completions in place of 3000."""
+    rows = sample_steps(*script.start(), script.SAMPLING, 150, labels="shepherd", seed=0, rollouts=script.ROLLOUTS)
+    found, recorded = script.about_labels(rows), RUNS["shepherd-ratio", 0]
+    assert found["mean_labels"] == pytest.approx(recorded["mean_labels"], abs=0.06)
+    assert found["labels_place_auc"] == pytest.approx(recorded["labels_place_auc"], abs=0.06)
