@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.training import train
 from tests.results.scripts import load
@@ -20,12 +21,25 @@ def test_every_arm_has_every_seed_and_every_step():
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
 
-def test_arms_differ_in_the_advantage_alone():
-    first = script.ARMS["rloo-0.001"]
-    for row in script.ARMS.values():
+def test_arms_differ_in_the_advantage_and_the_learning_rate_alone():
+    first, lr = script.ARMS["rloo-0.001"]
+    assert (first.kl, first.normalize, lr) == ((), None, 1e-3)
+    for arm, (row, lr) in script.ARMS.items():
         assert replace(row, advantage=first.advantage, normalize=first.normalize) == first
-    assert first.kl == ()
-    assert first.normalize is None
+        learner, what = script.begin(arm, 0)
+        assert what.config.lr == learner.optimizer.param_groups[0]["lr"] == lr == float(arm.rpartition("-")[2])
+        assert (what.reward.__qualname__ == "random_reward.<locals>.reward") == arm.startswith("coin")
+
+
+def test_every_arm_of_the_sweep_has_three_rates():
+    for name in script.SWEPT:
+        assert {lr for arm, (_, lr) in script.ARMS.items() if arm.rpartition("-")[0] == name} == {3e-4, 1e-3, 2e-3}
+
+
+@pytest.mark.parametrize(("arm", "name"), [("pp", "reinforce_pp"), ("pp-baseline", "reinforce_pp_baseline")])
+def test_the_whitened_arms_have_the_advantage_of_reinforce_plus_plus(arm, name):
+    arm, row = script.BASELINES[arm], ALGORITHMS[name]
+    assert (arm.advantage, arm.normalize) == (row.advantage, row.normalize)
 
 
 def test_the_batchs_mean_counts_completions_and_not_tokens():
@@ -40,12 +54,17 @@ def test_the_first_samples_are_the_same_whatever_the_advantage():
         assert len({RUNS[arm, seed]["accuracy"][0] for arm in script.ARMS}) == 1
 
 
-def test_leaving_one_out_changes_the_gradients_length_and_no_completion():
+@pytest.mark.parametrize(("lr", "steps"), [("0.0003", script.STEPS), ("0.001", script.STEPS), ("0.002", 4)])
+def test_leaving_one_out_changes_the_gradients_length_and_no_completion(lr, steps):
+    """At the highest rate the runs part after some steps: a rounding is enough to draw another token."""
+    share = (script.GROUP - 1) / script.GROUP
     for seed in script.SEEDS:
-        one, other = RUNS["rloo-0.001", seed], RUNS["centred-0.001", seed]
-        assert all(one[name] == other[name] for name in ("accuracy", "sampled", "greedy"))
-        share = (script.GROUP - 1) / script.GROUP
-        assert [x * share for x in one["grad_norm"]] == pytest.approx(other["grad_norm"], rel=2e-3)
+        one, other = RUNS[f"rloo-{lr}", seed], RUNS[f"centred-{lr}", seed]
+        assert one["accuracy"][:steps] == other["accuracy"][:steps]
+        norms = [x * share for x in one["grad_norm"][:steps]]
+        assert norms == pytest.approx(other["grad_norm"][:steps], rel=2e-3)
+        if steps == script.STEPS:
+            assert all(one[name] == other[name] for name in ("sampled", "greedy"))
 
 
 @pytest.mark.parametrize("arm", script.ARMS)

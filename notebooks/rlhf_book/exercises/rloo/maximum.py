@@ -52,8 +52,8 @@ MAXIMUM = Exercise(
     difficulty="core",
     statement=r"""
     The *maximum* of the others has no bias either. Rewards are 0 and 1, right with probability $p$. Write
-    `my_added`: the noise that this baseline adds in the sense of the first picture, $\mathbb E[(b - p)^2]$ in
-    units of $p(1-p)$. (For the mean of the others it is $1/(G-1)$.) Predict first: for which prompts can the maximum
+    `my_added`: the noise that this baseline adds in the sense of the first picture, left, $\mathbb E[(b - p)^2]$
+    in units of $p(1-p)$. (For the mean of the others it is $1/(G-1)$.) Predict first: for which prompts can the maximum
     be *better* than the mean, for hard or for easy ones?
     """,
     solution=my_added,
@@ -87,5 +87,5 @@ MAXIMUM = Exercise(
         ),
     ),
     where="The maximum is 1 if at least one of the G - 1 others is right. With which probability, and how far is it then from p?",
-    right="Right. It is worse than the mean on hard prompts and better on easy ones: for G = 4 from p = 0.77 on.",
+    right="Right. Where scores say nothing about the reward it is worse than the mean on hard prompts and better on easy ones: for G = 4 from p = 0.77 on.",
 )
