@@ -40,7 +40,7 @@ def test_the_library_does_not_grow():
     # their cells (130 lines), for the process reward model (315) and for a teacher (70).
     rooms = lines.rooms()
     assert {"training", "functional", "models", "objective.py"} <= set(rooms)
-    assert rooms.total() <= 10350
+    assert rooms.total() <= 10400
 
 
 def test_the_plain_path_from_the_command_to_the_gradient_has_at_most_600_lines():
