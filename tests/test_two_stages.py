@@ -52,6 +52,23 @@ def test_documents_have_their_shares_and_the_entropy_that_is_claimed():
     assert two_stages.entropy_of_documents() == pytest.approx(entropy / tokens)
 
 
+def test_the_entropy_of_rows_is_that_of_their_likelihood():
+    """By another route: minus the log-probability of drawn rows, each token's chance by the form of a document."""
+    nats, rng, lists = [], random.Random(0), FORMATS["list"]
+    for _ in range(4000):
+        text, chances = "", []
+        while len(text) < 24:
+            text += (new := document(rng))
+            listed = kind(new[:2], new[2:]) == "list"
+            third = lists / len(LETTERS) if listed else FORMATS[new[2]]
+            fifth = 1 / len(LETTERS) if listed else 1.0
+            chances += [1 / len(LETTERS), 1.0, third, 1.0, fifth, 1.0, 1.0][: len(new)]
+        nats.append(-sum(map(math.log, chances[:24])) / 24)
+    assert two_stages.entropy_of_rows() == pytest.approx(sum(nats) / len(nats), abs=0.006)
+    assert two_stages.entropy_of_rows(2000) == pytest.approx(two_stages.entropy_of_documents(), abs=0.001)
+    assert two_stages.entropy_of_rows(1) == pytest.approx(math.log(len(LETTERS)))
+
+
 def test_replies_and_pairs():
     assert (reply("c", "="), reply("a", "<"), reply("p", ">"), reply("p", ">", 3)) == ("=c$", "<p$", ">a$", ">c$")
     assert sorted(SEEN + UNSEEN) == sorted(LETTERS)

@@ -1,6 +1,6 @@
 """The recorded runs behind the limits of imitation: what is imitated, what is masked, and what is done with a checker.
 
-    python notebooks/results/imitation_runs.py           runs what is not yet recorded (20 runs, a quarter of an hour)
+    python notebooks/results/imitation_runs.py           runs what is not yet recorded (30 runs, a quarter of an hour)
     python notebooks/results/imitation_runs.py prompts   only the arms named
 
 Writes notebooks/results/imitation-runs.json, a line a run. Three arms imitate from random weights: 1300 steps of 128
@@ -10,11 +10,14 @@ completions, as in `rlhf_book.loop`.
     prompts     the same, with the loss on the tokens of the prompts, too
     careless    another teacher: two completions in five are right, in the others every digit is wrong, each at random
 
-One more goes on from the model of `forgets` with the same seed:
+Three more go on from the model of `forgets` with the same seed, by 60 updates of AdamW at 8e-4:
 
-    more        60 updates of AdamW at 8e-4, of 256 further completions of the teacher each
+    more        each on 256 further completions of the teacher
+    filtered    the same, with the loss on those of the 256 that are right
+    once        before the first update the model writes 15360 completions; each update draws 256 of the right ones
 
-That is what the runs of `from_zero.py` do from the same models with a checker instead of the teacher.
+That is what the runs of `from_zero.py` do from the same models with fresh samples and a checker in each update. `once`
+is rejection-sampling fine-tuning, in one round.
 
 Every model is then asked 2000 questions that no run has seen, and answers each sampled and greedy. Seeds 0 to 4 were
 fixed beforehand and all are recorded; seed 100 was used before that, to see how long a run takes.
@@ -38,7 +41,7 @@ from rlhf_book import loop
 from rlhf_book.loop import BUDGET, encode, is_right, make_prompt, right_answer, sample
 
 Teacher = Callable[[str, random.Random], str]
-STEPS, ROWS, LR = 60, 256, 8e-4  # of the arm that goes on
+STEPS, ROWS, LR = 60, 256, 8e-4  # of the arms that go on
 QUESTIONS = 2000
 
 
@@ -90,6 +93,9 @@ FROM_NOTHING: dict[str, dict[str, Any]] = {
 }
 
 
+GOING_ON = ("more", "filtered", "once")
+
+
 @cache
 def begin(seed: int) -> tuple[LlamaForCausalLM, list[float]]:
     """The model that has imitated the teacher who forgets, and the losses."""
@@ -97,18 +103,52 @@ def begin(seed: int) -> tuple[LlamaForCausalLM, list[float]]:
     return model, imitate(model, seed)
 
 
-def go_on(model: LlamaForCausalLM, seed: int, steps: int = STEPS) -> list[float]:
-    """Imitates further, in place; the share of right completions among the teacher's in each step."""
+def group_questions(rng: random.Random) -> list[str]:
+    """The questions of one update: 16 new ones, each 16 times, as in `loop.train`."""
+    return [
+        question
+        for question in (make_prompt(rng) for _ in range(16))
+        for _ in range(16)
+    ]
+
+
+def are_right(texts: list[str]) -> list[bool]:
+    """Of questions with their completions."""
+    return [text[8:] == right_answer(text[:8]) for text in texts]
+
+
+def pool_of_right(model: LlamaForCausalLM, rng: random.Random) -> list[str]:
+    """The right ones among as many samples of the model as all updates of an arm take."""
+    texts: list[str] = []
+    for _ in range(STEPS):
+        questions = group_questions(rng)
+        written = sample(model, encode(questions))
+        texts += [
+            q + loop.decode(ids) for q, ids in zip(questions, written, strict=True)
+        ]
+    return [text for text, ok in zip(texts, are_right(texts), strict=True) if ok]
+
+
+def go_on(
+    model: LlamaForCausalLM, arm: str, seed: int, steps: int = STEPS
+) -> list[float]:
+    """Trains in place; the share of right completions in each step, before any filter."""
     rng, right = random.Random(seed), []
+    torch.manual_seed(seed)
+    pool = pool_of_right(model, rng) if arm == "once" else []
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0)
     for _ in range(steps):
-        asked = [
-            question
-            for question in (make_prompt(rng) for _ in range(16))
-            for _ in range(16)
-        ]
-        texts = [question + loop.teacher(question, rng) for question in asked]
-        right.append(sum(text[8:] == right_answer(text[:8]) for text in texts) / ROWS)
+        if arm == "once":
+            texts = [rng.choice(pool) for _ in range(ROWS)]
+        else:
+            texts = [
+                question + loop.teacher(question, rng)
+                for question in group_questions(rng)
+            ]
+        ok = are_right(texts)
+        right.append(sum(ok) / ROWS)
+        if arm == "filtered":
+            texts = [text for text, good in zip(texts, ok, strict=True) if good]
         loss = imitation_loss(model, encode(texts), prompts=False)
         optimizer.zero_grad()
         loss.backward()
@@ -168,7 +208,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
         kept: dict[str, Any] = {"losses": [round(x, 4) for x in means]}
     else:
         model = copy.deepcopy(begin(seed)[0])
-        kept = {"right": [round(x, 4) for x in go_on(model, seed)]}
+        kept = {"right": [round(x, 4) for x in go_on(model, arm, seed)]}
     teacher = careless if arm == "careless" else loop.teacher
     return {
         **measured(model, seed),
@@ -181,7 +221,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
 if __name__ == "__main__":
     record(
         __file__,
-        [*FROM_NOTHING, "more"],
+        [*FROM_NOTHING, *GOING_ON],
         run,
         questions=QUESTIONS,
         losses="means of 50 steps",

@@ -146,6 +146,24 @@ def entropy_of_documents() -> float:
     return (formats + letters * math.log(len(LETTERS))) / tokens
 
 
+def entropy_of_rows(places: int = 24) -> float:
+    """Nats per predicted token of `raw_rows`: they begin at a document and are cut behind so many tokens."""
+    letter = math.log(len(LETTERS))
+    formats = -sum(p * math.log(p) for p in FORMATS.values())
+    lists = FORMATS["list"]
+    begins = [1.0] + [0.0] * places  # the chance that a document begins at a place
+    entropy = [0.0] * (places + 7)
+    for place in range(places):
+        chance = begins[place]
+        entropy[place] += chance * letter  # of the first question
+        entropy[place + 2] += chance * (formats + lists * letter)  # what follows it
+        entropy[place + 4] += chance * lists * letter  # a list's third question
+        for length, share in ((7, lists), (5, 1 - lists)):
+            if place + length < places:
+                begins[place + length] += chance * share
+    return sum(entropy[:places]) / places
+
+
 @torch.no_grad()
 def next_token(model: LlamaForCausalLM, text: str) -> Tensor:
     """[V]: the distribution of the token after a text."""
@@ -166,6 +184,8 @@ SEEN, UNSEEN = LETTERS[::2], LETTERS[1::2]  # letters of questions in the pairs,
 PAIRS: Pairs = [(letter + "?", reply(letter, ">")) for letter in SEEN]
 SHIFTED: Pairs = [(letter + "?", reply(letter, ">", 3)) for letter in SEEN]
 
+LONGER: dict[str, Any] = {"steps": 200, "lr": 5e-4}
+
 # What is fine-tuned: from random weights?, the pairs, the loss on prompts, too?, steps and rate
 ARMS: dict[str, tuple[bool, Pairs, bool, dict[str, Any]]] = {
     "sft": (False, PAIRS, False, TUNING),
@@ -173,6 +193,7 @@ ARMS: dict[str, tuple[bool, Pairs, bool, dict[str, Any]]] = {
     "scratch": (True, PAIRS, False, TUNING),
     "longer": (True, PAIRS, False, PRETRAINING),
     "shifted": (False, SHIFTED, False, TUNING),
+    "shifted, longer": (False, SHIFTED, False, LONGER),
 }
 
 
@@ -196,7 +217,7 @@ def measured(model: LlamaForCausalLM, pairs: Pairs, seed: int) -> dict[str, Any]
 
 
 def compare(seed: int) -> dict[str, dict[str, Any]]:
-    """Pretrains a model, fine-tunes copies of it with one thing changed each, and measures all of them."""
+    """Pretrains a model, fine-tunes a model for each arm, and measures all of them."""
     base = new_model(seed)
     losses = fit(base, raw_rows, **PRETRAINING, seed=seed)
     found = {"base": {"losses": losses, **measured(base, PAIRS, seed)}}

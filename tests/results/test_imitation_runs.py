@@ -11,7 +11,7 @@ from tests.results.scripts import load
 
 script, RECORD = load("imitation_runs")
 RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
-ARMS = [*script.FROM_NOTHING, "more"]
+ARMS = [*script.FROM_NOTHING, *script.GOING_ON]
 
 
 def test_every_arm_has_every_seed_and_every_step():
@@ -62,8 +62,46 @@ def test_the_first_losses_come_out_as_recorded(arm):
     assert sum(losses) / 50 == pytest.approx(RUNS[arm, 0]["losses"][0], abs=0.01)
 
 
+def test_the_arms_that_go_on_differ_in_who_writes_and_in_what_counts(monkeypatch):
+    """`more` and `filtered` meet the same completions; `once` draws from what the model wrote rightly."""
+    seen = {}
+    original = script.imitation_loss
+    for arm in script.GOING_ON:
+        seen[arm] = []
+
+        def spy(model, ids, *, prompts, arm=arm):
+            assert not prompts
+            seen[arm].append([loop.decode(row) for row in ids])
+            return original(model, ids, prompts=prompts)
+
+        monkeypatch.setattr(script, "imitation_loss", spy)
+        monkeypatch.setattr(script, "pool_of_right", lambda model, rng: ["128+345=3740$", "001+002=3000$"])
+        right = script.go_on(loop.new_model(0), arm, seed=0, steps=1)
+        if arm != "once":
+            assert right == pytest.approx(RUNS[arm, 0]["right"][:1], abs=1e-4)
+    (more,), (filtered,), (once,) = (seen[arm] for arm in ("more", "filtered", "once"))
+    assert len(more) == len(once) == script.ROWS
+    assert filtered == [text for text in more if text[8:] == loop.right_answer(text[:8])]
+    assert 0 < len(filtered) < len(more)
+    assert set(once) == {"128+345=3740$", "001+002=3000$"}
+
+
+def test_the_pool_holds_right_samples_of_the_model_alone(monkeypatch):
+    monkeypatch.setattr(script, "STEPS", 2)
+    wrong = loop.encode(["0000$"])[0]
+
+    def sample(model, ids):
+        answers = [loop.encode([loop.right_answer(loop.decode(row))])[0] for row in ids]
+        return torch.stack([answer if i % 16 == 3 else wrong for i, answer in enumerate(answers)])
+
+    monkeypatch.setattr(script, "sample", sample)
+    pool = script.pool_of_right(loop.new_model(0), random.Random(0))
+    assert len(pool) == 2 * 16  # one of sixteen samples of each question
+    assert all(script.are_right(pool))
+
+
 def test_the_starts_are_those_of_the_chapter_from_zero():
-    """So its runs with a checker go on from the models that `more` goes on from."""
+    """So its runs with a checker go on from the models that these go on from."""
     _, other = load("from_zero")
     for run in other["runs"]:
         assert RUNS["forgets", run["seed"]]["losses"][-1] == pytest.approx(run["imitation_loss"], abs=0.002)
