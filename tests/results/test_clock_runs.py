@@ -58,8 +58,7 @@ def test_every_arm_has_every_seed_and_every_step():
     assert ON_FILE == list(script.ARMS)
     for arm in ON_FILE:
         seeds = [seed for of, seed in RUNS if of == arm]
-        assert seeds == list(script.SEEDS)[: len(seeds)]
-        assert len(seeds) in (3, 5)
+        assert seeds == list(script.SEEDS)
     for (arm, _), run in RUNS.items():
         curves = (*script.KEPT, *script.ARMS[arm].kept)
         assert all(len(run[name]) == script.ARMS[arm].config.steps for name in curves)
@@ -184,15 +183,15 @@ def test_the_range_of_the_paper_is_too_narrow_for_twenty_tokens():
     ends = {arm: column(arm, "last_accuracy") for arm in ("band-paper", "band-wide", "band-token", "band-none")}
     clipped = {arm: column(arm, "clip_fraction") for arm in ends}
     for arm in ("band-wide", "band-token", "band-none"):
-        seeds = len(ends[arm])  # the paper's range and the wide one have five
-        assert separated(ends["band-paper"][:seeds], ends[arm])
+        assert separated(ends["band-paper"], ends[arm])
         assert (0.70 if arm == "band-wide" else 0.71) < ends[arm].min()
-        assert ends[arm].max() < 0.76
+        assert ends[arm].max() < (0.77 if arm == "band-none" else 0.76)
         assert clipped[arm].mean() < 0.03
-    below = ends["band-wide"] - ends["band-paper"]
-    assert len(below) == 5
-    assert 0.11 < below.min()
-    assert below.max() < 0.18
+        below = ends[arm] - ends["band-paper"]
+        assert 0.09 < below.min()
+        assert below.max() < 0.20
+    assert not separated(ends["band-token"], ends["band-wide"])
+    assert not separated(ends["band-none"], ends["band-wide"])
     assert clipped["band-wide"][:, :10].mean(1).max() < 0.04
     assert not separated(ends["band-token"], ends["band-none"])
     assert 0.56 < ends["band-paper"].min()
@@ -202,11 +201,11 @@ def test_the_range_of_the_paper_is_too_narrow_for_twenty_tokens():
     assert (clipped["band-none"] == 0).all()
 
 
-def test_no_critic_is_seen_to_pay():
+def test_a_critic_pays_a_little_for_the_outcome_and_falls_behind_where_moves_are_paid():
     bounds = {
         "group": (0.59, 0.67),
-        "critic-1": (0.64, 0.69),
-        "critic-0.95": (0.61, 0.70),
+        "critic-1": (0.60, 0.69),
+        "critic-0.95": (0.58, 0.70),
         "paid-position": (0.61, 0.71),
         "paid-critic-1": (0.14, 0.51),
         "paid-critic-0.95": (0.34, 0.59),
@@ -216,9 +215,9 @@ def test_no_critic_is_seen_to_pay():
         assert low < ends[arm].min()
         assert ends[arm].max() < high
     for lam in ("1", "0.95"):
-        assert not separated(ends["group"], ends[f"critic-{lam}"])
-        assert not separated(ends["paid-position"], ends[f"paid-critic-{lam}"])
-        assert (ends[f"paid-critic-{lam}"] < ends["paid-position"]).all()
+        assert separated(ends["group"], ends[f"critic-{lam}"]) == (lam == "1")
+        assert not separated(ends["group"][:3], ends[f"critic-{lam}"][:3])  # three seeds were too few
+        assert separated(ends[f"paid-critic-{lam}"], ends["paid-position"])
         known = column(f"critic-{lam}", "explained_variance")[:, -10:].mean(1)
         paid = column(f"paid-critic-{lam}", "explained_variance")[:, -10:].mean(1)
         assert 0.01 < known.min()
@@ -226,5 +225,6 @@ def test_no_critic_is_seen_to_pay():
         assert 0.5 < paid.min()
         assert paid.max() < 0.7
     assert not separated(ends["critic-1"], ends["critic-0.95"])
+    assert 0.02 < (ends["critic-1"] - ends["group"]).mean() < 0.03
     slower = column("critic-1", "seconds").mean() / column("group", "seconds").mean()
     assert slower == pytest.approx(1.6, abs=0.1)

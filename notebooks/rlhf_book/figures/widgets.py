@@ -469,7 +469,11 @@ class PairLossExplorer(anywidget.AnyWidget):
     alt = traitlets.Unicode(PAIR_LOSS_EXPLORER_ALT).tag(sync=True)
 
     def __init__(
-        self, gap: float | int = 0.0, *, beta: float = 0.5, wins: float | int = 1.0
+        self,
+        gap: float | int = 0.0,
+        *,
+        beta: float | int = 0.5,
+        wins: float | int = 1.0,
     ):
         super().__init__(gap=float(gap), beta=float(beta), wins=float(wins))
 
