@@ -100,7 +100,8 @@ def test_examples_are_what_their_names_say():
     examples = in_node("console.log(JSON.stringify(maths.examples))")
     for state in examples.values():
         PairLossExplorer(**state)
-    found = {name: {row["name"]: row for row in expected(**state)} for name, state in examples.items()}
+    states = {name: {key: float(x) for key, x in state.items()} for name, state in examples.items()}
+    found = {name: {row["name"]: row for row in expected(**state)} for name, state in states.items()}
     assert found["the first step of DPO"]["dpo"]["relative"] == 1
     assert found["ranked wrongly"]["dpo"]["relative"] > 1.5
     assert 0 < found["far apart"]["dpo"]["relative"] < 0.1
