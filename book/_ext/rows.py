@@ -58,10 +58,20 @@ def steps():
 
 
 def cheat_sheet():
-    """A line a row: its advantage, its objective, what a token's score is multiplied by, and why."""
+    """A line a row that a chapter derives: advantage, objective, what a token's score is multiplied by, and why."""
+    return sheet_of([name for name in rlhf_minimal.ALGORITHMS if name not in FIELD])
+
+
+def cheat_sheet_of_the_field():
+    """The same of the rows without a chapter."""
+    return sheet_of(FIELD)
+
+
+def sheet_of(names):
+    """The lines of some rows."""
     head = ["", "A", "objective, to maximise", "weight on ∇ log π of a token", "its share", "further", "why"]
     lines = []
-    for name in rlhf_minimal.ALGORITHMS:
+    for name in names:
         says, shown = facts_of(name), cells(name)
         weight = "  ".join(f"${part.strip()}$" for part in says.weight.split(";"))
         rest = "; ".join(cell for column, cell in shown.items() if column not in BETWEEN)
