@@ -26,23 +26,15 @@ from rlhf_minimal.extras.export import (
     verl_settings,
 )
 from rlhf_minimal.field import FIELD
-from rlhf_minimal.functional import advantages, aggregation, gates, ratios
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios, trust
 from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Recipe, load_policy
 from tests.commands import fails
 from tests.test_fidelity import ENTRIES, TRL, load
+from tests.test_golden_field import CASES
 
 TASK = get_task("addition")
-
-
-def refused(entry, settings, *arguments):
-    """Whether the page says that our export does not write these settings; then the export has to say so, too."""
-    if entry.get("exported", True):
-        return False
-    with pytest.raises(ValueError, match="cannot"):
-        settings(*arguments)
-    return True
 
 
 @pytest.mark.parametrize(("name", "entry"), TRL, ids=[name for name, _ in TRL])
@@ -52,8 +44,6 @@ def test_trls_settings_are_the_ones_on_the_fidelity_page(name, entry, tmp_path):
     from trl import GRPOConfig
     from trl.experimental.gmpo import GMPOConfig
 
-    if refused(entry, trl_settings, ALGORITHMS[name]):
-        return
     found = trl_settings(ALGORITHMS[name])
     assert found.trainer.replace("Trainer", "Config") == entry["class"]
     kind = {"GRPOConfig": GRPOConfig, "GMPOConfig": GMPOConfig}[entry["class"]]
@@ -77,8 +67,6 @@ def test_trls_settings_are_the_ones_on_the_fidelity_page(name, entry, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if isinstance(entry["verl"].get("set"), str)])
 def test_verls_settings_are_the_ones_on_the_fidelity_page(name):
-    if refused(ENTRIES[name]["verl"], verl_settings, ALGORITHMS[name], 9):
-        return
     found = verl_settings(ALGORITHMS[name], budget=9).settings
     values = {"<very large>": NEVER, "<budget>": 9, "True": True, "False": False}
     for text in ENTRIES[name]["verl"]["set"].split("; "):
@@ -105,7 +93,7 @@ def test_every_setting_that_was_held_to_trl_live_is_found_from_its_cells():
     }
     tried = 0
     for name, (algorithm, ran) in trl.GRPO_SETTINGS.items():
-        if algorithm.correct is not None or algorithm.entropy or ran["loss_type"] in ("bnpo", "luspo"):
+        if algorithm.correct is not None or algorithm.entropy or ran["loss_type"] == "bnpo":
             continue  # not exported; TRL's bnpo is its dapo where there is one optimiser step a batch
         found = trl_settings(algorithm).settings
         for setting, default in defaults.items():
@@ -138,8 +126,8 @@ grpo = ALGORITHMS["grpo"]
         (replace(grpo, entropy=0.01), "entropy bonus"),
         (replace(grpo, kl=(KL(0.1, "k1", place="advantage"),)), "KL in the advantage"),
         (replace(grpo, kl=(KL(0.1, "k3", aggregate=aggregation.token_mean),)), "kl: "),
-        (ALGORITHMS["icepop"], "correct, masked_importance"),
-        (ALGORITHMS["deepseek_v32"], "trust, off_policy_sequence"),
+        (replace(grpo, correct=corrections.normalized_importance), "correct, normalized_importance"),
+        (replace(ALGORITHMS["vespo"], aggregate=aggregation.sequence_mean), "gate, gamma"),
         (ALGORITHMS["dppo"], "trust, dppo_tv"),
         (ALGORITHMS["scalerl"], "aggregate, prompt_mean"),
         (ALGORITHMS["reinforce_pp_baseline"], "normalize, whiten"),
@@ -168,10 +156,92 @@ def test_verl_has_reinforce_pp_with_a_baseline():
             verl_settings(replace(ALGORITHMS["reinforce_pp_baseline"], **cells), 9)
 
 
-@pytest.mark.parametrize("name", [*(n for n in FIELD if n != "reinforce_pp_baseline"), "reinforce", "rloo", "kimi_k2"])
+IN_VERL = {"reinforce_pp_baseline", "icepop", "olmo3", "opo", "pass_at_k", "remax"}
+
+
+@pytest.mark.parametrize("name", [*(n for n in FIELD if n not in IN_VERL), "reinforce", "kimi_k2"])
 def test_what_verl_lacks_is_refused(name):
     with pytest.raises(ValueError, match="verl cannot express this row's"):
         verl_settings(ALGORITHMS[name], 9)
+
+
+def test_what_verl_lacks_beside_a_row_is_refused():
+    for cells, says in (
+        ({"correct": partial(corrections.truncated_importance, floor=0.5)}, "correct, truncated_importance"),
+        ({"correct": corrections.normalized_importance}, "correct, normalized_importance"),
+        ({"trust": trust.dppo_tv}, "trust, dppo_tv"),
+        ({"gate": partial(gates.sigmoid, tau_pos=1.0, tau_neg=1.05), "aggregate": aggregation.token_mean}, "gate, sig"),
+        ({"gate": gates.none}, "gate, none"),
+    ):
+        with pytest.raises(ValueError, match=f"verl cannot express this row's {says}"):
+            verl_settings(replace(ALGORITHMS["dr_grpo"], **cells), 9)
+
+
+ACTOR, CORRECTION = "actor_rollout_ref.actor", "algorithm.rollout_correction"
+VERL_NAMES = {"loss_agg_mode": f"{ACTOR}.loss_agg_mode", "clip_ratio_c": f"{ACTOR}.clip_ratio_c"}
+VERL_NAMES |= {name: f"{CORRECTION}.{name}" for name in ("rollout_is", "rollout_is_threshold")}
+RUN_WITH = [  # the functions of both libraries ran with these settings, and the rows' gradients are theirs
+    ("luspo", {}, "luspo: trl 2e-3/2.5e-3, sequence_sum"),
+    ("vespo", {}, "vespo: trl k 2, 3 lambda 3, 2, token_mean"),
+    ("high_entropy", {}, "high_entropy: trl top_entropy_quantile .2, token_mean"),
+    ("deepseek_v32", {}, "deepseek_v32: trl off_policy_mask_threshold .5, k3 times ratio, beta .001, sequence_mean"),
+    ("icepop", {}, "icepop: trl token_mask .5 to 2, sequence_mean"),
+    ("olmo3", {}, "olmo3: trl clip .2/.272, token_truncate 2, no std, token_mean"),
+    (
+        "lite_ppo",
+        {"correct": partial(corrections.truncated_importance, cap=2.0, floor=0.5), "advantage": grpo.advantage},
+        "token_truncate .5 to 2: trl, token_mean",
+    ),
+    (
+        "grpo",
+        {"correct": partial(corrections.masked_importance, low=0.0, high=3.0, level="sequence"), "kl": ()},
+        "icepop: trl sequence_mask, upper 3 (TRL's default), sequence_mean",
+    ),
+    ("icepop", {}, "icepop: verl 0.5_2.0, sequence_mean"),
+    (
+        "grpo",
+        {"correct": partial(corrections.masked_importance, low=0.0, high=3.0, level="sequence"), "kl": ()},
+        "sequence weight, masked above 3: verl 0_3, sequence_mean",
+    ),
+    ("opo", {}, "opo: none, sequence_sum"),
+    ("pass_at_k", {}, "pass_at_k: none, sequence_sum"),
+    ("remax", {}, "remax: none, sequence_sum"),
+]
+
+
+@pytest.mark.parametrize(("row", "cells", "case"), RUN_WITH, ids=[f"{row}: {case}" for row, _, case in RUN_WITH])
+def test_settings_are_those_that_the_librarys_function_ran_with(row, cells, case):
+    algorithm, ran = replace(ALGORITHMS[row], **cells), CASES[case]
+    if ran["library"] == "trl":
+        found = trl_settings(algorithm).settings
+        names = {"epsilon_low": "epsilon"}
+    else:
+        found, names = verl_settings(algorithm, 9).settings, VERL_NAMES
+    for setting, value in ran["library_settings"].items():
+        if setting in ("clip_ratio_low", "clip_ratio_high"):
+            assert found[f"{ACTOR}.{setting}"] == value
+            continue
+        expected = NEVER if value == "off" else value
+        ours = found[names.get(setting, setting)]
+        if "_" in str(value) and setting == "rollout_is_threshold":  # a band, as a text
+            ours, expected = ([float(x) for x in str(band).split("_")] for band in (ours, expected))
+        assert ours == expected, setting
+    assert ran["library_settings"]
+    if algorithm.ratio is ratios.on_policy:
+        assert found[f"{ACTOR}.policy_loss.loss_mode"] == "gpg"
+        wanted = {"opo": "opo", "pass_at_k": "grpo_passk", "remax": "remax"}
+        assert found["algorithm.adv_estimator"] == wanted[row]
+    if ran["library"] == "verl" and algorithm.correct is not None:
+        assert found["actor_rollout_ref.rollout.calculate_log_probs"] is True
+
+
+def test_vespos_and_sapos_numbers_are_exported():
+    vespo = replace(ALGORITHMS["vespo"], gate=partial(gates.gamma, k_neg=4.0, lam_pos=1.5))
+    found = trl_settings(vespo).settings
+    assert [found[f"vespo_{name}"] for name in ("k_pos", "k_neg", "lambda_pos", "lambda_neg")] == [2.0, 4.0, 1.5, 2.0]
+    sapo = replace(ALGORITHMS["sapo"], gate=partial(gates.sigmoid, tau_pos=2.0, tau_neg=3.0))
+    found = verl_settings(sapo, 9).settings
+    assert (found[f"{ACTOR}.tau_pos"], found[f"{ACTOR}.tau_neg"]) == (2.0, 3.0)
 
 
 @pytest.mark.parametrize(
