@@ -1,10 +1,11 @@
 """Each row beside its paper and the production libraries, from rlhf_minimal/rows.yml and from the cells.
 
-A mark of verification is the name of a setting in tests/test_trl.py or tests/test_golden.py. Names are looked up in
-those files when the page is built: one that is not there stops the build.
+A mark of verification is the name of a setting in tests/test_trl.py or tests/test_golden.py, or of a case of
+tests/data/field_losses.json. Names are looked up when the page is built: one that is not there stops the build.
 """
 
 import ast
+import json
 from functools import cache
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from rlhf_minimal.facts import facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {"trl": "TRL 1.16", "verl": "verl 0.9", "openrlhf": "OpenRLHF 0.11"}
+FIELD = ROOT / "tests" / "data" / "field_losses.json"
 # kind of mark -> the dictionary of settings in a test file
 WHERE = {
     "trl": ("tests/test_trl.py", "GRPO_SETTINGS", "test_grpo_trainer"),
     "golden": ("tests/test_golden.py", "SETTINGS", "test_loss"),
     "advantages": ("tests/test_golden.py", "ESTIMATORS", "test_advantages"),
 }
+KINDS = (*WHERE, "field", "test", "value")
 
 
 @cache
@@ -35,6 +38,14 @@ def keys(file, dictionary):
 
 
 @cache
+def cases():
+    """The cases of the libraries' numbers that `tests/test_golden_field.py` compares."""
+    found = json.loads(FIELD.read_text(encoding="utf-8"))
+    named = {case["id"] for case in found["cases"] + found["formulas"]}
+    return named - keys("tests/test_golden_field.py", "NOT_YET")
+
+
+@cache
 def functions(file):
     return {n.name for n in ast.parse((ROOT / file).read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)}
 
@@ -42,17 +53,20 @@ def functions(file):
 def test_of(mark):
     """The test that stands behind a mark, as pytest names it; LookupError where there is none."""
     kind, colon, name = mark.partition(": ")
-    if not colon or kind not in (*WHERE, "test", "value"):
-        kinds = ", ".join((*WHERE, "test", "value"))
-        raise LookupError(f"{mark!r} is no mark: expected one of {kinds}, then a colon and a name")
+    if not colon or kind not in KINDS:
+        raise LookupError(f"{mark!r} is no mark: expected one of {', '.join(KINDS)}, then a colon and a name")
     if kind == "test":
         file, test = "tests/test_trl.py", name
     elif kind == "value":
         file, test = "tests/test_golden.py", "test_value_loss"
+    elif kind == "field":
+        if name not in cases():
+            raise LookupError(f"tests/test_golden_field.py compares no case {name!r}, which is called verified")
+        file, test = "tests/test_golden_field.py", f"test_a_case[{name}]"
     else:
         file, dictionary, test = WHERE[kind]
         if name not in keys(file, dictionary):
-            raise LookupError(f"{file} does not try the setting {name!r} that rlhf_minimal/rows.yml calls verified")
+            raise LookupError(f"{file} does not try the setting {name!r}, which is called verified")
         test = f"{test}[{name}]"
     if test.split("[")[0] not in functions(file):
         raise LookupError(f"{file} has no {test}")
@@ -82,7 +96,8 @@ def page():
 def markdown(name, says_of, path=None):
     """One row: its paper, its cells, and a paragraph a library."""
     with using(path or facts.ROWS):
-        text = [f"## {says_of.title}", f"**Paper.** {says_of.fidelity['paper']}", f"**Here.** {here(name)}."]
+        text = [f"(fidelity-{name})=\n## {says_of.title}"]
+        text += [f"**Paper.** {says_of.fidelity['paper']}", f"**Here.** {here(name)}."]
         for library, title in LIBRARIES.items():
             says = says_of.fidelity[library]
             text.append(f"**{title}.** {says['differs']}")

@@ -1,0 +1,261 @@
+"""Every setting of two production libraries beside what says the same here, from book/data/coverage.yml.
+
+A cell in that file is a name and numbers. It becomes a function by `getattr` on the module of its column, and the
+setting an `Algorithm`: what cannot be built stops the build of the page.
+"""
+
+from dataclasses import dataclass, fields, replace
+from functools import cache, partial
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import fidelity
+from data_files import read, using
+from generated import box, table
+
+import rlhf_minimal
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch
+from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping, trust
+from rlhf_minimal.training import Config
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "coverage.yml"
+STATUSES = {  # as the page prints it, and what it means
+    "row": "a row of [the table](algorithms.md), or one with the cells that are named",
+    "cells": "cells, which any row may have",
+    "loop": "a setting of the training loop",
+    "not": "not here, with the reason",
+}
+MODULES = {
+    "advantage": advantages,
+    "targets": advantages,
+    "normalize": advantages,
+    "ratio": ratios,
+    "gate": gates,
+    "aggregate": aggregation,
+    "entropy_aggregate": aggregation,
+    "shape": shaping,
+    "keep": filters,
+    "correct": corrections,
+    "trust": trust,
+}
+# What stands in the columns that a setting leaves open.
+OPEN = Algorithm(advantages.returns_to_go, ratios.on_policy, gates.none, aggregation.token_mean)
+OPTIONAL = {"row": {"with", "given"}, "cells": {"given"}, "loop": set(), "not": set()}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting of a library.
+
+    Args:
+        name: in the library's words.
+        means: what it does.
+        status: one of `STATUSES`.
+        ours: what stands under it in the file: a row's name, cells, settings of the loop or a reason.
+        changes: columns in which the row is changed.
+        given: fields of the batch -> the one that takes its place.
+        note: what a reader has to know beside it.
+        held: tests that compare numbers, as in `fidelity.test_of`.
+    """
+
+    name: str
+    means: str
+    status: str
+    ours: Any
+    changes: dict[str, Any]
+    given: dict[str, str]
+    note: str
+    held: tuple[str, ...]
+
+    def algorithm(self):
+        """The setting as an `Algorithm`, with what it leaves open as in `OPEN`; None where it is none."""
+        if self.status == "row":
+            if self.ours not in ALGORITHMS:
+                raise ValueError(f"{self.name}: there is no row {self.ours!r}")
+            return built(ALGORITHMS[self.ours], self.changes)
+        return built(OPEN, self.ours) if self.status == "cells" else None
+
+
+def built(base, columns):
+    """A row with some columns changed."""
+    known = {field.name for field in fields(Algorithm)}
+    if unknown := set(columns) - known:
+        raise ValueError(f"there is no column {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
+    return replace(base, **{column: cell(column, said) for column, said in columns.items()})
+
+
+def cell(column, said):
+    """What stands in a column: a function with its numbers, the KLs, a coefficient, or nothing."""
+    if column == "entropy":
+        return float(said)
+    if column == "kl":
+        return tuple(KL(**term) for term in said)
+    if said is None:
+        return None
+    ((name, numbers),) = said.items() if isinstance(said, dict) else ((said, {}),)
+    function = getattr(MODULES[column], name, None)
+    if not callable(function):
+        raise ValueError(f"{column}: {MODULES[column].__name__} has no {name!r}")
+    if unknown := set(numbers) - set(signature(function).parameters):
+        raise ValueError(f"{column}: {name} takes no {', '.join(sorted(unknown))}")
+    return partial(function, **numbers) if numbers else function
+
+
+def words(entry, key):
+    """The text that stands there."""
+    if not isinstance(entry[key], str) or not entry[key].strip():
+        raise ValueError(f"{key} is {entry[key]!r}, expected words")
+    return entry[key]
+
+
+def setting_of(entry):
+    """One entry of the file, checked."""
+    name = words(entry, "setting")
+    kinds = [status for status in STATUSES if status in entry]
+    if len(kinds) != 1:
+        raise ValueError(f"{name}: expected one of {', '.join(STATUSES)}, got {', '.join(kinds) or 'none'}")
+    (status,) = kinds
+    if unknown := set(entry) - {"setting", "means", "note", "held", status} - OPTIONAL[status]:
+        raise ValueError(f"{name}: {', '.join(sorted(unknown))} does not belong to an entry with {status}")
+    if status == "not" and (not isinstance(entry["not"], str) or len(entry["not"].split()) < 3 or "held" in entry):
+        raise ValueError(f"{name}: a setting that is not here has a reason in a sentence, and nothing is held")
+    found = Setting(
+        name,
+        words(entry, "means"),
+        status,
+        entry[status],
+        entry.get("with", {}),
+        entry.get("given", {}),
+        words(entry, "note") if "note" in entry else "",
+        tuple(entry.get("held", ())),
+    )
+    found.algorithm()
+    if status == "loop":
+        Config(**found.ours)
+    if unknown := {*found.given, *found.given.values()} - {field.name for field in fields(Batch)}:
+        raise ValueError(f"{name}: a batch has no {', '.join(sorted(unknown))}")
+    for mark in found.held:
+        fidelity.test_of(mark)
+    return found
+
+
+@cache
+def libraries(path=DATA):
+    """Library -> its title, and group -> settings.
+
+    Raises:
+        ValueError: naming the file, for an entry that says nothing, too much, or what does not exist.
+    """
+    with using(path):
+        return {
+            library: (
+                words(says, "title"),
+                {words(group, "title"): [*map(setting_of, group["settings"])] for group in says["groups"]},
+            )
+            for library, says in read(path).items()
+        }
+
+
+def settings(library, path=DATA):
+    """All settings of a library, in order."""
+    return [setting for group in libraries(path)[library][1].values() for setting in group]
+
+
+def counts(library, path=DATA):
+    """How many settings a library has in all, of each status, here, and held to numbers."""
+    found = settings(library, path)
+    of = {status: sum(setting.status == status for setting in found) for status in STATUSES}
+    return {
+        "settings": len(found),
+        "here": len(found) - of["not"],
+        **of,
+        "held": sum(bool(setting.held) for setting in found),
+    }
+
+
+def summary(path=DATA):
+    """The table of counts, a column a library."""
+    with using(path):
+        found = {title: counts(library, path) for library, (title, _) in libraries(path).items()}
+        lines = [[name, *(str(of[name]) for of in found.values())] for name in next(iter(found.values()))]
+        return table(["", *found], lines)
+
+
+def statuses():
+    """What each status means."""
+    return "\n".join(f"- *{status}*: {meaning}" for status, meaning in STATUSES.items())
+
+
+def page(path=DATA):
+    """Every setting, a table a group."""
+    text = []
+    with using(path):
+        for title, groups in libraries(path).values():
+            text.append(f"## {title}")
+            for group, found in groups.items():
+                lines = table(["setting", "here", "held"], map(line, found))
+                text += [f"### {title.split()[0]}: {group}", box("coverage", lines), tests_of(found)]
+    return "\n\n".join(text)
+
+
+def line(setting):
+    """The setting and what it does; what says the same; how many tests hold it."""
+    held = f"✓ {len(setting.held)}" if setting.held else ""
+    return [f"`{setting.name}`<br>{setting.means}", here(setting), held]
+
+
+def here(setting):
+    """The column in the middle: the status, and what it is."""
+    said = {"row": row_in_words, "cells": cells_in_words, "loop": loop_in_words, "not": lambda one: one.ours.strip()}
+    text = f"*{setting.status}:* {said[setting.status](setting)}"
+    text += "".join(f"; `{other}` in the place of `{field}`" for field, other in setting.given.items())
+    return f"{text}. {setting.note}" if setting.note else text
+
+
+def row_in_words(setting):
+    """A link to the row, and the cells in which it is changed."""
+    link = f"[`{setting.ours}`](#fidelity-{setting.ours})"
+    found = setting.algorithm()
+    changed = ", ".join(f"{column} {shown(found, column)}" for column in setting.changes)
+    return f"{link} with {changed}" if changed else link
+
+
+def cells_in_words(setting):
+    """Columns and their cells."""
+    found = setting.algorithm()
+    return ", ".join(f"{column} {shown(found, column)}" for column in setting.ours)
+
+
+def loop_in_words(setting):
+    """Settings of the loop."""
+    return ", ".join(f"`{name}={value!r}`" for name, value in setting.ours.items())
+
+
+def shown(algorithm, column):
+    """A cell as the table prints it, with a link to its function; "off" where the column is empty."""
+    printed = cells_of(algorithm).get(column, "-")
+    function = getattr(algorithm, column)
+    function = getattr(function, "func", function)
+    if printed == "-" or column in ("kl", "entropy"):
+        return "off" if printed == "-" else printed
+    return f"{{py:func}}`{printed.strip('`')} <{function.__module__}.{function.__name__}>`"
+
+
+def cells_of(algorithm):
+    """Column -> cell as the table prints it, for the columns that are used."""
+    head, _, cells = rlhf_minimal.table({"x": algorithm}).splitlines()
+    split = ([part.strip() for part in text.strip("|").split("|")] for text in (head, cells))
+    return dict(zip(*split, strict=True))
+
+
+def tests_of(found):
+    """The tests that hold the settings of a group, folded."""
+    held = [setting for setting in found if setting.held]
+    lines = [f"- `{one.name}`: " + ", ".join(f"`{fidelity.test_of(mark)}`" for mark in one.held) for one in held]
+    return "\n\n".join([FOLDED, *lines, "```{raw} html\n</details>\n```"]) if lines else ""
+
+
+FOLDED = """```{raw} html
+<details class="equation-tests"><summary>Tests</summary>
+```"""
