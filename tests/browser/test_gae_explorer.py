@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.explorers import in_browser, stays_in_its_place, unnamed
 from tests.browser.test_group_explorer import contrast
 from tests.viz.test_gae_explorer import MODULE, SCATTER, cases, compare
 
@@ -46,9 +47,7 @@ def test_the_keyboard_moves_it(browser, name, dark, width):
     assert page.evaluate(NUMBERS) != before
     assert page.evaluate(SAID) != said
     assert page.evaluate(f"{FIGURE}.querySelector('.lam') === document.activeElement"), "focus was lost"
-    assert page.errors == []
-    assert page.outside_requests == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert stays_in_its_place(page, FIGURE, width)
     # Nothing of the figure sticks out of it, and no number is cut.
     over = f"{FIGURE}.getBoundingClientRect().right"
     assert page.evaluate(
@@ -87,11 +86,7 @@ def test_its_controls_work_by_keyboard(browser, name):
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_can_be_seen_and_heard(browser, name, dark):
     page = opened(browser, name, dark=dark)
-    unnamed = (
-        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
-        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
-    )
-    assert page.evaluate(unnamed) == 0
+    assert unnamed(page, FIGURE) == 0
     assert len(page.evaluate(f"{FIGURE}.closest('[role=group][aria-label]').ariaLabel")) > 80
     page.evaluate(f"{FIGURE}.querySelector('.lam').focus()")
     page.press("Tab")
@@ -109,10 +104,5 @@ def test_it_can_be_seen_and_heard(browser, name, dark):
 
 def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
     """The comparison of tests/viz, for machines without Node."""
-    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
-    (tmp_path / "page.html").write_text(
-        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
-    )
-    page = browser.open(tmp_path / "page.html")
     script = f"[{json.dumps(list(cases()))}.map((c) => maths.measure(...c)), {SCATTER}]"
-    compare(*page.evaluate(f"((maths) => {script})(figure.maths)"))
+    compare(*in_browser(browser, tmp_path, MODULE, f"((maths) => {script})(figure.maths)"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.explorers import in_browser, stays_in_its_place, unnamed
 from tests.viz.test_group_explorer import MODULE, cases, compare
 
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
@@ -47,9 +48,7 @@ def test_the_keyboard_moves_it(browser, name, dark, width):
     assert after != before
     assert page.evaluate(SAID) != said
     assert page.evaluate(f"{FIGURE}.querySelectorAll('.reward-slider')[1] === document.activeElement"), "focus was lost"
-    assert page.errors == []
-    assert page.outside_requests == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert stays_in_its_place(page, FIGURE, width)
     # Nothing of the figure sticks out of it, and no number is cut.
     over = f"{FIGURE}.getBoundingClientRect().right"
     assert page.evaluate(
@@ -86,11 +85,7 @@ def test_its_controls_work_by_keyboard(browser, name):
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_can_be_seen_and_heard(browser, name, dark):
     page = opened(browser, name, dark=dark)
-    unnamed = (
-        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
-        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
-    )
-    assert page.evaluate(unnamed) == 0
+    assert unnamed(page, FIGURE) == 0
     assert len(page.evaluate(f"{FIGURE}.closest('[role=group][aria-label]').ariaLabel")) > 80
     # A fresh focus by keyboard shows an outline.
     page.evaluate(f"{FIGURE}.querySelector('button').focus()")
@@ -121,9 +116,6 @@ def contrast(one, other):
 
 def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
     """The comparison of tests/viz, for machines without Node."""
-    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
-    (tmp_path / "page.html").write_text(
-        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    compare(
+        in_browser(browser, tmp_path, MODULE, f"{json.dumps(list(cases()))}.map((c) => figure.maths.advantages(...c))")
     )
-    page = browser.open(tmp_path / "page.html")
-    compare(page.evaluate(f"{json.dumps(list(cases()))}.map((c) => figure.maths.advantages(...c))"))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.browser.explorers import in_browser, press, stays_in_its_place, unnamed
 from tests.viz.test_headroom_explorer import MODULE, cases, compare
 
 FIGURE = "document.querySelector('.headroom')"
@@ -22,41 +23,27 @@ def test_the_keyboard_moves_it(browser, figures, dark, width):
         assert page.evaluate(SHOWN) != before
         assert page.evaluate(SAID) != said
         assert page.evaluate(f"{FIGURE}.querySelector('.{name}-slider') === document.activeElement"), "focus was lost"
-    assert page.errors == []
-    assert page.outside_requests == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert stays_in_its_place(page, FIGURE, width)
 
 
 def test_its_buttons_work_by_keyboard(browser, figures):
     page = browser.open(figures / "headroom_explorer.html")
 
-    def press(name):
-        page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === '{name}').focus()")
-        page.press("Enter")
-
-    press("DAPO, sure token")
+    press(page, FIGURE, "DAPO, sure token")
     assert "cannot be reached" in page.evaluate(SAID)
-    press("PPO, rare token")
+    press(page, FIGURE, "PPO, rare token")
     assert "more room down than up" in page.evaluate(SAID)
-    press("DAPO, rare token")
+    press(page, FIGURE, "DAPO, rare token")
     assert "until 0.0128" in page.evaluate(SAID)
     assert page.errors == []
 
 
 def test_everything_has_a_name(browser, figures):
     page = browser.open(figures / "headroom_explorer.html")
-    unnamed = (
-        f"[...{FIGURE}.querySelectorAll('input, button, svg')].filter((e) => !(e.ariaLabel || "
-        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
-    )
-    assert page.evaluate(unnamed) == 0
+    assert unnamed(page, FIGURE) == 0
 
 
 def test_its_numbers_are_where_the_gradient_ends_in_the_browser_too(browser, tmp_path):
     """The comparison of tests/viz, for machines without Node."""
-    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
-    (tmp_path / "page.html").write_text(
-        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
-    )
-    page = browser.open(tmp_path / "page.html")
-    compare(page.evaluate(f"{json.dumps(cases())}.map((c) => figure.maths.compute(...c))"))
+    numbers = f"{json.dumps(cases())}.map((c) => figure.maths.compute(...c))"
+    compare(in_browser(browser, tmp_path, MODULE, numbers))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.explorers import in_browser, stays_in_its_place, unnamed
 from tests.browser.test_group_explorer import contrast
 from tests.viz.test_landscape_explorer import MODULE, cases, compare
 
@@ -45,9 +46,7 @@ def test_the_keyboard_moves_it(browser, name, dark, width):
     assert page.evaluate(ARROWS) != before
     assert page.evaluate(SAID) != said
     assert page.evaluate(f"{FIGURE}.querySelector('.a') === document.activeElement"), "focus was lost"
-    assert page.errors == []
-    assert page.outside_requests == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert stays_in_its_place(page, FIGURE, width)
     page.press("ArrowRight", times=3)
     assert (page.evaluate(ARROWS), page.evaluate(SAID)) == (before, said)  # the way back, for the next test too
 
@@ -72,11 +71,7 @@ def test_its_menus_work_by_keyboard(browser, name):
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_can_be_seen_and_heard(browser, name, dark):
     page = opened(browser, name, dark=dark)
-    unnamed = (
-        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
-        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
-    )
-    assert page.evaluate(unnamed) == 0
+    assert unnamed(page, FIGURE) == 0
     assert len(page.evaluate(f"{FIGURE}.closest('[role=group][aria-label]').ariaLabel")) > 80
     ink = page.evaluate(f"getComputedStyle({FIGURE}.querySelector('.said')).color")
     behind = page.evaluate(
@@ -95,9 +90,11 @@ def test_it_can_be_seen_and_heard(browser, name, dark):
 
 def test_its_numbers_are_autograds_in_the_browser_too(browser, tmp_path):
     """The comparison of tests/viz, for machines without Node."""
-    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
-    (tmp_path / "page.html").write_text(
-        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    compare(
+        in_browser(
+            browser,
+            tmp_path,
+            MODULE,
+            f"((maths) => {json.dumps(cases())}.map((c) => maths.measure(...c)))(figure.maths)",
+        )
     )
-    page = browser.open(tmp_path / "page.html")
-    compare(page.evaluate(f"((maths) => {json.dumps(cases())}.map((c) => maths.measure(...c)))(figure.maths)"))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.browser.explorers import in_browser, press, stays_in_its_place, unnamed
 from tests.viz.test_length_explorer import MODULE, cases, compare
 
 FIGURE = "document.querySelector('.length-explorer')"
@@ -22,23 +23,13 @@ def test_the_keyboard_moves_it(browser, figures, dark, width):
     assert page.evaluate(SHOWN) != before
     assert page.evaluate(SAID) != said
     assert page.evaluate(f"{FIGURE}.querySelectorAll('.length-slider')[1] === document.activeElement"), "focus was lost"
-    assert page.errors == []
-    assert page.outside_requests == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    over = f"{FIGURE}.getBoundingClientRect().right"
-    assert page.evaluate(
-        f"Math.max(...[...{FIGURE}.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
-    ) <= (page.evaluate(over) + 1)
+    assert stays_in_its_place(page, FIGURE, width)
 
 
 def test_its_controls_work_by_keyboard(browser, figures):
     page = browser.open(figures / "length_explorer.html")
 
-    def press(name):
-        page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === '{name}').focus()")
-        page.press("Enter")
-
-    press("one long, wrong")
+    press(page, FIGURE, "one long, wrong")
     assert page.evaluate(SHOWN)[4:6] == ["-2.8", "-56"]
     assert page.evaluate(SHOWN)[10:] == ["-0.069", "-56"]
     assert "40 times less" in page.evaluate(SAID)
@@ -61,18 +52,11 @@ def test_its_controls_work_by_keyboard(browser, figures):
 
 def test_everything_has_a_name(browser, figures):
     page = browser.open(figures / "length_explorer.html")
-    unnamed = (
-        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
-        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
-    )
-    assert page.evaluate(unnamed) == 0
+    assert unnamed(page, FIGURE) == 0
 
 
 def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
     """The comparison of tests/viz, for machines without Node."""
-    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
-    (tmp_path / "page.html").write_text(
-        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    compare(
+        in_browser(browser, tmp_path, MODULE, f"{json.dumps(list(cases()))}.map((c) => figure.maths.weights(...c))")
     )
-    page = browser.open(tmp_path / "page.html")
-    compare(page.evaluate(f"{json.dumps(list(cases()))}.map((c) => figure.maths.weights(...c))"))

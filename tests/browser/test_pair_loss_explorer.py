@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.browser.explorers import in_browser, press, stays_in_its_place, unnamed
 from tests.viz.test_pair_loss_explorer import MODULE, cases, compare
 
 FIGURE = "document.querySelector('.pair-loss-explorer')"
@@ -22,25 +23,15 @@ def test_the_keyboard_moves_it(browser, figures, dark, width):
     assert page.evaluate(SHOWN) != before
     assert page.evaluate(SAID) != said
     assert page.evaluate(f"{FIGURE}.querySelector('.gap-slider') === document.activeElement"), "focus was lost"
-    assert page.errors == []
-    assert page.outside_requests == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    over = f"{FIGURE}.getBoundingClientRect().right"
-    assert page.evaluate(
-        f"Math.max(...[...{FIGURE}.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
-    ) <= (page.evaluate(over) + 1)
+    assert stays_in_its_place(page, FIGURE, width)
 
 
 def test_its_controls_work_by_keyboard(browser, figures):
     page = browser.open(figures / "pair_loss_explorer.html")
 
-    def press(name):
-        page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === '{name}').focus()")
-        page.press("Enter")
-
-    press("far apart")
+    press(page, FIGURE, "far apart")
     assert "IPO narrows it" in page.evaluate(SAID)
-    press("one label in four is flipped")
+    press(page, FIGURE, "one label in four is flipped")
     assert "Bradley-Terry stands still" in page.evaluate(SAID)
     page.evaluate(f"{FIGURE}.querySelector('.wins-slider').focus()")
     page.press("End")
@@ -50,18 +41,10 @@ def test_its_controls_work_by_keyboard(browser, figures):
 
 def test_everything_has_a_name(browser, figures):
     page = browser.open(figures / "pair_loss_explorer.html")
-    unnamed = (
-        f"[...{FIGURE}.querySelectorAll('input, button, svg:not([aria-hidden])')].filter((e) => !(e.ariaLabel || "
-        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
-    )
-    assert page.evaluate(unnamed) == 0
+    assert unnamed(page, FIGURE) == 0
 
 
 def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
     """The comparison of tests/viz, for machines without Node."""
-    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
-    (tmp_path / "page.html").write_text(
-        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
-    )
-    page = browser.open(tmp_path / "page.html")
-    compare(page.evaluate(f"{json.dumps(list(cases()))}.map((c) => figure.maths.compute(c))"))
+    numbers = f"{json.dumps(list(cases()))}.map((c) => figure.maths.compute(c))"
+    compare(in_browser(browser, tmp_path, MODULE, numbers))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.browser.explorers import in_browser, press, stays_in_its_place, unnamed
 from tests.viz.test_ratio_explorer import MODULE, cases, compare
 
 FIGURE = "document.querySelector('.ratio-explorer')"
@@ -22,29 +23,19 @@ def test_the_keyboard_moves_it(browser, figures, dark, width):
     assert page.evaluate(SHOWN) != before
     assert page.evaluate(SAID) != said
     assert page.evaluate(f"{FIGURE}.querySelectorAll('.log-ratio')[1] === document.activeElement"), "focus was lost"
-    assert page.errors == []
-    assert page.outside_requests == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    over = f"{FIGURE}.getBoundingClientRect().right"
-    assert page.evaluate(
-        f"Math.max(...[...{FIGURE}.querySelectorAll('*')].map((e) => e.getBoundingClientRect().right))"
-    ) <= (page.evaluate(over) + 1)
+    assert stays_in_its_place(page, FIGURE, width)
 
 
 def test_its_controls_work_by_keyboard(browser, figures):
     page = browser.open(figures / "ratio_explorer.html")
 
-    def press(name):
-        page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent === '{name}').focus()")
-        page.press("Enter")
-
-    press("a small jump in 100")
+    press(page, FIGURE, "a small jump in 100")
     assert page.evaluate(SHOWN) == ["1.04", "clipped"] + ["1.00", "clipped"] * 5
     assert "all 100 tokens are dropped" in page.evaluate(SAID)
     page.evaluate(f"{FIGURE}.querySelector('.sequence_band').focus()")
     page.press("ArrowUp")
     assert page.evaluate(SHOWN) == ["1.04", "1.00"] + ["1.00", "1.00"] * 5
-    press("one jump")
+    press(page, FIGURE, "one jump")
     page.evaluate(f"{FIGURE}.querySelector('.sign').focus()")
     page.press("ArrowDown")
     assert page.evaluate(SHOWN)[:2] == ["-1.35", "-1.05"]
@@ -54,18 +45,11 @@ def test_its_controls_work_by_keyboard(browser, figures):
 
 def test_everything_has_a_name(browser, figures):
     page = browser.open(figures / "ratio_explorer.html")
-    unnamed = (
-        f"[...{FIGURE}.querySelectorAll('input, select, button, svg')].filter((e) => !(e.ariaLabel || "
-        "e.textContent.trim() || e.labels?.[0]?.textContent.trim())).length"
-    )
-    assert page.evaluate(unnamed) == 0
+    assert unnamed(page, FIGURE) == 0
 
 
 def test_its_numbers_are_the_librarys_in_the_browser_too(browser, tmp_path):
     """The comparison of tests/viz, for machines without Node."""
-    source = MODULE.read_text(encoding="utf-8").replace("export default", "window.figure =")
-    (tmp_path / "page.html").write_text(
-        f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8"
+    compare(
+        in_browser(browser, tmp_path, MODULE, f"{json.dumps(list(cases()))}.map((c) => figure.maths.weights(...c))")
     )
-    page = browser.open(tmp_path / "page.html")
-    compare(page.evaluate(f"{json.dumps(list(cases()))}.map((c) => figure.maths.weights(...c))"))

@@ -35,7 +35,7 @@ def found_by(browser, query):
         ("KL", "notebooks/kl-divergence.html"),
         ("Kullback", "notebooks/kl-divergence.html"),
         ("KL estimators", "book/equations.html#kl-estimators-and-penalties"),
-        ("reward hacking", "book/over-optimisation.html"),
+        ("reward hacking", "notebooks/ppo-rlhf.html"),
         ("policy gradient", "notebooks/policy-gradients.html"),
     ],
 )

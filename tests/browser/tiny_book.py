@@ -11,8 +11,13 @@ FIGURES = ROOT / "notebooks" / "rlhf_book" / "figures"
 PAGE = "# A page\n\n```{{mjs-figure}} {name}.mjs\n:alt: An interactive figure, on a page of its own.\n{given}```\n"
 # What a figure is given on its page, where it draws numbers of Python's.
 GIVEN = {
+    "trust_explorer": ":params-from: rlhf_book.figures.trust:trust_table\n",
+    "divergence_explorer": ":params-from: rlhf_book.figures.divergences:tabulate\n"
+    ':params: {"divergence": "forward", "centre": 10}\n',
     "gate_gallery": ":params-from: rlhf_book.figures.gates:gate_gallery\n"
-    ':params: {"first": "grpo", "second": "sapo", "log2": 0.3}\n'
+    ':params: {"first": "grpo", "second": "sapo", "log2": 0.3}\n',
+    "pass_rates": ":params-from: rlhf_book.figures.pass_rates:pass_rates\n"
+    ':params: {"first": "grpo", "second": "maxrl", "size": 8, "rate": 0.1}\n',
 }
 
 

@@ -5,8 +5,6 @@ comparison inside Chromium.
 """
 
 import json
-import shutil
-import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ import traitlets
 from rlhf_book.figures.widgets import CLIP_EXPLORER_ALT, ClipExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, gradient_weight
 from rlhf_minimal.functional import gates
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "clip_explorer.mjs"
 
@@ -45,15 +44,7 @@ def compare(computed):
     assert 50 < silent < 300
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_numbers_are_the_librarys():

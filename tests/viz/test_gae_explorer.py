@@ -6,8 +6,7 @@ comparison inside Chromium.
 
 import itertools
 import json
-import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import traitlets
 
 from rlhf_book.figures.widgets import GAE_EXPLORER_ALT, GaeExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "gae_explorer.mjs"
 CRITICS = ("right", "offset", "noisy", "blind", "late")
@@ -134,15 +134,7 @@ def compare(computed, scatter):
         assert {name: got[name] for name in gradient} == pytest.approx(gradient, rel=1e-9, abs=1e-9)
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_numbers_are_the_librarys():

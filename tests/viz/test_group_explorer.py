@@ -5,8 +5,7 @@ comparison inside Chromium.
 """
 
 import json
-import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import traitlets
 
 from rlhf_book.figures.widgets import GROUP_EXPLORER_ALT, GroupExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "group_explorer.mjs"
 PRESETS = ("one right", "half right", "continuous", "outlier", "nearly equal", "all equal")
@@ -56,15 +56,7 @@ def compare(computed):
             assert got["mean"] == pytest.approx(sum(rewards) / len(rewards))
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_numbers_are_the_librarys():

@@ -5,8 +5,7 @@ The module runs under Node here; tests/browser runs the same comparison inside C
 
 import json
 import math
-import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import traitlets
 
 from rlhf_book.figures.widgets import HEADROOM_EXPLORER_ALT, HeadroomExplorer, in_a_notebook
 from rlhf_minimal.functional import gates
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "headroom_explorer.mjs"
 
@@ -60,15 +60,7 @@ def compare(computed):
     assert 10 < bound < 30
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_numbers_are_where_the_gradient_ends():

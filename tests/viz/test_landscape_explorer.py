@@ -6,8 +6,7 @@ comparison inside Chromium.
 
 import itertools
 import json
-import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import torch
 import traitlets
 
 from rlhf_book.figures.widgets import LANDSCAPE_EXPLORER_ALT, LandscapeExplorer, in_a_notebook
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "landscape_explorer.mjs"
 BASELINES, BATCHES = ("none", "mean", "best", "useless"), (1, 4, 16, 64, 256)
@@ -62,15 +62,7 @@ def compare(computed):
             assert got["noise"] == pytest.approx(noise_of(p, scores, 0.0, batch))
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_numbers_are_autograds():

@@ -4,9 +4,8 @@ The module runs under Node here; tests/browser runs the same comparison inside C
 """
 
 import json
-import shutil
-import subprocess
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import traitlets
 from rlhf_book.figures.widgets import LENGTH_EXPLORER_ALT, LengthExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "length_explorer.mjs"
 DIVISORS = {
@@ -60,15 +60,7 @@ def compare(computed):
     assert sum(max(map(abs, want["token"])) > 0 for want in wanted) > 60
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_weights_are_the_librarys_gradients():

@@ -5,8 +5,6 @@ The module runs under Node here; tests/browser runs the same comparison inside C
 """
 
 import json
-import shutil
-import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import traitlets
 
 from rlhf_book.figures.widgets import PAIR_LOSS_EXPLORER_ALT, PairLossExplorer, in_a_notebook
 from rlhf_minimal import PAIRWISE
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "pair_loss_explorer.mjs"
 
@@ -63,15 +62,7 @@ def compare(computed):
                 assert at_rest[got["name"]]["relative"] == pytest.approx(0, abs=1e-9)
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_numbers_are_the_librarys():

@@ -4,8 +4,6 @@ The module runs under Node here; tests/browser runs the same comparison inside C
 """
 
 import json
-import shutil
-import subprocess
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +15,7 @@ import traitlets
 from rlhf_book.figures.widgets import RATIO_EXPLORER_ALT, RatioExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import gates, ratios
+from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "ratio_explorer.mjs"
 BANDS = {"0.2 / 0.2": (0.2, 0.2), "0.2 / 0.27": (0.2, 0.27), "0.03 / 0.04": (0.03, 0.04), "3e-4 / 4e-4": (3e-4, 4e-4)}
@@ -74,15 +73,7 @@ def compare(computed):
     assert any(want["gspo"] != 0 and want["silent"] > 0 for want in wanted)
 
 
-def in_node(script):
-    if shutil.which("node") is None:
-        pytest.skip("no Node on this machine; tests/browser runs this comparison in Chromium")
-    source = f"import figure from {json.dumps(MODULE.as_uri())};\nconst maths = figure.maths;\n{script}"
-    done = subprocess.run(
-        ["node", "--input-type=module", "-"], input=source, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+in_node = partial(run_in_node, MODULE)
 
 
 def test_its_weights_are_the_librarys_gradients():

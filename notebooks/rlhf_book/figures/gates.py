@@ -12,10 +12,13 @@ TEXT_COLOR = (
 )
 
 
-def gate_gallery() -> dict:
+def gate_gallery(step: float = STEP) -> dict:
     """The weight on a token's score over the ratio, for each row of the table and each sign of the advantage.
 
     Rows with one gate share a curve. Weights are rounded to seven digits, far below what the picture shows.
+
+    Args:
+        step: Between two ratios, in the logarithm to base 2; a divisor of twice the reach.
 
     Returns:
         `reach` and `step` of the axis; `curves`, each {"1": weights, "-1": weights}; `rows`, each with its name, the
@@ -29,7 +32,7 @@ def gate_gallery() -> dict:
         601
     """
     exponents = (
-        torch.arange(round(2 * REACH / STEP) + 1, dtype=torch.float64) * STEP - REACH
+        torch.arange(round(2 * REACH / step) + 1, dtype=torch.float64) * step - REACH
     )
     curves: list[dict[str, list[float]]] = []
     rows = []
@@ -45,7 +48,7 @@ def gate_gallery() -> dict:
                 "dashes": _dashes(name),
             }
         )
-    return {"reach": REACH, "step": STEP, "curves": curves, "rows": rows}
+    return {"reach": REACH, "step": step, "curves": curves, "rows": rows}
 
 
 def _weights(name: str, exponents: torch.Tensor, sign: int) -> list[float]:

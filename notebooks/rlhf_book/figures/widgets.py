@@ -20,6 +20,12 @@ except ModuleNotFoundError as problem:
         name=problem.name,
     ) from problem
 
+from rlhf_minimal import ALGORITHMS
+
+from .gates import gate_gallery
+from .pass_rates import SIZES, of_a_group, pass_rates
+from .routing import EXPERTS, LAYERS, NOISES, PICKED, routing
+
 _HERE = Path(__file__).parent
 
 
@@ -380,6 +386,57 @@ class LandscapeExplorer(anywidget.AnyWidget):
         return f"[Interactive figure. {self.alt}]"
 
 
+TRUST_REGION_EXPLORER_ALT = (
+    "Sliders for the two logits of a policy over three actions. A map of the policies near it shows the line of equal KL, "
+    "the box of the clip range, and where four steps end: plain gradient, natural gradient, clip and KL penalty. Menus set "
+    "the KL bound, the clip range and the price of the penalty. A table and a sentence say ratios, KL and gain of each step."
+)
+
+
+class TrustRegionExplorer(anywidget.AnyWidget):
+    """Move a policy of three actions; see the KL region, the clip box, and where four kinds of step end.
+
+    Chapter: trust-regions.
+
+    Args:
+        a: the logit of the action with reward 3, in steps of 0.1; that of reward 1 is 0.
+        b: the logit of the action with reward 2.
+        delta: the KL bound that plain and natural gradient are followed to: 0.001, 0.01 or 0.05.
+        eps: the clip range: 0.1, 0.2 or 0.3.
+        beta: the price of the KL in the penalty: 1, 3, 10 or 30.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a parameter beyond 3, another bound, clip range or price.
+
+    Example:
+        >>> TrustRegionExplorer(1.0, delta=0.05).delta
+        0.05
+    """
+
+    _esm = in_a_notebook(_HERE / "trust_region_explorer.mjs")
+    a = traitlets.Float(-2.0, min=-3.0, max=3.0).tag(sync=True)
+    b = traitlets.Float(0.5, min=-3.0, max=3.0).tag(sync=True)
+    delta = traitlets.Enum([0.001, 0.01, 0.05], default_value=0.01).tag(sync=True)
+    eps = traitlets.Enum([0.1, 0.2, 0.3], default_value=0.2).tag(sync=True)
+    beta = traitlets.Enum([1, 3, 10, 30], default_value=3).tag(sync=True)
+    alt = traitlets.Unicode(TRUST_REGION_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        a: float | int = -2.0,
+        b: float | int = 0.5,
+        *,
+        delta: float = 0.01,
+        eps: float = 0.2,
+        beta: int = 3,
+    ):
+        super().__init__(a=float(a), b=float(b), delta=delta, eps=eps, beta=beta)
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
 KL_EXPLORER_ALT = (
     "Sliders for the logits of a policy and of a reference over three outcomes. A table gives the exact KL divergence "
     "of both directions and the estimators k1, k2 and k3: the mean and the spread of one sample, and bars for what a "
@@ -430,6 +487,65 @@ class KlExplorer(anywidget.AnyWidget):
             policy=[float(x) for x in policy],
             reference=[float(x) for x in reference],
             place=place,
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+TARGET_EXPLORER_ALT = (
+    "Sliders for the rewards of four completions of one prompt, and a menu for tau. A table shows each completion's "
+    "probability under the old policy and at the end of a squared loss, once with tau log Z as its constant and once "
+    "with the mean reward, as numbers and bars. A sentence gives both constants, the weight of the pull that the mean "
+    "reward adds, and the reward at both ends."
+)
+
+
+class TargetExplorer(anywidget.AnyWidget):
+    """Set the rewards of four completions and tau; see where a squared loss ends, with either constant.
+
+    Chapter: kimi.
+
+    Args:
+        rewards: four numbers from 0 to 1.
+        old: four probabilities under the old policy, which sum to 1.
+        tau: the temperature, one of the menu.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        ValueError: probabilities that are not above 0 or do not sum to 1.
+        traitlets.TraitError: not four numbers, a reward out of range, another tau.
+
+    Example:
+        >>> TargetExplorer([1, 0, 0, 0], tau=0.5).tau
+        0.5
+    """
+
+    _esm = in_a_notebook(_HERE / "target_explorer.mjs")
+    old = traitlets.List(traitlets.Float(min=0.0, max=1.0), minlen=4, maxlen=4).tag(
+        sync=True
+    )
+    rewards = traitlets.List(traitlets.Float(min=0.0, max=1.0), minlen=4, maxlen=4).tag(
+        sync=True
+    )
+    tau = traitlets.Enum(
+        [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0], default_value=0.1
+    ).tag(sync=True)
+    alt = traitlets.Unicode(TARGET_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        rewards: Sequence[float | int] = (1, 0, 0, 0),
+        old: Sequence[float | int] = (0.1, 0.2, 0.3, 0.4),
+        *,
+        tau: float = 0.1,
+    ):
+        if not all(q > 0 for q in old) or abs(sum(old) - 1) > 1e-6:
+            raise ValueError(
+                f"old must be probabilities above 0 that sum to 1; got {list(old)}"
+            )
+        super().__init__(
+            old=[float(q) for q in old], rewards=[float(r) for r in rewards], tau=tau
         )
 
     def __repr__(self) -> str:
@@ -515,6 +631,396 @@ class HeadroomExplorer(anywidget.AnyWidget):
 
     def __init__(self, p: float = 0.01, *, low: float = 0.2, high: float = 0.28):
         super().__init__(p=float(p), low=float(low), high=float(high))
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+GATE_GALLERY_ALT = (
+    "Menus for two rows of the table and for a good or a bad token, and a slider for the token's ratio. Two curves show "
+    "the weight that the gradient of the token's log-probability gets, over ratios from an eighth to eight. A sentence "
+    "says both weights."
+)
+_ROWS = tuple(ALGORITHMS)
+_GROUP_ROWS = tuple(name for name, row in ALGORITHMS.items() if of_a_group(row))
+
+
+class GateGallery(anywidget.AnyWidget):
+    """Choose two rows and a ratio; see the weight that a token's score gets in each, by the sign of its advantage.
+
+    Chapter: soft-gates.
+
+    Args:
+        first: a row of the table.
+        second: another one.
+        sign: 1 for a good token, -1 for a bad one.
+        log2: the ratio's logarithm to base 2, -3 to 3.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: an unknown row, another sign, a ratio beyond 8.
+
+    Example:
+        >>> GateGallery("cispo", "sapo", log2=1).second
+        'sapo'
+    """
+
+    _esm = in_a_notebook(_HERE / "gate_gallery.mjs")
+    curves = traitlets.List(traitlets.Dict()).tag(sync=True)
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    reach = traitlets.Int().tag(sync=True)
+    step = traitlets.Float().tag(sync=True)
+    first = traitlets.Enum(_ROWS).tag(sync=True)
+    second = traitlets.Enum(_ROWS).tag(sync=True)
+    sign = traitlets.Enum([1, -1]).tag(sync=True)
+    log2 = traitlets.Float(min=-3.0, max=3.0).tag(sync=True)
+    alt = traitlets.Unicode(GATE_GALLERY_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        first: str = "grpo",
+        second: str = "sapo",
+        *,
+        sign: int = 1,
+        log2: float | int = 0.3,
+    ):
+        super().__init__(
+            **gate_gallery(step=0.02),
+            first=first,
+            second=second,
+            sign=sign,
+            log2=float(log2),
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+PASS_RATES_ALT = (
+    "Menus for two rows of the table and for the number of completions a prompt, and a slider for the share of them that "
+    "is right. Two curves show how much the prompt counts over that share. A sentence says both weights, what they are "
+    "beside those of a prompt at one half, and how many groups have one outcome only."
+)
+
+
+class PassRates(anywidget.AnyWidget):
+    """Choose two rows, the size of a group and a prompt's pass rate; see how much the prompt counts in each.
+
+    Chapter: soft-gates.
+
+    Args:
+        first: a row whose advantages follow from the rewards of one group.
+        second: another one.
+        size: completions a prompt: 2, 4, 8, 16 or 64.
+        rate: pass rate, 0.01 to 0.99.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a row that has no such weight, another size, a rate out of range.
+
+    Example:
+        >>> PassRates("maxrl", "grpo", size=16).size
+        16
+    """
+
+    _esm = in_a_notebook(_HERE / "pass_rates.mjs")
+    curves = traitlets.List(traitlets.Dict()).tag(sync=True)
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    sizes = traitlets.List(traitlets.Int()).tag(sync=True)
+    rates = traitlets.List(traitlets.Float()).tag(sync=True)
+    first = traitlets.Enum(_GROUP_ROWS).tag(sync=True)
+    second = traitlets.Enum(_GROUP_ROWS).tag(sync=True)
+    size = traitlets.Enum(SIZES).tag(sync=True)
+    rate = traitlets.Float(min=0.01, max=0.99).tag(sync=True)
+    alt = traitlets.Unicode(PASS_RATES_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        first: str = "grpo",
+        second: str = "maxrl",
+        *,
+        size: int = 8,
+        rate: float = 0.1,
+    ):
+        tables = {
+            name: value for name, value in pass_rates().items() if name != "left_out"
+        }
+        super().__init__(**tables, first=first, second=second, size=size, rate=rate)
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+ROUTING_EXPLORER_ALT = (
+    "Menus for the number of layers, of experts in a layer and of experts picked, and a slider for relative noise. Three bars "
+    "on a logarithmic axis show the standard deviation of a token's log-ratio: with experts, with the old choice replayed, "
+    "and in a dense control. A sentence says how many tokens change an expert."
+)
+
+
+class RoutingExplorer(anywidget.AnyWidget):
+    """Choose layers, experts and an engine's noise; see flips, and the spread of log-ratios beside replay and a dense control.
+
+    Chapter: mixture-of-experts.
+
+    Args:
+        layers: 1, 4, 12 or 24.
+        experts: of a layer, 8 or 32.
+        picked: of them for a token, 1, 2 or 4.
+        noise: relative to what each block reads: 0.001, 0.003, 0.01, 0.03 or 0.1.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a setting that the table does not have.
+
+    Example:
+        >>> RoutingExplorer(24, noise=0.1).picked
+        2
+    """
+
+    _esm = in_a_notebook(_HERE / "routing_explorer.mjs")
+    data = traitlets.Dict().tag(sync=True)
+    layers = traitlets.Enum(LAYERS).tag(sync=True)
+    experts = traitlets.Enum(EXPERTS).tag(sync=True)
+    picked = traitlets.Enum(PICKED).tag(sync=True)
+    noise = traitlets.Enum(NOISES).tag(sync=True)
+    alt = traitlets.Unicode(ROUTING_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        layers: int = 12,
+        experts: int = 32,
+        picked: int = 2,
+        *,
+        noise: float = 0.001,
+    ):
+        super().__init__(
+            **routing(), layers=layers, experts=experts, picked=picked, noise=noise
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+TRUST_EXPLORER_ALT = (
+    "Sliders for a token's probability when it was sampled and now, and menus for the sign of its completion and for whose "
+    "log-probs are the old ones. A table shows for twelve rows with what weight and sign each still trains on the token. A "
+    "sentence says who leaves it out and who weighs it most."
+)
+
+
+class TrustExplorer(anywidget.AnyWidget):
+    """Move a token's probability away from where it was sampled; see which rows still train on it, and how strongly.
+
+    Chapter: off-policy.
+
+    Args:
+        now: its probability under the policy that is trained; the nearest on the figure's lattice is taken.
+        sampled: its probability under the engine that sampled; likewise.
+        old: "sampler" if the old log-probs are the sampler's, "own" if the trainer has just read them.
+        sign: of the completion's advantage, 1 or -1.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: another choice of old or sign.
+        ValueError: a probability that is not between 0 and 1.
+
+    Example:
+        >>> TrustExplorer(0.25, 0.1, sign=-1).sign
+        -1
+    """
+
+    _esm = in_a_notebook(_HERE / "trust_explorer.mjs")
+    table = traitlets.Dict().tag(sync=True)
+    now = traitlets.Int(min=0).tag(sync=True)
+    sampled = traitlets.Int(min=0).tag(sync=True)
+    old = traitlets.Enum(["sampler", "own"], default_value="sampler").tag(sync=True)
+    sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
+    alt = traitlets.Unicode(TRUST_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        now: float = 0.25,
+        sampled: float = 0.119,
+        *,
+        old: str = "sampler",
+        sign: int = 1,
+    ):
+        from .trust import nearest, trust_table
+
+        super().__init__(**trust_table(), **nearest(now, sampled), old=old, sign=sign)
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+STEP_EXPLORER_ALT = (
+    "Four completions of one prompt, each a row of steps with scores and an answer. A click changes a score, buttons "
+    "make a completion longer or shorter. One menu chooses the number that stands for a completion, another one what its "
+    "steps are paid for. Under each step stands its advantage. A sentence says which answer wins the vote, which "
+    "completion is best, and which first step gains most."
+)
+
+
+class StepExplorer(anywidget.AnyWidget):
+    """Change the scores of steps; see the number of a completion, the vote, and what each step is paid.
+
+    Chapter: process-rewards.
+
+    Args:
+        scores: of four completions the scores of their steps, 1 to 6 numbers from 0 to 1.
+        answers: their four final answers; "q" is right.
+        aggregate: min, mean, last or product.
+        payment: outcome, sum, own, potential or change.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        ValueError: a completion without a step or with more than six, or a score that is not from 0 to 1.
+        traitlets.TraitError: not four completions or answers, another aggregate or payment.
+
+    Example:
+        >>> StepExplorer(aggregate="product").payment
+        'outcome'
+    """
+
+    _esm = in_a_notebook(_HERE / "step_explorer.mjs")
+    scores = traitlets.List(
+        traitlets.List(traitlets.Float(min=0.0, max=1.0)), minlen=4, maxlen=4
+    ).tag(sync=True)
+    answers = traitlets.List(traitlets.Unicode(), minlen=4, maxlen=4).tag(sync=True)
+    aggregate = traitlets.Enum(
+        ["min", "mean", "last", "product"], default_value="min"
+    ).tag(sync=True)
+    payment = traitlets.Enum(
+        ["outcome", "sum", "own", "potential", "change"], default_value="outcome"
+    ).tag(sync=True)
+    alt = traitlets.Unicode(STEP_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        scores: Sequence[Sequence[float]] = (
+            (0.9, 0.9, 0.9),
+            (0.9, 0.1, 0.5),
+            (0.9, 0.5, 0.1),
+            (0.5, 0.1, 0.1),
+        ),
+        answers: Sequence[str] = ("q", "q", "f", "f"),
+        *,
+        aggregate: str = "min",
+        payment: str = "outcome",
+    ):
+        super().__init__(
+            scores=[[float(x) for x in own] for own in scores],
+            answers=list(answers),
+            aggregate=aggregate,
+            payment=payment,
+        )
+
+    @traitlets.validate("scores")
+    def _check_scores(self, proposal: Any) -> Any:
+        for own in proposal["value"]:
+            if not 1 <= len(own) <= 6:
+                raise ValueError(f"a completion has 1 to 6 steps; got {len(own)}")
+        return proposal["value"]
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+BUDGET_EXPLORER_ALT = (
+    "Accuracy against tokens a problem on a logarithmic scale, for a model before and after training, by method: one of n "
+    "is right, majority, best of n, two weighted votes, beam search, and an answer that is held back. Menus choose the "
+    "model and the problems, a slider the budget. A table and a sentence say what each method reaches within it."
+)
+
+
+class BudgetExplorer(anywidget.AnyWidget):
+    """Choose a budget of tokens; see what each method makes of it, for the start and for the trained model.
+
+    Chapter: test-time-scaling.
+
+    Args:
+        shown: "both", "start" or "trained".
+        set: problems by their moves: "all", "2 to 5", "6 to 9" or "10 to 14".
+        place: of the budget, in quarters of an octave above 4 tokens, at most 32.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: another model or set, or a place that the slider does not have.
+
+    Example:
+        >>> BudgetExplorer(shown="start", place=9).place
+        9
+    """
+
+    _esm = in_a_notebook(_HERE / "budget_explorer.mjs")
+    curves = traitlets.Dict().tag(sync=True)
+    methods = traitlets.Dict().tag(sync=True)
+    sets: traitlets.List[str] = traitlets.List().tag(sync=True)
+    shown = traitlets.Enum(["both", "start", "trained"], default_value="both").tag(
+        sync=True
+    )
+    set = traitlets.Enum(
+        ["all", "2 to 5", "6 to 9", "10 to 14"], default_value="all"
+    ).tag(sync=True)
+    place = traitlets.Int(16, min=0, max=32).tag(sync=True)
+    alt = traitlets.Unicode(BUDGET_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(self, shown: str = "both", *, set: str = "all", place: int = 16):
+        from .budget import budget_table
+
+        super().__init__(**budget_table(), shown=shown, set=set, place=place)
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
+DIVERGENCE_EXPLORER_ALT = (
+    "A menu for the divergence and a slider for the centre of a bell-shaped student over twelve outcomes. A curve shows the "
+    "loss over the centre. A table shows for each outcome the probability under a teacher with two modes and under the "
+    "student as bars, and how the loss would push its logit. A sentence says where the loss is smallest."
+)
+
+
+class DivergenceExplorer(anywidget.AnyWidget):
+    """Move a student with one knob past a teacher with two modes; see where each divergence wants it.
+
+    Chapter: distillation.
+
+    Args:
+        divergence: one of `rlhf_book.figures.divergences.DIVERGENCES`.
+        centre: of the student, from 0 to 11; the nearest fifth is taken.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: another divergence, or a centre out of range.
+
+    Example:
+        >>> DivergenceExplorer("reverse", 8.0).centre
+        40
+    """
+
+    _esm = in_a_notebook(_HERE / "divergence_explorer.mjs")
+    table = traitlets.Dict().tag(sync=True)
+    divergence = traitlets.Enum(
+        [
+            "forward",
+            "jsd 0.1",
+            "jsd 0.5",
+            "jsd 0.9",
+            "reverse",
+            "top 3, cut",
+            "top 3 and rest",
+        ],
+        default_value="forward",
+    ).tag(sync=True)
+    centre = traitlets.Int(min=0, max=55).tag(sync=True)
+    alt = traitlets.Unicode(DIVERGENCE_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(self, divergence: str = "forward", centre: float = 2.0):
+        from .divergences import tabulate
+
+        super().__init__(**tabulate(), divergence=divergence, centre=round(5 * centre))
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
