@@ -1,6 +1,6 @@
-"""The recorded runs of the chapter on scaling up: the sampler is some steps behind, and three ways of dealing with it.
+"""Recorded runs of the chapters on scaling up and on off-policy data: the sampler is some steps behind. What then?
 
-    python notebooks/results/lag_runs.py              runs what is not yet recorded (90 runs, 40 minutes of one core)
+    python notebooks/results/lag_runs.py              runs what is not yet recorded (an hour of one core)
     python notebooks/results/lag_runs.py 16-blind     only the arms named
 
 Writes notebooks/results/lag-runs.json, a line a run. Every run takes 60 steps of 512 completions from the shipped
@@ -11,17 +11,29 @@ by the policy as it was k steps before, or by the start while there have not bee
     ratio       the old log-probs are the sampler's, and the ratio to them is clipped as in PPO
     truncated   the old log-probs are the learner's own, and each token is weighted by how much likelier it is under the
                 learner than under the sampler, 2 at most
+    masked      as truncated, but a token whose weight is below 0.5 or above 2 is left out (IcePop)
+    sequence    as blind, but a bad completion is left out if its tokens have lost more than 0.5 nats in the mean since
+                they were sampled (the mask of DeepSeek-V3.2)
+    unclipped   as ratio, without the clip
+    dppo        as unclipped, but a token is left out once its probability has gone 0.2 too far (the mask of DPPO)
+    narrow      as masked, but the band is 0.8 to 1.2, the width of the clip
+    wide        as ratio, but the clip is at 0.5 and 2, the width of the mask
 
-Without a lag the three are the same run, so there is one arm for it. Arms that end in "slow" have a quarter of the
-learning rate: they were added after the others had been seen, to tell staleness from too long a step. So were the arms
-with one step of lag, the usual lag of a pipeline, to see how far what 4 and 16 steps do holds for it. Seeds 0 to 4 were
-fixed beforehand and all are recorded; settings were tried on seed 100 before that.
+Truncated, masked, narrow and sequence differ from blind in one cell, "correct" or "trust"; ratio and dppo from unclipped in
+one, "gate" or "trust". Without a lag the first three are the same run, so there is one arm for it. Arms that end in
+"slow" have a quarter of the learning rate: they were added after the others had been seen, to tell staleness from too
+long a step. So were the arms with one step of lag, the usual lag of a pipeline, to see how far what 4 and 16 steps do
+holds for it. Masked, sequence, unclipped and dppo were added after all of these, with the numbers that their rows in
+the table have; nothing was tried first. Narrow and wide came last, at a lag of 16 only: they tell a clip's width from
+its direction. Seeds 0 and 1 of these two had been looked at before they were recorded. Seeds 0 to 4 were fixed beforehand and all are recorded; settings were tried on seed 100 before
+that.
 """
 
 import copy
 import time
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -31,7 +43,7 @@ from recording import record
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Algorithm
-from rlhf_minimal.functional import corrections
+from rlhf_minimal.functional import corrections, gates, trust
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import (
     Config,
@@ -48,18 +60,29 @@ STEPS = 60
 KEPT = ("reward", "apart", "outside", "grad_norm")  # by step
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
+UNCLIPPED = replace(GRPO, gate=gates.none)
 WAYS: dict[str, Algorithm] = {
     "blind": GRPO,
     "ratio": GRPO,
     "truncated": replace(GRPO, correct=corrections.truncated_importance),
+    "masked": replace(GRPO, correct=corrections.masked_importance),
+    "sequence": replace(GRPO, trust=trust.off_policy_sequence),
+    "unclipped": UNCLIPPED,
+    "dppo": replace(UNCLIPPED, trust=trust.dppo_tv),
+    "narrow": replace(
+        GRPO, correct=partial(corrections.masked_importance, low=0.8, high=1.2)
+    ),
+    "wide": replace(GRPO, gate=partial(gates.clip, low=0.5, high=1.0)),
 }
+FIRST = ("blind", "ratio", "truncated")
+LATER = ("masked", "dppo", "unclipped", "sequence")
 LR, SLOW = 8e-4, 2e-4
 
 # arm: its lag, its way, its learning rate
 ARMS: dict[str, tuple[int, str, float]] = {"0": (0, "blind", LR)}
-ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 16) for way in WAYS}
+ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 16) for way in FIRST}
 ARMS |= {"0-slow": (0, "blind", SLOW)} | {
-    f"16-{way}-slow": (16, way, SLOW) for way in WAYS
+    f"16-{way}-slow": (16, way, SLOW) for way in FIRST
 }
 ARMS |= {
     "1-blind": (1, "blind", LR),
@@ -67,7 +90,11 @@ ARMS |= {
     "4-blind-slow": (4, "blind", SLOW),
     "1-truncated": (1, "truncated", LR),
 }
-ARMS |= {f"1-{way}-slow": (1, way, SLOW) for way in WAYS}
+ARMS |= {f"1-{way}-slow": (1, way, SLOW) for way in FIRST}
+ARMS |= {f"16-{way}": (16, way, LR) for way in LATER}
+ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 1) for way in ("masked", "dppo")}
+ARMS |= {"4-unclipped": (4, "unclipped", LR)}
+ARMS |= {f"16-{way}": (16, way, LR) for way in ("narrow", "wide")}
 
 
 class Behind:

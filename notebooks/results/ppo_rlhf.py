@@ -96,6 +96,7 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
 def measure(learner: Learner, recipe: Recipe) -> dict[str, float]:
     """True score, proxy and distance from the start on held-out prompts, one sample each."""
     problems = TASK.problems("held_out", HELD_OUT, seed="ppo-rlhf")
+    recipe = replace(recipe, config=replace(recipe.config, group_size=1))
     found = roll_out(
         learner.policy, learner.vocabulary, problems, recipe, seed="ppo-rlhf"
     )

@@ -7,7 +7,7 @@ what is there; delete a line, or the file, to have it measured again.
 import argparse
 import json
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ def record(
     run: Callable[[str, int], dict[str, Any]],
     *,
     seeds: Iterable[int] = SEEDS,
+    fewer: Mapping[str, int] | None = None,
     **head: Any,
 ) -> None:
     """Run every arm with every seed that is not on file, or only the arms named on the command line.
@@ -34,9 +35,10 @@ def record(
         arms: their names, in the order in which they are written.
         run: (arm, seed) -> what is kept of that run; "arm" and "seed" are added.
         seeds: those that every arm gets.
+        fewer: how many of them, the first ones, some arms get instead.
         head: what holds for all runs, such as the number of steps.
     """
-    arms, seeds = list(arms), list(seeds)
+    arms, seeds, fewer = list(arms), list(seeds), fewer or {}
     parser = argparse.ArgumentParser(
         prog=Path(script).name, description=f"{len(arms)} arms, seeds {seeds}."
     )
@@ -51,7 +53,7 @@ def record(
     runs = json.loads(data.read_text())["runs"] if data.exists() else []
     done = {(one["arm"], one["seed"]) for one in runs}
     for arm in chosen or arms:
-        for seed in seeds:
+        for seed in seeds[: fewer.get(arm)]:
             if (arm, seed) in done:
                 continue
             runs.append({"arm": arm, "seed": seed, **run(arm, seed)})

@@ -1,13 +1,13 @@
 """The recorded runs of TRPO: the natural gradient, the gradient under the same KL bound, and AdamW.
 
-    python notebooks/results/trpo_runs.py              runs what is not yet recorded (35 runs, ten minutes of one core)
+    python notebooks/results/trpo_runs.py              runs what is not yet recorded (35 runs, twenty minutes of one core)
     python notebooks/results/trpo_runs.py trpo-128     only the arms named
 
 Writes notebooks/results/trpo-runs.json, a line a run. Task: begin the answer with an even digit, from an untrained tiny
 model, 20 steps. An arm's number is its samples a step, in groups of 8.
 
 - trpo: the library's trust region as it is (bound .01 nats a token, 10 products, damping .1).
-- sharp: the same with damping .001, so nearer to the natural gradient of this batch's Fisher matrix.
+- sharp: the same with damping .001; ten products leave more of this system unsolved (cg_residual).
 - gradient: the same bound and line search along the plain gradient (a damping of a million leaves nothing else).
 - adamw: the loop's own update at the learning rate of tests/training/test_learns.py.
 

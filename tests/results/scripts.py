@@ -7,6 +7,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from torch import Tensor
+
+from rlhf_minimal.training.metrics import student
+
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 
 
@@ -25,3 +29,10 @@ def module(name: str) -> ModuleType:
 def load(name: str) -> tuple[ModuleType, dict[str, Any]]:
     """A script and what it recorded."""
     return module(name), json.loads((FOLDER / f"{name.replace('_', '-')}.json").read_text())
+
+
+def separated(before: Tensor, after: Tensor) -> bool:
+    """The chapters' criterion: one sign in all seeds, and a mean beyond what 5 % of a t-test asks for."""
+    d = after - before
+    one_sign = bool((d > 0).all() or (d < 0).all())
+    return one_sign and bool(d.mean().abs() > student(len(d) - 1) * d.std() / len(d) ** 0.5)

@@ -9,8 +9,7 @@ from rlhf_minimal import Algorithm
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.tasks import Problem, get_task
 from rlhf_minimal.training import Config
-from rlhf_minimal.training.metrics import student
-from tests.results.scripts import load
+from tests.results.scripts import load, separated
 
 script, RECORD = load("clock_runs")
 RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
@@ -36,13 +35,6 @@ COMPARED = {
 def column(arm, name):
     """[seeds] a number of each seed's run."""
     return torch.tensor([run[name] for (of, _), run in RUNS.items() if of == arm], dtype=torch.float64)
-
-
-def separated(before, after):
-    """The chapters' criterion: one sign in all seeds, and a mean beyond what 5 % of a t-test asks for."""
-    d = after - before
-    one_sign = bool((d > 0).all() or (d < 0).all())
-    return one_sign and bool(d.mean().abs() > student(len(d) - 1) * d.std() / len(d) ** 0.5)
 
 
 def settings(arm):

@@ -10,8 +10,7 @@ from rlhf_minimal.functional import advantages
 from rlhf_minimal.tasks import Step, StepRow
 from rlhf_minimal.training import sample_steps, train
 from rlhf_minimal.training.learner import Learner
-from rlhf_minimal.training.metrics import student
-from tests.results.scripts import load
+from tests.results.scripts import load, separated
 
 script, RECORD = load("prm_runs")
 RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
@@ -20,13 +19,6 @@ SCORERS = [arm for arm in script.ARMS if arm not in ("checker", "none")]
 
 def of(arm, key):
     return [RUNS[arm, seed][key] for seed in script.SEEDS]
-
-
-def separated(before, after):
-    """The chapters' criterion: one sign in all seeds, and a mean beyond what 5 % of a t-test asks for."""
-    d = after - before
-    one_sign = bool((d > 0).all() or (d < 0).all())
-    return one_sign and bool(d.mean().abs() > student(len(d) - 1) * d.std() / len(d) ** 0.5)
 
 
 def test_every_arm_has_every_seed_and_all_its_measures():
@@ -73,31 +65,39 @@ def test_the_first_steps_of_rl_come_out_as_recorded(arm):
 def test_a_scalar_cannot_read_what_the_position_before_knows():
     """Frozen bodies: the same hidden states, read where a move ends, or one position earlier with the token."""
     assert max(of("scalar-frozen", "last_auc")) < 0.6 < 0.99 < min(of("bilinear-frozen", "last_auc"))
-    assert max(of("scalar", "last_auc")) < 0.9 < 0.97 < min(of("ratio", "last_auc"))
+    assert max(of("scalar", "last_auc")) < 0.92 < 0.97 < min(of("ratio", "last_auc"))
 
 
-def test_as_marks_a_scorer_teaches_what_the_checker_teaches():
-    last = {arm: [sum(RUNS[arm, seed]["accuracy"][-10:]) / 10 for seed in script.SEEDS] for arm in script.PAYERS}
-    assert min(last["ratio"]) > 0.5
-    assert min(last["checker"]) > 0.5
+def test_as_marks_a_scorer_teaches_less_than_the_checker_and_more_than_the_outcome():
+    last = {
+        arm: torch.tensor([sum(RUNS[arm, seed]["accuracy"][-10:]) / 10 for seed in script.SEEDS])
+        for arm in script.PAYERS
+    }
+    bounds = {"none": (0.475, 0.565), "checker": (0.575, 0.67), "ratio": (0.535, 0.6)}
+    for arm, (low, high) in bounds.items():
+        assert low < last[arm].min()
+        assert last[arm].max() < high
+    for before, after in (("none", "ratio"), ("none", "checker"), ("ratio", "checker")):
+        assert separated(last[before], last[after])
+        assert last[before].mean() < last[after].mean()
 
 
 def test_what_the_text_says_came_out():
     bounds = {
         "log-prob": (0.99, 1.0),
-        "scalar-frozen": (0.55, 0.575),
+        "scalar-frozen": (0.525, 0.575),
         "bilinear-frozen": (0.99, 1.0),
-        "scalar": (0.63, 0.87),
-        "ratio": (0.98, 0.99),
-        "outcome": (0.83, 0.87),
+        "scalar": (0.635, 0.915),
+        "ratio": (0.98, 1.0),
+        "outcome": (0.83, 0.905),
     }
     for arm, (low, high) in bounds.items():
         assert low <= min(of(arm, "last_auc"))
         assert max(of(arm, "last_auc")) <= high
     weights = {
         ("none", "majority"): (0.32, 0.42),
-        ("checker", "steps"): (0.58, 0.71),
-        ("ratio", "min"): (0.58, 0.70),
+        ("checker", "steps"): (0.585, 0.71),
+        ("ratio", "min"): (0.565, 0.70),
         ("outcome", "sum"): (0.38, 0.55),
         ("scalar", "min"): (0.38, 0.51),
     }
@@ -109,11 +109,11 @@ def test_what_the_text_says_came_out():
 
 def test_labels_of_shares_teach_a_ratio_little_unless_they_compare_two_steps():
     bounds = {
-        "shepherd-ratio": (0.42, 0.55, 0.50, 0.62),
-        "hard-ratio": (0.61, 0.635, 0.72, 0.755),
-        "shepherd-scalar": (0.54, 0.555, 0.575, 0.62),
-        "shepherd-bilinear-frozen": (0.81, 0.825, 0.87, 0.905),
-        "kept-ratio": (0.83, 0.855, 0.85, 0.87),
+        "shepherd-ratio": (0.42, 0.60, 0.50, 0.635),
+        "hard-ratio": (0.61, 0.685, 0.72, 0.785),
+        "shepherd-scalar": (0.535, 0.56, 0.575, 0.62),
+        "shepherd-bilinear-frozen": (0.80, 0.835, 0.86, 0.905),
+        "kept-ratio": (0.79, 0.855, 0.82, 0.87),
     }
     for arm, (low, high, place_low, place_high) in bounds.items():
         assert low <= min(of(arm, "last_auc"))
@@ -121,23 +121,23 @@ def test_labels_of_shares_teach_a_ratio_little_unless_they_compare_two_steps():
         assert place_low <= min(of(arm, "place_auc"))
         assert max(of(arm, "place_auc")) <= place_high
     for right, wrong, after in of("shepherd-ratio", "mean_labels"):
-        assert 0.285 < right < 0.295
+        assert 0.28 < right < 0.297
         assert 0.025 < wrong < 0.035
         assert 0.025 < after < 0.035
-    for key, low, high in (("labels_auc", 0.59, 0.60), ("labels_place_auc", 0.74, 0.756)):
+    for key, low, high in (("labels_auc", 0.59, 0.605), ("labels_place_auc", 0.74, 0.764)):
         assert low < min(of("shepherd-ratio", key))
         assert max(of("shepherd-ratio", key)) < high
     assert sum(wrong > right for right, wrong in of("shepherd-ratio", "mean_scores")) == 1  # in the other two less
     assert all(0.69 < losses[-1] < 0.71 for losses in of("shepherd-ratio", "losses"))
     assert all(0.34 < losses[-1] < 0.36 for losses in of("shepherd-bilinear-frozen", "losses"))
-    assert (min(of("kept-ratio", "labels")), max(of("kept-ratio", "labels"))) == (1678, 1727)
-    assert all(0.88 < auc[1] < 0.91 and auc[2] < auc[1] - 0.04 for auc in of("kept-ratio", "auc"))
+    assert (min(of("kept-ratio", "labels")), max(of("kept-ratio", "labels"))) == (1667, 1755)
+    assert all(0.875 < auc[1] < 0.91 and auc[2] < auc[1] - 0.04 for auc in of("kept-ratio", "auc"))
 
 
 def test_votes_by_what_kept_labels_teach_lie_between_the_majority_and_labels_by_program():
     majority = [votes["majority"][2] for votes in of("kept-ratio", "votes")]
     kept, program = (torch.tensor([votes["min"][2] for votes in of(arm, "votes")]) for arm in ("kept-ratio", "ratio"))
-    assert 0.515 < kept.min()
+    assert 0.51 < kept.min()
     assert kept.max() < 0.665
     assert separated(torch.tensor(majority), kept)
     assert separated(kept, program)
