@@ -63,7 +63,12 @@ def test_the_batch_says_what_the_table_above_it_says():
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_row_can_train_on_it(name):
     batch = worked_example()
-    batch = replace(batch, sampler_logp=batch.old_logp)  # sampled by the trainer's own model
+    greedy = torch.tensor([1.0] * GROUP_SIZE + [0.0] * GROUP_SIZE)
+    # Sampled by the trainer's own model; for ReMax its most probable completions, one right and one wrong; for GDPO two
+    # rewards, of which the second is the same for all; for the tokens of high entropy, each token's own term of it.
+    parts = torch.stack([batch.rewards, torch.ones_like(batch.rewards)], 1)
+    entropy = -batch.logp.exp() * batch.logp
+    batch = replace(batch, sampler_logp=batch.old_logp, greedy_rewards=greedy, reward_parts=parts, entropy=entropy)
     policy_loss(ALGORITHMS[name], batch).backward()
     assert torch.isfinite(batch.logp.grad).all()
     assert batch.logp.grad[batch.mask == 1].any()
