@@ -41,6 +41,7 @@ class AdvantageCell(Protocol):
         group_size: int,  # G, at least 2 if required: the cell compares completions of one prompt
         values: Float[Tensor, "B T"],  # the critic's estimate before each token
         baseline: Float[Tensor, " B"],
+        greedy_rewards: Float[Tensor, " B"],  # of the greedy completion of each row's prompt
         step_ends: Shaped[Tensor, "B T"],  # 1 on the last token of each step
         reward_parts: Float[Tensor, "B K"],  # a cell that requires them does not read token_rewards
         old_logp: Float[Tensor, "B T"],

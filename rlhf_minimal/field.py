@@ -110,7 +110,7 @@ FIELD: dict[str, Algorithm] = {
         kl=(KL(0.02, "k2", against="old"),),
     ),
     # TOPR, Le Roux et al., arXiv 2503.14286, with the ratio of each token, as libraries have it; the paper truncates
-    # that of the whole sequence, and its rewards are +1 and -1. The baseline is Trinity-RFT's.
+    # that of the whole sequence (ratios.product_token), and its rewards are +1 and -1. The baseline is Trinity-RFT's.
     "topr": Algorithm(
         advantages.group_centered,
         ratios.token,
@@ -156,6 +156,42 @@ FIELD: dict[str, Algorithm] = {
         advantages.teacher_gap,
         ratios.token,
         gates.none,
+        aggregation.token_mean,
+    ),
+    # ReMax, Li et al., arXiv 2310.10505: the greedy completion of the same prompt says what was to be expected. The
+    # paper puts a KL into the reward; without one, as here, it is verl's `remax` in the loss of REINFORCE.
+    "remax": Algorithm(
+        advantages.greedy_baseline,
+        ratios.on_policy,
+        gates.none,
+        aggregation.sequence_sum,
+    ),
+    # Wang et al., arXiv 2506.01939: DAPO on the fifth of the tokens with the highest entropy. The quantile is that of
+    # the whole optimiser step, so it takes micro_batches=1; N still counts all tokens, as in TRL. (Not here: DAPO's
+    # ramp before the budget.)
+    "high_entropy": Algorithm(
+        advantages.group_normalized,
+        ratios.token,
+        partial(gates.clip, low=0.2, high=0.28),
+        aggregation.token_mean,
+        keep=filters.mixed_outcomes,
+        trust=partial(trust.high_entropy, share=0.2),
+    ),
+    # GDPO, arXiv 2601.05242: each part of a reward compared within the group, then added, then whitened by tokens as in
+    # verl; TRL's z-score over rows is normalize=advantages.zscore_rows. The clip is verl's default.
+    "gdpo": Algorithm(
+        advantages.gdpo,
+        ratios.token,
+        partial(gates.clip, low=0.2, high=0.2),
+        aggregation.token_mean,
+        normalize=advantages.whiten,
+    ),
+    # VESPO, arXiv 2602.10693: the weight of a whole completion, without a root, tapered on both sides. Numbers are the
+    # paper's; the advantage and the mean over tokens are TRL's.
+    "vespo": Algorithm(
+        advantages.group_normalized,
+        ratios.product_token,
+        gates.gamma,
         aggregation.token_mean,
     ),
 }

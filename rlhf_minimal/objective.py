@@ -55,7 +55,7 @@ class KL:
 
     Args:
         coef: beta, usually 0.001 to 0.1; 0 switches the term off, and no reference is needed.
-        estimator: "k1", "k2" or "k3", or the function of `functional.kl`.
+        estimator: "k1", "k2", "k3" or "absolute", or the function of `functional.kl`.
         place: "reward" (subtracted from token rewards; a group's baseline then subtracts the KL of the other
             completions as well), "advantage" (subtracted after the baseline, before whitening), or "loss". The first
             two use the old policy's log-probs and have no gradient.
@@ -241,6 +241,11 @@ class Algorithm:
         return "ref_logp" in self._cells["advantage"].needs
 
     @property
+    def needs_whole_step(self) -> bool:
+        """Whether a weight of it is a statistic of all tokens of an optimiser step: then a micro-batch is refused."""
+        return any("totals" in self._cells[name].reads for name in ("trust", "correct") if name in self._cells)
+
+    @property
     def _needs_before(self) -> frozenset[str]:
         """What `prepare` reads."""
         return self._needs(_CELLS_BEFORE, "reward", "advantage")
@@ -308,6 +313,7 @@ class Batch:
         step_rewards: [B, T] rewards where they were earned; default: ``rewards`` on the last trained token.
         step_ends: [B, T], 1 on the last token of each step; default: the last trained token.
         baseline: [B] for advantages.given_baseline.
+        greedy_rewards: [B] the reward of the greedy completion of each row's prompt, for advantages.greedy_baseline.
         sampler_logp: [B, T] by the engine that sampled, if that is not the trainer itself.
         entropy: [B, T] of the policy being trained, for an entropy bonus; carries the gradient.
         truncated: [B] bool, True where the budget ended the completion.
@@ -341,6 +347,7 @@ class Batch:
     step_rewards: Tensor | None = None
     step_ends: Tensor | None = None
     baseline: Tensor | None = None
+    greedy_rewards: Tensor | None = None
     sampler_logp: Tensor | None = None
     entropy: Tensor | None = None
     truncated: Tensor | None = None
@@ -361,8 +368,9 @@ class Batch:
             if x.device != self.logp.device:
                 raise ValueError(f"{name} is on {x.device} and logp on {self.logp.device}: move them to one device")
         check_rows("rewards", self.rewards, len(self.logp))
-        if self.baseline is not None:
-            check_rows("baseline", self.baseline, len(self.logp))
+        for name in ("baseline", "greedy_rewards"):
+            if (rewards := getattr(self, name)) is not None:
+                check_rows(name, rewards, len(self.logp))
         if self.advantages is not None:
             check_floating("advantages", self.advantages)
             if self.advantages.dim() == 1:
@@ -772,6 +780,7 @@ _HOW_TO_GIVE: dict[str, str] = {
     "ref_logp": "the reference's log-probs [B, T], or take the KL out with replace(algorithm, kl=())",
     "budget": "the number of tokens a completion was allowed (not the padded width)",
     "baseline": "one number for each sequence [B]",
+    "greedy_rewards": "the reward of the greedy completion of each row's prompt [B]",
     "sampler_logp": "the log-probs of the engine that sampled [B, T]",
     "entropy": "the policy's entropy at each token [B, T], with its gradient",
     "reward_parts": "the parts of each reward [B, K], one column a reward",

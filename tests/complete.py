@@ -35,8 +35,8 @@ def missing(name: str) -> list[str]:
     found = [f"rlhf_minimal/rows.yml, under {name}: {words}" for words in facts.missing(name)]
     if not (TRANSCRIPTIONS / f"{name}.py").exists():
         found.append(
-            f"tests/transcriptions/{name}.py: {SIGNATURE}, and sampler_logp=None where it is read, from the paper, in "
-            "loops, importing only torch and math"
+            f"tests/transcriptions/{name}.py: {SIGNATURE}, and sampler_logp=None, entropy=None, ... "
+            "where it is read, from the paper, in loops, importing only torch and math"
         )
     papers = SAID.get(name, {}).get("paper") or ["of its paper"]
     found += [f"book/references.bib: an entry {key}" for key in papers if key not in PAPERS]

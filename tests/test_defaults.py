@@ -22,8 +22,10 @@ DEFAULTS = {
     advantages.first_wrong: {"coef": 1.0, "threshold": 0.5, "eps": 1e-4, "ddof": 1},
     corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
     corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},  # GLM-5 2602.15763: beta = 2
+    corrections.normalized_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
     advantages.batch_std: {"eps": 1e-4, "ddof": 1},  # TRL
     advantages.gae_by_length: {"alpha": 1.5, "gamma": 1.0},  # SAO 2607.07508, as reimplemented
+    advantages.prefix_weighted: {"gamma": 0.5},  # TRL
     advantages.maxrl: {"eps": 1e-6},  # SkyRL
     advantages.best_minus_second: {"eps": 1e-6},  # verl
     advantages.gdpo: {"eps": 1e-6, "ddof": 1},  # verl
@@ -32,10 +34,13 @@ DEFAULTS = {
     trust.dppo_tv: {"low": 0.2, "high": 0.2},  # prime-rl
     trust.dppo_kl: {"low": 0.05, "high": 0.05},
     trust.high_entropy: {"share": 0.2},  # Wang et al. 2506.01939
+    # verl
+    trust.clip_cov: {"share": 2e-4, "low": 1.0, "high": 5.0, "clip_low": 0.2, "clip_high": 0.2, "seed": 1},
     advantages.whiten: {"eps": 1e-8, "ddof": 1},
     gates.clip_weight: {"floor": 0.0},
     gates.dual_clip: {"c": 3.0},  # Ye et al. 1912.09729
     gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},  # SAPO 2511.20347
+    gates.gamma: {"k_pos": 2.0, "k_neg": 3.0, "lam_pos": 3.0, "lam_neg": 2.0},  # VESPO 2602.10693
     logprobs.chunked_logprobs: {"temperature": 1.0, "chunk": 1024},
     logprobs.token_logprobs: {"temperature": 1.0},
     logprobs.token_entropy: {"temperature": 1.0},
@@ -43,6 +48,7 @@ DEFAULTS = {
     pairwise.logistic_loss: {"beta": 1.0, "smoothing": 0.0},
     shaping.soft_overlong: {"cache_fraction": 0.2},  # DAPO 2503.14476: 4096 of 20480 tokens
     shaping.length_reward: {"coef": 1.0},
+    shaping.cosine: {"right_short": 1.0, "right_long": 0.5, "wrong_short": -1.0, "wrong_long": -0.5},  # TRL
 }
 
 

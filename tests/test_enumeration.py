@@ -576,6 +576,14 @@ def test_k3_in_the_loss_is_the_forward_kl(pair):
     close(by_token, fixed_prefix_gradient(theta, TREE.token_kl(ref, theta)))
 
 
+def test_the_size_of_the_log_ratio_in_the_loss_is_the_total_variation(pair):
+    """|log pi - log ref| summed has the gradient of sum_y |pi - ref|; its value is above the KL's."""
+    theta, ref = pair
+    value, by_response = kl_loss(pair, "absolute", level="sequence")
+    close(by_response, TREE.grad((TREE.probs(theta) - TREE.probs(ref).detach()).abs().sum(), theta))
+    assert value > TREE.kl(theta, ref) + 0.01
+
+
 def test_under_a_mean_within_each_response_the_estimators_lose_their_gradients():
     """1/|o| depends on later tokens. k1 pulls, exactly along grad E[1/|o|], which is length; k2 and k3 point beside
     the gradients that they have as sums; their values part, and neither is the mean next-token KL."""

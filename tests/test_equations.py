@@ -97,12 +97,17 @@ def test_every_function_is_held_by_a_test(function):
 
 # The book's table of contents, in its final form: a docstring may name a chapter that is still to be written.
 PLANNED = set(
-    "language-models policy-gradients reward-models kl-divergence trust-regions ppo-clip gae ppo-rlhf grpo rloo "
-    "anatomy-in-depth dapo-in-depth dr-grpo-in-depth gae-in-depth grpo-in-depth gspo-in-depth "
-    "kl-divergence-in-depth language-models-in-depth making-it-fast-in-depth policy-gradients-in-depth "
-    "ppo-clip-in-depth reward-models-in-depth rloo-in-depth scaling-up-in-depth "
-    "dr-grpo dapo gspo mixture-of-experts soft-gates kimi-k2 rlvr deepseek-r1 process-rewards test-time-scaling "
-    "self-play distillation diagnosis mismatch choosing making-it-fast scaling-up anatomy from-zero".split()
+    (
+        "anatomy anatomy-in-depth choosing dapo dapo-in-depth deepseek-r1 diagnosis distillation "
+        "distillation-in-depth dr-grpo dr-grpo-in-depth from-zero gae gae-in-depth grpo grpo-in-depth gspo "
+        "gspo-in-depth kimi kimi-in-depth kl-divergence kl-divergence-in-depth language-models "
+        "language-models-in-depth making-it-fast making-it-fast-in-depth mixture-of-experts "
+        "mixture-of-experts-in-depth off-policy off-policy-in-depth policy-gradients policy-gradients-in-depth "
+        "ppo-clip ppo-clip-in-depth ppo-rlhf ppo-rlhf-in-depth process-rewards process-rewards-in-depth "
+        "reward-models reward-models-in-depth rloo rloo-in-depth rlvr scaling-up scaling-up-in-depth self-play "
+        "soft-gates soft-gates-in-depth test-time-scaling test-time-scaling-in-depth trust-regions "
+        "trust-regions-in-depth"
+    ).split()
 )
 
 

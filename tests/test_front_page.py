@@ -150,6 +150,8 @@ def test_the_three_paths_take_what_their_names_say():
         ("notebooks/from-zero, whole", "expected a page, how much of it and what for"),
         ("notebooks/from-zero | half | x", "'half', expected one of whole"),
         ("book/glossary | exercises | x", "only a chapter has"),
+        ("book/glossary | levels 1 | x", "only the questions of book/interview have levels"),
+        ("book/interview | levels 1, 7 | x", "there is no level '7'; there are 1, 2, 3"),
         ("notebooks/nothing | whole | x", "no page 'notebooks/nothing'"),
         ("openings | PPO, Poetry | x", "no part 'Poetry' in _toc.yml; there are Before you start, "),
     ],

@@ -8,6 +8,7 @@ whose cells do not exist are listed by name with the cell that they lack, and ma
 
 import inspect
 import json
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,22 +33,11 @@ CLOSE = {"rtol": 0.0, "atol": GOLDEN["tolerance"]}
 # case -> the cell that is not written yet.
 NOT_YET = {
     "sequence gate by the geometric mean: openrlhf mask .9 to 1.1": "corrections.sequence_gate",
-    "vespo: trl k 2, 3 lambda 3, 2, token_mean": "gates.gamma",
-    "iw_opd gamma .5: trl, prefix weights": "advantages.prefix_weighted",
     "opd: prime-rl ref_kl with its one-sided mask": "trust.one_sided",
-    "kl in the loss: verl abs": "kl.abs",
-    "clip_cov: verl, torch.manual_seed(3)": "trust.clip_cov",
     "kl_cov: verl": "trust.kl_cov",
-    "formula: topr with the sequence's ratio": "ratios.product_token",
     "formula: aspo": "gates.flip_weight",
 }
 
-# What a case leaves to its row, for rows that are not in the table yet.
-ROWS = {
-    "remax": {"advantage": advantages.given_baseline},
-    "high_entropy": {"trust": trust.high_entropy},
-    None: {},  # cells alone
-}
 # GDPO's last step is the one in which libraries differ.
 GDPO = {
     "verl": advantages.whiten,
@@ -66,6 +56,7 @@ MODULES = {
     "trust": trust,
     "keep": filters,
 }
+OURS = {"abs": "absolute"}  # names that are a builtin's
 NO_OPTION = {"group_size", "weights"}  # settings that are the batch's, or handled apart
 
 
@@ -83,20 +74,21 @@ def base_of(case) -> dict:
         row = None  # the other form has no advantage
     if row in ALGORITHMS:
         found = {name: getattr(ALGORITHMS[row], name) for name in (*MODULES, "kl")}
+        if row == "gdpo":
+            weights = tuple(case["settings"]["weights"])
+            library = case["advantages" if "advantages" in case else "expect"].split()[0]
+            found |= {"advantage": partial(advantages.gdpo, weights=weights), "normalize": GDPO[library]}
         return found if "grad" in case else found | {"kl": ()}  # advantages alone
+    assert row is None  # cells alone
     nothing = {"advantage": advantages.returns_to_go, "ratio": ratios.on_policy, "gate": gates.none}
-    if row == "gdpo":
-        weights = tuple(case["settings"]["weights"])
-        library = case["advantages" if "advantages" in case else "expect"].split()[0]
-        own = {"advantage": partial(advantages.gdpo, weights=weights), "normalize": GDPO[library]}
-    else:
-        own = ROWS[row]
-    return nothing | {"aggregate": aggregation.token_mean, "kl": ()} | own
+    return nothing | {"aggregate": aggregation.token_mean, "kl": ()}
 
 
 def algorithm_of(case) -> Algorithm:
     """The case in our words."""
-    named, numbers, found = case["cells"], case["settings"], base_of(case)
+    named, numbers, found = case["cells"], dict(case["settings"]), base_of(case)
+    if seed := re.search(r"manual_seed\((\d+)\)", case["id"]):
+        numbers["trust"] = {**numbers["trust"], "seed": int(seed[1])}
     for column, module in MODULES.items():
         name = named.get(column)
         if name is not None and name != "given":
@@ -107,14 +99,18 @@ def algorithm_of(case) -> Algorithm:
             found[column] = advantages.gae
         if found.get(column) is not None:
             found[column] = with_numbers(found[column], numbers.get(column, {}))
-    if "kl" in named and not (case["row"] == "opd" and named["kl"][0]["place"] == "reward"):  # that is its advantage
+    reads_teacher = case["row"] == "opd" or named.get("advantage") == "prefix_weighted"
+    if "kl" in named and not (reads_teacher and named["kl"][0]["place"] == "reward"):  # that is its advantage
         coefs = [coef for coef in numbers.get("kl", []) if coef]  # 0 is a KL left out
-        found["kl"] = tuple(KL(coef, **term) for coef, term in zip(coefs, named["kl"], strict=True))
+        terms = [{**term, "estimator": OURS.get(term["estimator"], term["estimator"])} for term in named["kl"]]
+        found["kl"] = tuple(KL(coef, **term) for coef, term in zip(coefs, terms, strict=True))
     return Algorithm(**found, entropy=numbers.get("entropy", 0.0))
 
 
 def batch_of(case, algorithm) -> Batch:
     given = {field: INPUTS[name] for field, name in case["inputs"].items() if name != "zero"}
+    if "greedy_rewards" in algorithm.needs:
+        given["greedy_rewards"] = given.pop("baseline")
     given.setdefault("rewards", torch.zeros(len(MASK), dtype=torch.float64))
     given.setdefault("old_logp", given["logp"])
     for name in ("logp", "entropy"):
@@ -150,7 +146,7 @@ def test_a_case(name):
             torch.testing.assert_close(gradient, torch.tensor(expected, dtype=torch.float64), **CLOSE)
             assert gradient.abs().max() > 1e-5
     for pieces in (2, 3, 8):  # and the same of micro-batches, through the groups
-        if algorithm.trust is not None and algorithm.trust.func is trust.high_entropy:
+        if algorithm.needs_whole_step:
             continue
         parts = [policy_loss(algorithm, part) for part in prepared.split(pieces)]
         torch.testing.assert_close(sum(parts), loss)
@@ -179,14 +175,13 @@ def test_every_row_of_the_field_is_compared_as_it_stands(row):
 def test_the_numbers_of_a_row_are_those_of_some_case(row):
     """Not only the cells: one library computes the row with the very numbers that stand in it, epsilons apart."""
     found = [algorithm_of(CASES[name]) for name in COMPARED if CASES[name]["row"] == row and "grad" in CASES[name]]
-    bare = {"advantage": None, "keep": None}
 
     def numbers(algorithm):
-        cells = {name: getattr(algorithm, name) for name in ("ratio", "gate", "aggregate", "correct", "trust")}
-        split = {name: (getattr(c, "func", c), getattr(c, "keywords", {})) for name, c in (cells | bare).items()}
-        split["gate"][1].pop("floor", None)  # 0 in both, said by one
-        split["correct"][1].pop("level", None)
-        return split, algorithm.kl
+        cells = [getattr(algorithm, name) for name in ("ratio", "gate", "aggregate", "correct", "trust")]
+        return [(getattr(cell, "func", cell), options(cell)) for cell in cells], algorithm.kl
+
+    def options(cell):  # those that are said, and those that are left at their defaults
+        return {} if cell is None else {p.name: p.default for p in inspect.signature(cell).parameters.values()}
 
     assert numbers(FIELD[row]) in [numbers(one) for one in found]
 

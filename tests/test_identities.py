@@ -405,7 +405,7 @@ def test_several_kl_penalties_add_up(seed):
 @pytest.mark.parametrize("level", ["token", "sequence"])
 @pytest.mark.parametrize("against", ["reference", "old"])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3", "absolute"])
 def test_every_kl_penalty_in_the_loss_by_hand(estimator, weighted, against, level):
     """No advantage, so that the loss is the leash: summed in a loop over tokens or over responses."""
     x = sample(3)
@@ -420,7 +420,7 @@ def test_every_kl_penalty_in_the_loss_by_hand(estimator, weighted, against, leve
         pieces = [[t] for t in tokens] if level == "token" else [tokens]
         for piece in pieces:
             d = sum(logp[i, t] - target[i, t] for t in piece)
-            estimate = {"k1": d, "k2": d * d / 2, "k3": torch.exp(-d) - 1 + d}[estimator]
+            estimate = {"k1": d, "k2": d * d / 2, "k3": torch.exp(-d) - 1 + d, "absolute": abs(d)}[estimator]
             w = torch.exp(sum(logp[i, t] - x["old_logp"][i, t] for t in piece)) if weighted else 1.0
             total, count = total + w * estimate, count + 1
     expected = 0.7 * total / count
@@ -470,6 +470,23 @@ def test_shaping_counts_trained_tokens_and_moves_the_advantage():
     A = run(row, x)[2]  # the budget is T + 2 = 8: free up to 4, so 6 tokens cost a half
     shaped = x["rewards"] - 0.5 * (torch.tensor([0, 1, 0, 0] * P))
     close(A[:, 0], (shaped.view(P, G) - shaped.view(P, G).mean(-1, keepdim=True)).flatten())
+
+
+@pytest.mark.parametrize(
+    ("length", "right", "wrong"), [(0, 3, -4), (25, 2.7071067811865475, -3.4142135623730951), (50, 2, -2), (100, 1, 0)]
+)
+def test_cosine_between_its_values(length, right, wrong):
+    """Half way is the mean of the two ends, a quarter of the way the curve is still nearer to the short one."""
+    rewards = torch.tensor([1.0, 0.2, 0.0, -1.0], dtype=torch.float64)
+    numbers = {"right_short": 3.0, "right_long": 1.0, "wrong_short": -4.0, "wrong_long": 0.0}
+    shaped = shaping.cosine(rewards, torch.full((4,), length), budget=100, **numbers)
+    close(shaped, torch.tensor([right, right, wrong, wrong], dtype=torch.float64))
+
+
+def test_cosine_stays_where_it_is_behind_the_budget():
+    rewards = torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)
+    shaped = shaping.cosine(rewards, torch.tensor([100, 150, 200]), budget=100)
+    close(shaped, torch.full((3,), 0.5, dtype=torch.float64))
 
 
 def test_length_reward_of_kimi():
@@ -523,6 +540,57 @@ def test_given_baseline_of_the_greedy_response():
     centred = cells("reinforce", advantage=advantages.group_centered)
     close(run(row, x, baseline=mean)[1], run(centred, x)[1])
     differ(run(row, x, baseline=mean + 0.5)[1], run(centred, x)[1])
+
+
+def test_the_greedy_baseline_is_a_given_one():
+    x = sample(6)
+    greedy = torch.linspace(-1, 1, P, dtype=torch.float64).repeat_interleave(G)
+    given = cells("reinforce", advantage=advantages.given_baseline)
+    close(run(cells("remax"), x, greedy_rewards=greedy)[1], run(given, x, baseline=greedy)[1])
+    differ(run(cells("remax"), x, greedy_rewards=greedy)[1], run(cells("remax"), x, greedy_rewards=-greedy)[1])
+
+
+def test_a_product_with_a_tokens_own_gradient():
+    """The value is the product's; summed over a row, the product gives each token the gradient |o| times as large."""
+    x = sample(2)
+    logp = x["logp"].clone().requires_grad_()
+    whole, own = (f(logp, x["old_logp"], x["mask"]) for f in (ratios.sequence_product, ratios.product_token))
+    trained = x["mask"] != 0
+    close(own[trained], whole[trained])
+    lengths = x["mask"].sum(-1, keepdim=True)
+    by_whole, by_own = (torch.autograd.grad((f * x["mask"]).sum(), logp)[0] for f in (whole, own))
+    close(by_whole, lengths * by_own)
+    close(by_own, (whole * x["mask"]).detach())
+
+
+def test_topr_of_the_whole_completion_and_vespo_differ_in_the_taper_alone():
+    """On the policy that sampled both are REINFORCE on the same advantage; far from it a taper falls on both sides."""
+    x = sample(4)
+    on_policy = x | {"logp": x["old_logp"]}
+    topr = cells("topr", ratio=ratios.product_token)
+    plain = cells("topr", ratio=ratios.on_policy, gate=gates.none)
+    close(run(topr, on_policy)[1], run(plain, on_policy)[1])
+    same = cells(topr, gate=gates.gamma)
+    close(run(same, on_policy)[1], run(plain, on_policy)[1])
+    differ(run(topr, x)[1], run(same, x)[1])
+
+
+@pytest.mark.parametrize(("A", "k", "lam"), [(1.0, 2.0, 3.0), (-1.0, 3.0, 2.0), (0.5, 1.5, 0.7), (-2.0, 4.0, 5.0)])
+def test_the_gamma_gate_is_a_hill(A, k, lam):
+    """1 at ratio 1, highest at k / lambda, falling on both sides; its gradient is weight times A, w times over."""
+    w = torch.cat([torch.linspace(0.01, 6, 600, dtype=torch.float64), torch.tensor([1.0, k / lam]).double()])[None]
+    w.requires_grad_()
+    numbers = {"k_pos": k, "lam_pos": lam} if A > 0 else {"k_neg": k, "lam_neg": lam}
+    value = gates.gamma(w, torch.full_like(w, A), **numbers)
+    (slope,) = torch.autograd.grad(value.sum(), w)
+    weight = (w * slope / A).detach()[0]
+    close(weight, (value / A).detach()[0])
+    close(weight[600], torch.ones((), dtype=torch.float64))
+    assert weight[601] >= weight.max() * (1 - 1e-12)
+    top = k / lam
+    rising, falling = w[0, :600] < top - 0.01, w[0, :600] > top + 0.01
+    assert (weight[:600][rising].diff() > 0).all()
+    assert (weight[:600][falling].diff() < 0).all()
 
 
 def test_process_supervision_by_hand():
@@ -654,6 +722,8 @@ NEEDS = {
     advantages.leave_one_out_normalized: {"group"},
     advantages.process: {"group"},
     advantages.given_baseline: {"baseline"},
+    advantages.greedy_baseline: {"greedy_rewards"},
+    advantages.gpg: {"group"},
     advantages.whiten: set(),
     advantages.batch_std: {"group"},
     advantages.gae_by_length: {"values"},
@@ -661,15 +731,18 @@ NEEDS = {
     advantages.opo: {"group"},
     advantages.best_minus_second: {"group"},
     advantages.teacher_gap: {"ref_logp"},
+    advantages.prefix_weighted: {"ref_logp"},
     advantages.gdpo: {"group", "reward_parts"},
     advantages.zscore_rows: set(),
     aggregation.token_mean: set(),
+    aggregation.token_sum: set(),
     aggregation.prompt_mean: set(),  # what it divides by is counted from every batch
     aggregation.sequence_mean: set(),
     aggregation.sequence_sum: set(),
     aggregation.fixed_length: {"budget"},
     aggregation.geometric_mean: set(),
     shaping.soft_overlong: {"budget"},
+    shaping.cosine: {"budget"},
     shaping.length_reward: {"group"},  # it compares the completions of a prompt
     filters.mixed_outcomes: {"group"},
     filters.not_truncated: {"truncated"},
@@ -677,7 +750,9 @@ NEEDS = {
     trust.dppo_tv: set(),
     trust.dppo_kl: set(),
     trust.high_entropy: {"entropy"},
+    trust.clip_cov: set(),
     corrections.masked_importance: set(),
+    corrections.normalized_importance: set(),
     corrections.truncated_importance: set(),  # whose column always takes sampler_logp
 }
 
@@ -704,6 +779,10 @@ def test_what_a_training_loop_must_provide_for_a_row():
         **dict.fromkeys(["lite_ppo", "dro", "luspo", "kimi_k25", "topr", "maxrl", "opo", "pass_at_k"], {"group"}),
         "sao": {"values"},
         "opd": {"ref_logp"},
+        "remax": {"greedy_rewards"},
+        "high_entropy": {"group", "entropy"},
+        "gdpo": {"group", "reward_parts"},
+        "vespo": {"group"},
     }
     assert {name: set(row.needs) for name, row in ALGORITHMS.items()} == expected
 
@@ -754,6 +833,31 @@ def test_icepop_without_a_band_is_clip_times_importance(seed, level):
     # ... and of a sampler that is the trainer, clip alone.
     x["sampler_logp"] = x["old_logp"]
     close(run(ALGORITHMS["icepop"], x)[1], run(cells("icepop", correct=None), x)[1])
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_normalized_weights_have_the_mean_1_and_undo_an_offset(level):
+    x = sample(2)
+    x["mask"][3] = 0  # a row without a trained token belongs to no mean
+    sampler, mask = sampler_of(x), x["mask"]
+    of = partial(corrections.normalized_importance, mask=mask, cap=INF, level=level)
+    plain_weights = corrections.truncated_importance(x["old_logp"], sampler, mask, cap=INF, level=level)
+    weights = of(x["old_logp"], sampler)
+    counted = weights[mask != 0] if level == "token" else weights[(mask != 0).any(-1), 0]
+    close(counted.mean(), torch.tensor(1.0, dtype=torch.float64))
+    trained = mask != 0
+    share = (weights / plain_weights)[trained]
+    close(share, share[:1].expand_as(share))
+    differ(weights[trained], plain_weights[trained])
+    if level == "token":  # every token sampled with a log-prob that is too low by the same number
+        close(of(x["old_logp"], sampler - 0.7)[trained], weights[trained])
+    # In a row it changes the size of the gradient and not its direction.
+    x["sampler_logp"] = sampler
+    scaled, plain_gradient = (
+        run(cells("grpo", kl=(), correct=partial(cell, cap=INF, level=level)), x)[1]
+        for cell in (corrections.normalized_importance, corrections.truncated_importance)
+    )
+    close(scaled, plain_gradient * share[0])
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.5, 2.0), (0.9, 1.2)])
@@ -832,6 +936,51 @@ def test_high_entropy_of_all_tokens_is_no_trust_at_all():
     kept = trust.high_entropy(x["mask"], entropy=entropy, share=0.25) != 0
     close(run(some, x, entropy=entropy)[1], run(cells(row, trust=None), x)[1] * kept)
     assert abs(int(kept.sum()) - 0.25 * int(x["mask"].sum())) <= 1
+
+
+def test_clip_cov_leaves_out_a_share_of_the_tokens_in_its_band():
+    x = sample(2, spread=0.4)
+    A = torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    of = partial(trust.clip_cov, x["mask"], logp=x["logp"], old_logp=x["old_logp"], advantages=A, low=0.01, high=2.0)
+    trained, ratio = x["mask"] != 0, (x["logp"] - x["old_logp"]).exp()
+    among = set()  # by hand, in a loop
+    mean_a, mean_l = float(A[trained].mean()), float(x["logp"][trained].mean())
+    for i, t in trained.nonzero().tolist():
+        a, w = float(A[i, t]), float(ratio[i, t])
+        stopped = (a > 0 and w > 1.2) or (a < 0 and w < 0.8)
+        if not stopped and 0.01 < (a - mean_a) * (float(x["logp"][i, t]) - mean_l) < 2.0:
+            among.add((i, t))
+    drops = [set(map(tuple, (trained & (of(share=share) == 0)).nonzero().tolist())) for share in (1.0, 0.3, 0.0)]
+    N = int(trained.sum())
+    assert drops[0] == among
+    assert [len(drop) for drop in drops[1:]] == [min(int(0.3 * N), len(among)), 1]
+    assert drops[2] < drops[1] <= drops[0]
+    draws = [of(share=0.0, seed=seed).flatten().tolist() for seed in range(1, 9)]
+    assert draws[0] == of(share=0.0).flatten().tolist()
+    assert any(draw != draws[0] for draw in draws)
+    # A wider clip range stops fewer tokens, so that more may be drawn; and in a row its tokens have no gradient.
+    assert (of(share=1.0, clip_low=0.9, clip_high=9.0) <= of(share=1.0)).all()
+    differ(of(share=1.0, clip_low=0.9, clip_high=9.0), of(share=1.0))
+    row = cells("dapo", shape=None, trust=partial(trust.clip_cov, low=0.01, high=2.0, share=1.0))
+    kept = run(row, x, advantages=A)[1]
+    close(kept, run(cells(row, trust=None), x, advantages=A)[1] * of(share=1.0, clip_high=0.2))
+
+
+def test_gpg_is_the_centred_reward_times_one_number():
+    x = sample(3)
+    x["rewards"] = torch.tensor([1.0, 0.0, 0.0, 0.0] * P, dtype=torch.float64)[:B]
+    gpg, centred = (cells("reinforce", advantage=cell) for cell in (advantages.gpg, advantages.group_centered))
+    close(run(gpg, x)[1], run(centred, x)[1] * B / int(x["rewards"].sum()))
+    x["rewards"] = torch.zeros(B, dtype=torch.float64)
+    assert (run(gpg, x)[1] == 0).all()
+
+
+def test_a_sum_is_the_mean_times_the_tokens():
+    x = sample(1)
+    whole, mean = (
+        run(cells("grpo", kl=(), aggregate=cell), x) for cell in (aggregation.token_sum, aggregation.token_mean)
+    )
+    close(whole[1], mean[1] * x["mask"].sum())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -1117,6 +1266,27 @@ def test_both_forms_of_on_policy_distillation_agree_until_the_first_update(seed)
     differ(run(cells("opd"), x)[1], run(in_the_loss, x | nothing)[1])
     x["old_logp"] = x["logp"].detach().clone()
     close(run(cells("opd"), x)[1], run(in_the_loss, x | nothing)[1])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_prefix_weights_fall_with_the_share_of_the_gap_that_lies_before(seed):
+    x = sample(seed)
+    call = {"token_rewards": x["mask"].double(), "mask": x["mask"]} | {k: x[k] for k in ("old_logp", "ref_logp")}
+    gap = advantages.teacher_gap(**call)
+    close(advantages.prefix_weighted(**call, gamma=0.0), gap)
+    ours = advantages.prefix_weighted(**call, gamma=0.7)
+    for row, weighted in zip(gap.tolist(), ours.tolist(), strict=True):
+        before, total = 0.0, sum(map(abs, row))
+        for a, A in zip(row, weighted, strict=True):
+            assert A == pytest.approx((1 + 0.7 * (1 - before / total)) * a if total else 0.0, abs=1e-12)
+            before += abs(a)
+    differ(ours, gap)
+
+
+def test_prefix_weights_of_a_teacher_that_agrees_are_nothing():
+    x = sample(0)
+    call = {"token_rewards": x["mask"].double(), "mask": x["mask"], "old_logp": x["ref_logp"]}
+    assert torch.equal(advantages.prefix_weighted(**call, ref_logp=x["ref_logp"]), torch.zeros(B, T).double())
 
 
 def test_a_limit_caps_what_a_teacher_pays():

@@ -45,6 +45,19 @@ def test_what_is_written_wrongly_is_said(tmp_path):
         moved.anchors_of("book/nothing")
 
 
+def test_a_page_that_is_gone_is_a_sentence_with_a_link():
+    assert set(moved.gone()) == {"book/over-optimisation", "book/ppo-details"}
+    assert not set(moved.gone()) & set(apparatus.pages_of_the_book())
+    app = App()
+    app.env = SimpleNamespace(titles={now: nodes.title(text="PPO & more") for now, _ in moved.gone().values()})
+    for page, context, template in moved.signposts(app):
+        now, anchor = moved.gone()[page]
+        assert f'<a href="{now.rpartition("/")[2]}.html#{anchor}">PPO &amp; more</a>' in context["body"]
+        assert template == "page.html"
+        moved.lead_on(app, page, template, context, None)
+        assert f"#{anchor}" in app.scripts.pop()
+
+
 class App:
     """What the extension uses of Sphinx: it collects the scripts of a page."""
 

@@ -1,8 +1,10 @@
-"""The page that lists PPO's details: every switch it names exists, and every switch of PPO is on it."""
+"""The sections that list PPO's details: every switch they name exists, and every switch of PPO is in them."""
 
 import re
 from dataclasses import fields
 from pathlib import Path
+
+import nbformat
 
 from rlhf_minimal import ALGORITHMS, Algorithm
 from rlhf_minimal.cli import parser
@@ -10,7 +12,8 @@ from rlhf_minimal.functional import advantages
 from rlhf_minimal.models import RewardModel
 from rlhf_minimal.training import METRICS, Config
 
-PAGE = (Path(__file__).parent.parent / "book" / "ppo-details.md").read_text()
+DEPTH = Path(__file__).parent.parent / "notebooks" / "ppo-rlhf-in-depth.ipynb"
+PAGE = "\n\n".join(cell.source for cell in nbformat.read(DEPTH, 4).cells if cell.id.startswith("details-"))
 
 # Settings that belong to every algorithm or to none in particular, and where they are explained.
 NOT_A_DETAIL = {

@@ -84,6 +84,8 @@ def make_scene(P, G, T, seed, spread, masked_rows) -> Scene:
         "entropy": normal(B, T).abs(),
         "rewards": rewards.flatten(),
         "mask": mask,
+        "reward_parts": torch.stack([rewards.flatten(), normal(B).round()], dim=1),
+        "greedy_rewards": normal(P).repeat_interleave(G),
     }
     return Scene(tensors, G, budget=T + 2)
 
@@ -135,7 +137,7 @@ def test_the_padded_width_never_matters(name, scene, extra):
     wider = {
         key: torch.cat([x, torch.full((len(x), extra), 0.0 if key == "mask" else NAN, dtype=x.dtype)], dim=1)
         for key, x in scene.tensors.items()
-        if x.dim() == 2
+        if x.dim() == 2 and key != "reward_parts"
     }
     wide_loss, wide_gradient = loss_and_gradient(ALGORITHMS[name], scene.batch(**wider))
     same((wide_loss, wide_gradient[:, :-extra]), (loss, gradient))
@@ -173,6 +175,10 @@ def test_micro_batches_never_matter(name, scene, data):
     algorithm, batch = ALGORITHMS[name], scene.batch()
     loss, gradient = loss_and_gradient(algorithm, batch)
     n = data.draw(st.integers(1, len(batch.logp)), label="micro-batches")
+    if ALGORITHMS[name].needs_whole_step and n > 1:
+        with pytest.raises(ValueError, match="micro_batches=1"):
+            [policy_loss(algorithm, part) for part in prepare(algorithm, batch).split(n)]
+        return
     parts = [loss_and_gradient(algorithm, part) for part in prepare(algorithm, batch).split(n)]
     assert len(parts) == n
     same((sum(part[0] for part in parts), torch.cat([part[1] for part in parts])), (loss, gradient))
@@ -208,8 +214,9 @@ def test_a_minibatch_is_an_optimiser_step_of_its_own(name, scene, data):
     expected = loss_and_gradient(algorithm, alone)
     loss = policy_loss(algorithm, part)
     same((loss.detach(), torch.autograd.grad(loss, part.logp)[0]), expected)
-    pieces = [policy_loss(algorithm, piece) for piece in part.split(len(chosen))]
-    same([sum(pieces)], [loss])
+    if not ALGORITHMS[name].needs_whole_step:
+        pieces = [policy_loss(algorithm, piece) for piece in part.split(len(chosen))]
+        same([sum(pieces)], [loss])
     as_bool = torch.zeros(B, dtype=torch.bool)
     as_bool[idx] = True
     same([policy_loss(algorithm, batch.minibatch(as_bool))], [loss])
@@ -241,11 +248,12 @@ def test_whitening_moves_an_equal_group_with_the_others_and_not_alone(name, scen
         row = replace(row, advantage=advantages.group_centered)
     row = replace(row, kl=(), shape=None)
     rewards = torch.full_like(scene.tensors["rewards"], reward)
-    equal = Scene(scene.tensors | {"rewards": rewards}, scene.G, 9)
+    equal = Scene(scene.tensors | {"rewards": rewards, "reward_parts": rewards[:, None]}, scene.G, 9)
     assert (loss_and_gradient(row, equal.batch())[1] == 0).all()
     mixed = scene.tensors["rewards"].clone()
     mixed[: scene.G] = reward
-    batch = prepare(row, Scene(scene.tensors | {"rewards": mixed}, scene.G, 9).batch())
+    changed = {"rewards": mixed, "reward_parts": mixed[:, None]}
+    batch = prepare(row, Scene(scene.tensors | changed, scene.G, 9).batch())
     first = batch.advantages[: scene.G][batch.mask[: scene.G] != 0]
     same([first], [first[:1].expand_as(first)])
 
@@ -264,6 +272,7 @@ GATES = {
     "sigmoid": partial(gates.sigmoid, tau_pos=0.5, tau_neg=2.0),
     "mask_weight": partial(gates.mask_weight, low=0.2, high=0.3),
     "topr": gates.topr,
+    "gamma": gates.gamma,
 }
 
 
@@ -299,13 +308,18 @@ def test_old_log_probs_that_carry_a_graph_are_constants(name, scene):
     """The commonest slip of a first epoch: old_logp = logp, not detached, and the gradient cancels."""
     algorithm = ALGORITHMS[name]
     logp = scene.tensors["logp"].clone().requires_grad_()
+    given_by_name = ("logp", "old_logp", "mask", "rewards")
     first, second = (
         Batch(logp, old, scene.tensors["mask"], scene.tensors["rewards"], scene.G, budget=scene.budget, **rest)
         for old in (logp, logp.detach())
-        for rest in [{key: scene.tensors[key] for key in ("ref_logp", "values", "sampler_logp")}]
+        for rest in [{key: x for key, x in scene.tensors.items() if key not in given_by_name}]
     )
     # Where the best row of a pair is masked, the lead over the second teaches nothing.
-    assume(prepare(algorithm, second).advantages[scene.tensors["mask"] != 0].any())
+    taught = prepare(algorithm, second).advantages != 0
+    if algorithm.trust is not None:
+        known = scene.tensors | {"advantages": prepare(algorithm, second).advantages}
+        taught &= algorithm.call("trust", known.pop("mask"), **known) != 0
+    assume(taught[scene.tensors["mask"] != 0].any())
     gradients = [torch.autograd.grad(policy_loss(algorithm, batch), logp)[0] for batch in (first, second)]
     assert torch.equal(*gradients)
     assert (gradients[0] != 0).any()
@@ -521,7 +535,7 @@ def without_stop_gradients(algorithm, logp, scene):
     old, mask = scene.tensors["old_logp"], scene.tensors["mask"]
     now, constant = masked.zero_outside(logp.detach(), mask), algorithm.ratio(logp.detach(), old, mask)
     cells = {}
-    if algorithm.ratio is ratios.on_policy or algorithm.ratio is ratios.sequence_token:
+    if algorithm.ratio in (ratios.on_policy, ratios.sequence_token, ratios.product_token):
         cells["ratio"] = lambda logp, old, mask: constant * torch.exp(masked.zero_outside(logp, mask) - now)
     if getattr(algorithm.gate, "func", None) is gates.clip_weight:
         cap = algorithm.gate.keywords["cap"]
@@ -529,6 +543,9 @@ def without_stop_gradients(algorithm, logp, scene):
     if algorithm.gate is gates.topr:
         taper = lambda A: torch.where(A > 0, torch.ones_like(constant), constant.clamp(max=1.0))  # noqa: E731
         cells["gate"] = lambda ratio, advantage: taper(advantage) / constant * ratio * advantage
+    if algorithm.gate is gates.gamma:
+        weight = lambda A: gates.gamma(constant, A) / A.where(A != 0, torch.ones_like(A))  # noqa: E731
+        cells["gate"] = lambda ratio, advantage: weight(advantage) / constant * ratio * advantage
     return replace(algorithm, **cells)
 
 
@@ -569,7 +586,7 @@ SMOOTH = {
     **{f"gate {name}": partial(lambda gate, x, mask: gate(x.exp(), mask - 0.4), gate) for name, gate in GATES.items()},
     **{
         cell.__name__: partial(lambda cell, x, mask: cell(x, mask, totals=aggregation.Totals(2, 9)), cell)
-        for cell in (aggregation.token_mean, aggregation.sequence_mean, aggregation.sequence_sum)
+        for cell in (aggregation.token_mean, aggregation.token_sum, aggregation.sequence_mean, aggregation.sequence_sum)
     },
     "prompt_mean": lambda x, mask: aggregation.prompt_mean(
         x, mask, prompt_tokens=torch.full((len(x),), 9), totals=aggregation.Totals(2, 9, prompts=3)
@@ -583,10 +600,11 @@ SMOOTH = {
     "k1": lambda x, mask: kl.k1(x, mask - 2),
     "k2": lambda x, mask: kl.k2(x, mask - 2),
     "k3": lambda x, mask: kl.k3(x, mask - 2),
+    "absolute": lambda x, mask: kl.absolute(x, mask - 2),
     "token_logprobs": lambda x, mask: logprobs.token_logprobs(x[None], mask[None, :, 0].long(), temperature=0.7),
     "token_entropy": lambda x, mask: logprobs.token_entropy(x[None], temperature=0.7),
 }
-for gate in ("clip_weight", "topr"):  # a stop-gradient; held to its constant above, with the row that uses it
+for gate in ("clip_weight", "topr", "gamma"):  # a stop-gradient; held to its constant above, with the row that uses it
     del SMOOTH[f"gate {gate}"]
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss, prepare
-from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios, shaping
 
 trl = pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
 from trl import GRPOTrainer, RLOOTrainer  # noqa: E402
@@ -315,3 +315,33 @@ def test_the_samples_move_the_gates():
             there = trained & (A.sign() == sign)
             seen |= {(sign, "below") for _ in w[there & (w < 0.8)]} | {(sign, "above") for _ in w[there & (w > 1.7)]}
     assert seen == {(sign, side) for sign in (-1, 0, 1) for side in ("below", "above")}
+
+
+def test_cosine_scaled_reward(monkeypatch):
+    """TRL's reward, told which answers are right; behind the budget too."""
+    from trl.rewards import accuracy_rewards
+
+    right = [True, False] * 60
+    monkeypatch.setattr(accuracy_rewards, "accuracy_reward", lambda *args: right)
+    lengths = torch.arange(120)
+    rewards = torch.tensor(right).double()
+    for numbers in ({}, {"right_short": 2.0, "right_long": -0.5, "wrong_short": -3.0, "wrong_long": 0.25}):
+        of_trl = {
+            "max_value_correct": numbers.get("right_short", 1.0),
+            "min_value_correct": numbers.get("right_long", 0.5),
+            "min_value_wrong": numbers.get("wrong_short", -1.0),
+            "max_value_wrong": numbers.get("wrong_long", -0.5),
+        }
+        theirs = accuracy_rewards.get_cosine_scaled_reward(100, **(of_trl if numbers else {}))
+        expected = theirs([[]] * 120, [""] * 120, [[1] * n for n in lengths.tolist()])
+        ours = shaping.cosine(rewards, lengths, budget=100, **numbers)
+        torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+def test_soft_overlong_punishment():
+    from trl.rewards import get_soft_overlong_punishment
+
+    lengths = torch.arange(120)
+    expected = get_soft_overlong_punishment(max_completion_len=100, soft_punish_cache=20)([[1] * n for n in range(120)])
+    ours = shaping.soft_overlong(torch.zeros(120, dtype=torch.float64), lengths, budget=100)
+    torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)

@@ -67,8 +67,8 @@ def opening_minutes(path):
     return None
 
 
-def page_minutes(page):
-    """The minutes to read any page of the book, with what is generated on it."""
+def page_minutes(page, levels=None):
+    """The minutes to read any page of the book, with what is generated on it; of questions those of some levels."""
     if (path := ROOT / f"{page}.ipynb").is_file():
         return reading_minutes(path)
     if not (path := ROOT / f"{page}.md").is_file():
@@ -77,6 +77,8 @@ def page_minutes(page):
     text = GENERATED.sub(printed, text)
     if "```{interview-questions}" in text:
         for asked in apparatus.questions().values():
+            if levels and asked.level not in levels:
+                continue
             parts = (asked.question, asked.answer, asked.wrong, *(" ".join(pair) for pair in asked.follow_ups))
             text += "\n" + "\n".join(parts)
     return rounded(len(text.replace("|", " ").split()) / WORDS_A_MINUTE)
@@ -205,7 +207,8 @@ class ReadingPath(SphinxDirective):
         ```
 
     A line is a page, how much of it, and what it is good for. How much is "whole", "exercises" (a chapter and what it
-    sets) or "opening" (as far as its main point). The word `openings` in place of a page stands for the openings of all
+    sets) or "opening" (as far as its main point); of the interview page also "levels 1, 2" (the questions of these
+    levels). The word `openings` in place of a page stands for the openings of all
     chapters that mark one and are not named in this list, or of those in the parts of `_toc.yml` named there:
     `openings | PPO, Critic-free | why it exists`.
     """
@@ -220,7 +223,7 @@ class ReadingPath(SphinxDirective):
         for page, part, why, minutes in steps:
             uri = self.env.app.builder.get_relative_uri(self.env.docname, page)
             entry = nodes.inline("", "", nodes.reference("", page_title(page), internal=True, refuri=uri))
-            if words := PARTS_OF_A_PAGE[part]:
+            if words := PARTS_OF_A_PAGE.get(part, f"the questions of {part}"):
                 entry += nodes.Text(f", {words}")
             rows.append([entry, why, in_words(minutes)])
         rows.append([nodes.strong("", "together"), "", f"{total(steps)}"])
@@ -249,6 +252,9 @@ def steps_of(lines, all_chapters):
             marked = [(name, opening_minutes(ROOT / f"{name}.ipynb")) for name in among if name not in named]
             steps += [(name, "opening", why, minutes) for name, minutes in marked if minutes is not None]
             continue
+        if part.startswith("levels "):
+            steps.append((page, part, why, page_minutes(page, levels_of(page, part))))
+            continue
         if part not in PARTS_OF_A_PAGE:
             raise ValueError(f"{page}: how much is {part!r}, expected one of {', '.join(PARTS_OF_A_PAGE)}")
         path = ROOT / f"{page}.ipynb"
@@ -259,6 +265,16 @@ def steps_of(lines, all_chapters):
             raise ValueError(f"{page}: no cell has the tag {MAIN_POINT!r}")
         steps.append((page, part, why, minutes + (exercise_minutes(path) if part == "exercises" else 0)))
     return steps
+
+
+def levels_of(page, part):
+    """{1, 2} of "levels 1, 2"; only the page of questions has levels."""
+    if page != "book/interview":
+        raise ValueError(f"{page}: only the questions of book/interview have levels")
+    words = [word.strip() for word in part.removeprefix("levels ").split(",")]
+    if unknown := [word for word in words if word not in map(str, apparatus.LEVELS)]:
+        raise ValueError(f"{page}: there is no level {unknown[0]!r}; there are {', '.join(map(str, apparatus.LEVELS))}")
+    return {int(word) for word in words}
 
 
 def pages_in(captions):

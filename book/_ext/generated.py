@@ -31,7 +31,7 @@ def made_by(target, *arguments):
     except ImportError as problem:
         raise ValueError(f"there is no module {module!r}: {problem}") from problem
     function = getattr(found, name, None)
-    if not inspect.isfunction(function):
+    if not inspect.isfunction(inspect.unwrap(function)):  # a cached function is one, too
         known = [key for key, value in vars(found).items() if inspect.isfunction(value) and value.__module__ == module]
         raise ValueError(f"{module} has no function {name!r}; there are {', '.join(known)}")
     try:

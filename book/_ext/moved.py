@@ -1,11 +1,13 @@
 """Old anchors lead on: a page from which a section has moved sends the reader after it.
 
 What has moved is told in `book/data/moved.yml`. Each old page gets a few lines of script that look at the address; a
-target that does not exist, or an anchor that is still where it was, is a warning of the build.
+target that does not exist, or an anchor that is still where it was, is a warning of the build. A page that is no longer
+in the book, and has an entry for the empty anchor, is built as a sentence with a link.
 """
 
 import json
 from functools import cache, partial
+from html import escape
 from pathlib import Path
 
 import nbformat
@@ -45,6 +47,12 @@ def moved(path: Path = MOVED) -> dict[str, dict[str, tuple[str, str]]]:
     return found
 
 
+def gone() -> dict[str, tuple[str, str]]:
+    """Pages that have moved as a whole and left no source behind: the page and the anchor where they are now."""
+    left = {page: anchors[""] for page, anchors in moved().items() if "" in anchors}
+    return {page: now for page, now in left.items() if not (ROOT / f"{page}.md").is_file()}
+
+
 def anchors_of(page: str) -> list[str]:
     """The anchors of a page as its source gives them: its headings, its equations, and the ideas that it claims."""
     notebook, text = ROOT / f"{page}.ipynb", ROOT / f"{page}.md"
@@ -55,6 +63,8 @@ def anchors_of(page: str) -> list[str]:
     elif text.is_file():
         parts = [text.read_text(encoding="utf-8")]
         claims = claims_of_text(page, parts[0])
+    elif page in gone():
+        return []
     else:
         raise ValueError(f"{page} is no page of the book")
     headings = [nodes.make_id(heading) for part in parts for heading in headings_in(part)]
@@ -79,6 +89,20 @@ def lead_on(app, pagename, templatename, context, doctree):
         app.add_js_file(None, body=body)
 
 
+def signposts(app):
+    """A page for each address whose page is gone: a sentence with a link, and the script like any other."""
+    for page, (now, anchor) in gone().items():
+        address = f"{app.builder.get_relative_uri(page, now)}#{anchor}"
+        title = env_title(app.env, now)
+        body = f'<section><h1>Moved</h1><p>This page is now a part of <a href="{address}">{title}</a>.</p></section>'
+        yield page, {"title": "Moved", "body": body}, "page.html"
+
+
+def env_title(env, page):
+    """The title of a page as plain text, safe in HTML."""
+    return escape(env.titles[page].astext())
+
+
 def check(app, env):
     """Warn of a target that is not there, and of an anchor that has not moved."""
     log = logging.getLogger(__name__)
@@ -87,7 +111,7 @@ def check(app, env):
         for old, (now, anchor) in entries.items():
             if now not in env.found_docs or anchor not in ids(now):
                 log.warning(f"{MOVED.name}: {page}#{old} leads to {now}#{anchor}, which does not exist")
-            if old in ids(page):
+            if page not in gone() and old in ids(page):
                 log.warning(f"{MOVED.name}: {page}#{old} is still there")
 
 
@@ -97,5 +121,6 @@ def _ids(env, page):
 
 def setup(app):
     app.connect("html-page-context", lead_on)
+    app.connect("html-collect-pages", signposts)
     app.connect("env-check-consistency", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

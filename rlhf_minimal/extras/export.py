@@ -18,7 +18,7 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from rlhf_minimal.functional import advantages, aggregation, filters, gates, ratios
+from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, trust
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import TASKS
@@ -81,16 +81,20 @@ def trl_settings(algorithm: Algorithm) -> Settings:
         return Settings("RLOOTrainer", {"epsilon": 0.2, "beta": _reward_kl(algorithm, "TRL")}, tuple(differs))
     if advantage not in TRL_SCALES:
         raise _lacks("TRL", "advantage", advantage, "its GRPO trainer compares completions of a group only")
-    if ratio not in (ratios.token, ratios.sequence, ratios.sequence_token):
+    if ratio not in (ratios.token, ratios.sequence, ratios.sequence_token) and gate is not gates.gamma:
         raise _lacks("TRL", "ratio", ratio, "it has the ratio of tokens and of sequences")
     if ratio is ratios.sequence_token:
         differs.append("TRL uses the sequence ratio; with one advantage per completion the two are equal.")
     common: dict[str, Any] = {
         "scale_rewards": TRL_SCALES[advantage],
-        "importance_sampling_level": "token" if ratio is ratios.token else "sequence",
+        "importance_sampling_level": "token" if ratio in (ratios.token, ratios.product_token) else "sequence",
         "epsilon": 0.2,
+        **_trl_trust(algorithm),
         **_loss_kl(algorithm, "TRL"),
+        **_trl_correct(algorithm),
     }
+    if algorithm.correct is not None:
+        differs.append("TRL corrects only what vLLM has sampled: the script needs it, and a GPU.")
     trainer, loss = _trl_loss(algorithm)
     return Settings(trainer, {**common, **loss}, tuple(differs))
 
@@ -104,7 +108,12 @@ TRL_SCALES: dict[Callable[..., Any], str] = {
 
 def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     """TRL's trainer for groups, and its settings for gate and aggregate."""
-    _, _, (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
+    _, (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
+    if gate is gates.gamma and (ratio, aggregate) == (ratios.product_token, aggregation.token_mean):
+        numbers = {f"vespo_{name.replace('lam', 'lambda')}": x for name, x in (GAMMA | bounds).items()}
+        return "GRPOTrainer", {"loss_type": "vespo", **numbers}
+    if (ratio, gate, aggregate) == (ratios.sequence, gates.clip, aggregation.sequence_sum):
+        return "GRPOTrainer", {"loss_type": "luspo", "epsilon": bounds["low"], "epsilon_high": bounds["high"]}
     losses = {
         aggregation.sequence_mean: "grpo",
         aggregation.token_mean: "dapo",
@@ -126,6 +135,46 @@ def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
         taus = {"sapo_temperature_pos": bounds["tau_pos"], "sapo_temperature_neg": bounds["tau_neg"]}
         return "GRPOTrainer", {"loss_type": "sapo", **taus}
     raise _lacks("TRL", "gate", gate, f"not together with {aggregate.__name__}")
+
+
+GAMMA = {"k_pos": 2.0, "k_neg": 3.0, "lam_pos": 3.0, "lam_neg": 2.0}
+
+
+def _trl_trust(algorithm: Algorithm) -> dict[str, Any]:
+    """TRL's setting for the tokens that are left out."""
+    if algorithm.trust is None:
+        return {}
+    cell, options = _cell(algorithm.trust)
+    if cell is trust.high_entropy:
+        return {"top_entropy_quantile": options.get("share", 0.2)}
+    if cell is trust.off_policy_sequence:
+        return {"off_policy_mask_threshold": options.get("delta", 0.5)}
+    raise _lacks("TRL", "trust", cell, "it has off_policy_sequence and high_entropy")
+
+
+def _trl_correct(algorithm: Algorithm) -> dict[str, Any]:
+    """TRL's settings for the weight from the engine that sampled."""
+    if algorithm.correct is None:
+        return {}
+    kind, low, high, level = _correction(algorithm, "TRL")
+    return {
+        "use_vllm": True,
+        "vllm_importance_sampling_correction": True,
+        "vllm_importance_sampling_mode": f"{level}_{kind}",
+        "vllm_importance_sampling_clip_min": low or None,
+        "vllm_importance_sampling_clip_max": high,
+    }
+
+
+def _correction(algorithm: Algorithm, library: str) -> tuple[str, float, float, str]:
+    """("mask" or "truncate", smallest weight, largest weight, level) of the correct column."""
+    cell, options = _cell(algorithm.correct or corrections.masked_importance)
+    level = options.get("level", "token")
+    if cell is corrections.masked_importance:
+        return "mask", options.get("low", 0.5), options.get("high", 2.0), level
+    if cell is corrections.truncated_importance:
+        return "truncate", options.get("floor", 0.0), options.get("cap", 2.0), level
+    raise _lacks(library, "correct", cell, "it has masked_importance and truncated_importance")
 
 
 def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
@@ -152,7 +201,7 @@ def verl_settings(algorithm: Algorithm, budget: int) -> Settings:
     if aggregate is aggregation.fixed_length:
         settings[f"{ACTOR}.loss_scale_factor"] = budget
     loss, difference = _verl_loss(algorithm)
-    settings |= loss
+    settings |= loss | _verl_correct(algorithm)
     differs += difference
     if any(kl.place == "loss" and kl.coef for kl in algorithm.kl):
         given = _loss_kl(algorithm, "verl")
@@ -177,6 +226,10 @@ VERL_ESTIMATORS: dict[Callable[..., Any], str] = {
     advantages.group_normalized: "grpo",
     advantages.group_centered: "grpo",
     advantages.leave_one_out: "rloo",
+    advantages.greedy_baseline: "remax",
+    advantages.opo: "opo",
+    advantages.best_minus_second: "grpo_passk",
+    advantages.gpg: "gpg",
 }
 VERL_WHITENED: dict[Callable[..., Any], str] = {
     advantages.gae: "gae",
@@ -208,8 +261,10 @@ def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
     mode = f"{ACTOR}.policy_loss.loss_mode"
     if gate is gates.clip_weight and ratio is ratios.token:
         return {mode: "cispo", f"{ACTOR}.clip_ratio_low": 1, f"{ACTOR}.clip_ratio_high": bounds["cap"] - 1}, []
-    if gate is gates.sigmoid and bounds == {"tau_pos": 1.0, "tau_neg": 1.05}:
-        return {mode: "sapo"}, []  # verl fixes these temperatures and always takes a mean of means
+    if gate is gates.sigmoid and aggregate is aggregation.sequence_mean:  # verl always takes a mean of means there
+        return {mode: "sapo", f"{ACTOR}.tau_pos": bounds["tau_pos"], f"{ACTOR}.tau_neg": bounds["tau_neg"]}, []
+    if (ratio, gate) == (ratios.on_policy, gates.none) and aggregate in VERL_MEANS:
+        return {mode: "gpg"}, []
     if gate not in (gates.clip, gates.dual_clip):
         raise _lacks("verl", "gate", gate, "with these numbers and this ratio")
     low, high, differs = bounds["low"], bounds["high"], list[str]()
@@ -224,6 +279,22 @@ def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
     else:
         raise _lacks("verl", "ratio", ratio, "not together with this gate and mean")
     return {**settings, f"{ACTOR}.clip_ratio_low": round(low, 12), f"{ACTOR}.clip_ratio_high": round(high, 12)}, differs
+
+
+def _verl_correct(algorithm: Algorithm) -> dict[str, Any]:
+    """Verl's settings for the weight from the engine that sampled."""
+    if algorithm.correct is None:
+        return {}
+    kind, low, high, level = _correction(algorithm, "verl")
+    if kind == "truncate" and low:
+        raise _lacks("verl", "correct", corrections.truncated_importance, "it has no floor there")
+    threshold = high if kind == "truncate" else f"{low or 1e-9}_{high}"  # a band is a text in verl
+    return {
+        f"{ROLLOUT}.calculate_log_probs": True,
+        "algorithm.rollout_correction.rollout_is": level,
+        "algorithm.rollout_correction.rollout_is_threshold": threshold,
+        "algorithm.rollout_correction.bypass_mode": False,
+    }
 
 
 def check_exportable(recipe: Recipe) -> None:
@@ -472,7 +543,9 @@ def _lacks(library: str, column: str, cell: Callable[..., Any], why: str) -> Val
 
 def _check_columns(algorithm: Algorithm, library: str) -> None:
     """Refuses columns that no export translates, even if the library has something similar."""
-    for column in ("correct", "trust", "targets", "entropy_aggregate"):
+    for column in ("trust", "targets", "entropy_aggregate"):
+        if column == "trust" and library == "TRL":
+            continue
         if (cell := getattr(algorithm, column)) is not None:
             raise _lacks(library, column, _cell(cell)[0], "no such cell is translated; remove it with replace()")
     if algorithm.entropy:

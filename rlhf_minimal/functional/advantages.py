@@ -196,6 +196,40 @@ def group_centered(
     return _spread(_centered(_grouped(token_rewards, mask, group_size)), mask)
 
 
+def gpg(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    group_size: int,
+) -> Float[Tensor, "B T"]:
+    r"""`group_centered`, larger where few completions of the batch have a reward (:eq:`eq-gpg`).
+
+    .. math:: A_i = \frac{B}{\lvert \{j : R_j \ne 0\} \rvert} \Big(R_i - \mathrm{mean}_{j \in g(i)} R_j\Big)
+
+    One number for the whole batch: it changes the size of a step and no direction.
+
+    Chapter: rloo-in-depth. Source: verl's `gpg`. Differs from the paper, arXiv 2504.02546, which counts the completions
+    of groups with two different rewards.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        group_size: G, at least 2, rows of a group contiguous.
+
+    Returns:
+        [B, T], one number a sequence; exactly 0 in a group of equal rewards.
+
+    Raises:
+        ValueError: groups that do not divide or hold one row, bad tensors.
+
+    Example:
+        >>> gpg(torch.tensor([[1.0], [0.0]]), torch.ones(2, 1), group_size=2).flatten()
+        tensor([ 1., -1.])
+    """
+    centred = group_centered(token_rewards, mask, group_size=group_size)
+    return centred * (len(mask) / torch.count_nonzero(_sequence_rewards(token_rewards, mask)).clamp(min=1))
+
+
 def group_normalized(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
@@ -740,6 +774,42 @@ def given_baseline(
     return _spread(_sequence_rewards(token_rewards, mask) - baseline, mask)
 
 
+def greedy_baseline(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    greedy_rewards: Float[Tensor, " B"],
+) -> Float[Tensor, "B T"]:
+    r"""Reward minus that of the greedy completion of the same prompt (:eq:`eq-greedy-baseline`), as in ReMax.
+
+    .. math:: A_i = R_i - R(o^{greedy}), \qquad o^{greedy}_t = \arg\max_v \pi_{old}(v \mid q, o^{greedy}_{<t})
+
+    Unbiased, since the greedy completion does not depend on the sampled one. It costs one more completion a prompt, and
+    none of the others in the group: one sample a prompt is enough.
+
+    Chapter: rloo. Source: ReMax, arXiv 2310.10505, algorithm 1; verl's `remax`.
+
+    Args:
+        token_rewards: [B, T]; summed over each sequence.
+        mask: [B, T], 1 on trained tokens.
+        greedy_rewards: [B], the reward of the greedy completion of each row's prompt.
+
+    Returns:
+        [B, T], one number a sequence.
+
+    Raises:
+        ValueError: bad tensors.
+
+    Example:
+        >>> greedy_baseline(torch.tensor([[1.0], [0.0]]), torch.ones(2, 1), greedy_rewards=torch.tensor([1.0, 1.0]))
+        tensor([[ 0.],
+                [-1.]])
+    """
+    check(mask, token_rewards=token_rewards)
+    check_rows("greedy_rewards", greedy_rewards, len(mask))
+    return _spread(_sequence_rewards(token_rewards, mask) - greedy_rewards, mask)
+
+
 def teacher_gap(
     token_rewards: Float[Tensor, "B T"],
     mask: Shaped[Tensor, "B T"],
@@ -782,6 +852,51 @@ def teacher_gap(
         return gap
     check_positive(limit=limit)
     return gap.clamp(-limit, limit)
+
+
+def prefix_weighted(
+    token_rewards: Float[Tensor, "B T"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    old_logp: Float[Tensor, "B T"],
+    ref_logp: Float[Tensor, "B T"],
+    gamma: float = 0.5,
+) -> Float[Tensor, "B T"]:
+    r"""`teacher_gap` with more weight on early disagreements (:eq:`eq-prefix-weighted`), as in IW-OPD.
+
+    .. math::
+        A_t = \Big(1 + \gamma \Big(1 - \frac{\sum_{j < t} |a_j|}{\sum_j |a_j|}\Big)\Big)\, a_t, \qquad
+        a_t = \log \pi_T(y_t) - \log \pi_{\mathrm{old}}(y_t)
+
+    Once the student has left what the teacher would write, the teacher judges a text that it would not have begun. The
+    weight falls from 1 + gamma to about 1 with the share of the disagreement that lies before a token.
+
+    Chapter: distillation. Source: IW-OPD, arXiv 2606.22600; TRL's `iw_opd_gamma`, which may also be above 1.
+
+    Args:
+        token_rewards: [B, T]; not read.
+        mask: [B, T], 1 on trained tokens.
+        old_logp: [B, T], of the policy that sampled.
+        ref_logp: [B, T], of the teacher.
+        gamma: extra weight of the first token, between 0 and 1, usually 0.5; 0 = `teacher_gap`.
+
+    Returns:
+        [B, T]; 0 in a row where the two agree.
+
+    Raises:
+        ValueError: gamma outside [0, 1], bad tensors.
+
+    Example:
+        >>> logp, teacher = torch.tensor([[-1.0, -1.0]]), torch.tensor([[-2.0, -2.0]])
+        >>> prefix_weighted(torch.zeros(1, 2), torch.ones(1, 2), old_logp=logp, ref_logp=teacher)
+        tensor([[-1.5000, -1.2500]])
+    """
+    check_share(gamma=gamma)
+    gap = teacher_gap(token_rewards, mask, old_logp=old_logp, ref_logp=ref_logp)
+    size = gap.abs()
+    before = size.cumsum(-1) - size
+    total = size.sum(-1, keepdim=True)
+    return (1 + gamma * (1 - before / torch.where(total == 0, torch.ones_like(total), total))) * gap
 
 
 def whiten(

@@ -44,6 +44,15 @@ class Totals:
         if self.prompts is not None:
             check_count(prompts=self.prompts)
 
+    def check_whole(self, mask: Shaped[Tensor, "B T"], what: str) -> None:
+        """Refuses a mask that is a part of the step, for `what`, which takes a statistic over all of it."""
+        here = (len(mask), int(lengths(mask).sum()))
+        if here != (self.sequences, self.tokens):
+            raise ValueError(
+                f"{what} over the whole optimiser step, {self.sequences} sequences with {self.tokens} tokens, and got "
+                f"{here[0]} with {here[1]}: train with micro_batches=1 in one process"
+            )
+
     @classmethod
     def of(cls, mask: Shaped[Tensor, "B T"], budget: int | None = None, *, prompts: int | None = None) -> "Totals":
         """Count a mask that is the whole optimiser batch."""
@@ -79,6 +88,34 @@ def token_mean(
     """
     totals = _totals(x, mask, totals)
     return zero_outside(x, mask).sum() / totals.tokens
+
+
+def token_sum(
+    x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, totals: Totals | None = None
+) -> Float[Tensor, ""]:
+    r"""A plain sum (:eq:`eq-token-sum`): the step grows with the batch, so the learning rate has to know its size.
+
+    .. math:: \sum_i \sum_t x_{i,t}
+
+    Chapter: anatomy-in-depth. Source: verl's `token-sum`.
+
+    Args:
+        x: [B, T] objective per token.
+        mask: [B, T], 1 on trained tokens.
+        totals: not read; a column gives it to every aggregate.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        ValueError: bad shapes, dtype, or non-finite trained tokens; an all-masked batch without totals.
+
+    Example:
+        >>> token_sum(torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]]))
+        tensor(6.)
+    """
+    _totals(x, mask, totals)
+    return zero_outside(x, mask).sum()
 
 
 def prompt_mean(

@@ -247,3 +247,48 @@ def topr(ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"]) -> Float[
     check_pair(ratio=ratio, advantage=advantage)
     w = ratio.detach()
     return torch.where(advantage > 0, torch.ones_like(w), w.clamp(max=1.0)) / w * ratio * advantage
+
+
+def gamma(
+    ratio: Float[Tensor, "B T"],
+    advantage: Float[Tensor, "B T"],
+    *,
+    k_pos: float = 2.0,
+    k_neg: float = 3.0,
+    lam_pos: float = 3.0,
+    lam_neg: float = 2.0,
+) -> Float[Tensor, "B T"]:
+    r"""VESPO's weight, a gamma density without its constant (:eq:`eq-gate-gamma`).
+
+    .. math::
+        \mathrm{sg}\big[w^{k-1} e^{\lambda (1 - w)}\big]\, w A, \qquad
+        (k, \lambda) = (k_{pos}, \lambda_{pos})\ (A \ge 0),\ (k_{neg}, \lambda_{neg})\ (A < 0)
+
+    The weight is 1 at ratio 1, has its maximum at k / lambda and falls to 0 on both sides, without an edge. With the
+    paper's numbers the maximum is at 2/3 for good completions and at 3/2 for bad ones.
+
+    Chapter: soft-gates. Source: VESPO, arXiv 2602.10693; TRL's `vespo`. Its ratio is that of the whole sequence.
+
+    Args:
+        ratio: [B, T] from a ratio cell.
+        advantage: [B, T].
+        k_pos: exponent of the ratio for A >= 0, usually 2.
+        k_neg: likewise for A < 0, usually 3.
+        lam_pos: rate of the decay for A >= 0, usually 3.
+        lam_neg: likewise for A < 0, usually 2.
+
+    Returns:
+        [B, T] objective, larger is better; its value is the weight times A.
+
+    Raises:
+        ValueError: shapes that differ, integers, a number not above 0.
+
+    Example:
+        >>> gamma(torch.tensor([[1.0, 3.0, 3.0]]), torch.tensor([[1.0, 1.0, -1.0]]))
+        tensor([[ 1.0000,  0.0223, -0.4945]])
+    """
+    check_pair(ratio=ratio, advantage=advantage)
+    check_positive(k_pos=k_pos, k_neg=k_neg, lam_pos=lam_pos, lam_neg=lam_neg)
+    w, good = ratio.detach(), advantage >= 0
+    k, lam = (torch.where(good, w.new_tensor(a), w.new_tensor(b)) for a, b in ((k_pos, k_neg), (lam_pos, lam_neg)))
+    return torch.exp((k - 1) * torch.log(w) + lam * (1 - w)) * ratio * advantage

@@ -1,4 +1,4 @@
-r"""Three estimators of KL(pi || ref) from one sample of pi, per token or per sequence.
+r"""Estimators of KL(pi || ref) from one sample of pi, per token or per sequence.
 
 With :math:`d = \log\pi - \log\pi_{ref}` on a sample of :math:`\pi`. Mind the direction: k3 uses exp(-d), the ratio
 ref/pi. With exp(d) it estimates another divergence (chi-squared minus KL).
@@ -102,7 +102,34 @@ def k3(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Floa
     return torch.expm1(-d) + d  # expm1: exact to the last bit where the policies almost agree
 
 
-ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
+def absolute(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    r"""The size of the log-ratio (:eq:`eq-kl-absolute`): no estimate of a KL, a pull of one strength.
+
+    .. math:: k_{abs} = \lvert \log\pi - \log\pi_{ref} \rvert
+
+    In the loss, summed or divided by a constant, its expected gradient on samples of pi is that of
+    :math:`\sum_y \lvert \pi(y) - \pi_{ref}(y) \rvert`, which is twice the total variation.
+
+    Chapter: kl-divergence. Source: verl's `abs`.
+
+    Args:
+        logp: log-probs under the policy, any shape.
+        ref_logp: log-probs of the same tokens under the reference.
+
+    Returns:
+        The same shape, at least 0.
+
+    Raises:
+        ValueError: shapes that differ.
+
+    Example:
+        >>> absolute(torch.tensor([-3.0]), torch.tensor([-1.0]))
+        tensor([2.])
+    """
+    return _difference(logp, ref_logp).abs()
+
+
+ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3, "absolute": absolute}
 
 
 def _difference(logp: Tensor, ref_logp: Tensor) -> Tensor:

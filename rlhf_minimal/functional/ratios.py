@@ -163,6 +163,36 @@ def sequence_product(
     return torch.exp(total)[:, None].expand_as(logp)
 
 
+def product_token(
+    logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    r"""The whole sequence's weight with each token's own gradient (:eq:`eq-ratio-product-token`).
+
+    .. math:: W_{i,t} = \mathrm{sg}[W_i] \cdot \pi_t / \mathrm{sg}[\pi_t]
+
+    What a loss needs that weighs a completion by its importance weight and averages over tokens. `sequence_product` has
+    the same value, and on every token the gradient of all tokens.
+
+    Chapter: soft-gates. Source: VESPO, arXiv 2602.10693; TOPR, arXiv 2503.14286.
+
+    Args:
+        logp: [B, T] log-probs under the policy being trained (nats).
+        old_logp: [B, T] the sampler's, a constant.
+        mask: [B, T], 1 on trained tokens.
+
+    Returns:
+        [B, T], the same number on every token of a row, each with its own gradient.
+
+    Raises:
+        ValueError: bad shapes, dtype, or a non-finite trained token.
+
+    Example:
+        >>> product_token(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.25]]).log(), torch.ones(1, 2))
+        tensor([[4., 4.]])
+    """
+    return sequence_product(logp, old_logp, mask).detach() * on_policy(logp, old_logp, mask)
+
+
 def _log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
     check(mask, logp=logp, old_logp=old_logp)
     # The old log-prob is detached: if it carried a graph, its gradient would cancel that of logp.

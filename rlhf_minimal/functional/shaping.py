@@ -4,11 +4,21 @@ A shape reads [B] rewards, [B] lengths (trained tokens of each completion) and t
 (`contracts.ShapeCell`), and returns [B] rewards.
 """
 
+import math
+
 import torch
 from jaxtyping import Float, Real
 from torch import Tensor
 
-from .checks import check_count, check_group, check_not_negative, check_rewards, check_share, check_tensor
+from .checks import (
+    check_count,
+    check_group,
+    check_not_negative,
+    check_numbers,
+    check_rewards,
+    check_share,
+    check_tensor,
+)
 
 
 def soft_overlong(
@@ -67,7 +77,7 @@ def length_reward(
     .. math:: \lambda_i = \tfrac12 - \frac{|o_i| - \min_j |o_j|}{\max_j |o_j| - \min_j |o_j|}, \qquad
         R'_i = R_i + c \cdot \begin{cases} \lambda_i & R_i > 0 \\ \min(0, \lambda_i) & \text{otherwise} \end{cases}
 
-    Chapter: kimi-k2. Source: Kimi k1.5, arXiv 2501.12599, section 2.3.3.
+    Chapter: kimi. Source: Kimi k1.5, arXiv 2501.12599, section 2.3.3.
 
     Args:
         rewards: [B], above 0 = correct.
@@ -93,6 +103,56 @@ def length_reward(
     spread = longest - shortest
     bonus = torch.where(spread > 0, 0.5 - (length - shortest) / spread, 0.0).view(-1)  # [B]
     return rewards + coef * torch.where(rewards > 0, bonus, bonus.clamp(max=0))
+
+
+def cosine(
+    rewards: Float[Tensor, " B"],
+    lengths: Real[Tensor, " B"],
+    *,
+    budget: int | None,
+    right_short: float = 1.0,
+    right_long: float = 0.5,
+    wrong_short: float = -1.0,
+    wrong_long: float = -0.5,
+) -> Float[Tensor, " B"]:
+    r"""A reward by correctness and length, from one value to another along a cosine (:eq:`eq-cosine`).
+
+    .. math::
+        R' = v_{long} + \tfrac12 (v_{short} - v_{long}) \big(1 + \cos(\pi \min(|o| / L, 1))\big), \qquad
+        v = \begin{cases} v^{right} & R > 0 \\ v^{wrong} & \text{otherwise} \end{cases}
+
+    It takes the reward's place: only its sign is read. With the defaults a right answer is better short, and a wrong
+    one better long, since more thought might still help. The cosine is flat at both ends.
+
+    Chapter: dapo. Source: Yeo et al., arXiv 2502.03373, appendix C.1; TRL's `get_cosine_scaled_reward`.
+
+    Args:
+        rewards: [B], above 0 = correct.
+        lengths: [B] trained tokens.
+        budget: L in tokens; longer completions get what those of length L get.
+        right_short: reward of a right answer of length 0.
+        right_long: of a right one at the budget.
+        wrong_short: of a wrong answer of length 0.
+        wrong_long: of a wrong one at the budget.
+
+    Returns:
+        [B] rewards.
+
+    Raises:
+        ValueError: no budget, a value that is not finite, bad shapes.
+
+    Example:
+        >>> cosine(torch.tensor([1.0, 0.0]), torch.tensor([50, 50]), budget=100)
+        tensor([ 0.7500, -0.7500])
+    """
+    _check(rewards, lengths)
+    if budget is None:
+        raise ValueError("cosine needs the generation budget in tokens: pass Batch(..., budget=L)")
+    check_count(budget=budget)
+    check_numbers(right_short=right_short, right_long=right_long, wrong_short=wrong_short, wrong_long=wrong_long)
+    share = 0.5 * (1 + torch.cos(math.pi * (lengths.to(rewards.dtype) / budget).clamp(max=1)))  # 1 short, 0 long
+    right = right_long + (right_short - right_long) * share
+    return torch.where(rewards > 0, right, wrong_long + (wrong_short - wrong_long) * share)
 
 
 def _check(rewards: Tensor, lengths: Tensor) -> None:

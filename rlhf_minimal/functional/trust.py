@@ -10,8 +10,8 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from .aggregation import Totals
-from .checks import check, check_not_negative, check_share
-from .masked import lengths, sequence_mean, zero_outside
+from .checks import check, check_count, check_not_negative, check_share
+from .masked import sequence_mean, zero_outside
 
 
 def off_policy_sequence(
@@ -30,8 +30,8 @@ def off_policy_sequence(
     A good completion may be learned from, however unlikely it has become. A bad one that is already unlikely needs no
     further step, and making it still less likely would change the probabilities of all others.
 
-    Chapter: mismatch. Source: DeepSeek-V3.2, arXiv 2512.02556. Differs from the paper: the drift is measured from
-    the engine that sampled, as in TRL; the paper writes the old policy and gives no number for delta.
+    Chapter: off-policy. Source: DeepSeek-V3.2, arXiv 2512.02556, eq. 9. The paper's old policy is, by its own note,
+    what the inference engine returned, as here; it gives no number for delta.
 
     Args:
         mask: [B, T], 1 on trained tokens.
@@ -75,7 +75,7 @@ def dppo_tv(
     A ratio is the wrong measure for rare tokens: from 0.0001 to 0.0003 it is 3 although almost nothing has changed,
     from 0.6 to 0.9 it is 1.5. The difference is this token's part of the total variation between the two policies.
 
-    Chapter: mismatch. Source: DPPO, arXiv 2602.04879; verl's `dppo_tv`, prime-rl's default loss.
+    Chapter: off-policy. Source: DPPO, arXiv 2602.04879; verl's `dppo_tv`, prime-rl's default loss.
 
     Args:
         mask: [B, T], 1 on trained tokens.
@@ -119,7 +119,7 @@ def dppo_kl(
 
     Near 0 and near 1 it is stricter than the difference of the probabilities.
 
-    Chapter: mismatch. Source: DPPO, arXiv 2602.04879; verl's `dppo_kl`.
+    Chapter: off-policy. Source: DPPO, arXiv 2602.04879; verl's `dppo_kl`.
 
     Args:
         mask: [B, T], 1 on trained tokens.
@@ -179,14 +179,77 @@ def high_entropy(
     """
     check(mask, entropy=entropy)
     check_share(share=share)
-    here = (len(mask), int(lengths(mask).sum()))
-    if totals is not None and here != (totals.sequences, totals.tokens):
-        raise ValueError(
-            f"high_entropy takes a quantile over the whole optimiser step, {totals.sequences} sequences with "
-            f"{totals.tokens} tokens, and got {here[0]} with {here[1]}: train with micro_batches=1 in one process"
-        )
+    if totals is not None:
+        totals.check_whole(mask, "high_entropy takes a quantile")
     entropy = entropy.detach()
     return _weight(entropy >= torch.quantile(entropy[mask != 0], 1 - share), entropy, mask)
+
+
+def clip_cov(
+    mask: Shaped[Tensor, "B T"],
+    *,
+    logp: Float[Tensor, "B T"],
+    old_logp: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B T"],
+    totals: Totals | None = None,
+    share: float = 2e-4,
+    low: float = 1.0,
+    high: float = 5.0,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
+    seed: int = 1,
+) -> Float[Tensor, "B T"]:
+    r"""Leaves out a few tokens, drawn among those that lower the entropy most (:eq:`eq-clip-cov`).
+
+    .. math:: m_t = 0 \;\text{ for }\; \lfloor \text{share} \cdot N \rfloor \text{ (at least one) of }\;
+        \{t : \text{low} < (A_t - \bar A)(\log\pi_t - \overline{\log\pi}) < \text{high}\}
+
+    Likely tokens with a high advantage are what makes an entropy fall: to first order it falls with the covariance of
+    the two. Tokens that the clip stops already are not drawn.
+
+    Chapter: dapo-in-depth. Source: Cui et al., arXiv 2505.22617; verl's `clip_cov`. Differs from verl:
+    a fixed seed, and the means are those of the whole step.
+
+    Args:
+        mask: [B, T], 1 on trained tokens of a whole optimiser step: its means are the statistic.
+        logp: [B, T] log-probs under the policy as it is now (nats).
+        old_logp: [B, T] under the policy that sampled.
+        advantages: [B, T].
+        totals: counts of the whole optimiser step, to check that the mask is all of it; default: not checked.
+        share: of the tokens, to be left out.
+        low: smallest product from which a token may be drawn.
+        high: largest one, above low.
+        clip_low: the gate's clip range below 1, to know which tokens it stops.
+        clip_high: the same above 1.
+        seed: of the draw, at least 1.
+
+    Returns:
+        [B, T], 1 or 0.
+
+    Raises:
+        ValueError: a part of an optimiser step, bad tensors, a share outside 0 to 1, a band without width.
+
+    Example:
+        >>> logp, A = torch.tensor([[0.0, -4.0, 0.0, -4.0]]), torch.tensor([[1.0, 1.0, -1.0, -1.0]])
+        >>> clip_cov(torch.ones(1, 4), logp=logp, old_logp=logp, advantages=A, share=0.5)
+        tensor([[0., 1., 1., 0.]])
+    """
+    check(mask, logp=logp, old_logp=old_logp, advantages=advantages)
+    check_share(share=share)
+    check_not_negative(low=low, high=high, clip_low=clip_low, clip_high=clip_high)
+    check_count(seed=seed)
+    if not high > low:
+        raise ValueError(f"low is {low} and high {high}: tokens are drawn between them, low below high")
+    if totals is not None:
+        totals.check_whole(mask, "clip_cov takes means")
+    trained, new = mask != 0, zero_outside(logp, mask).detach()
+    ratio = torch.exp(new - zero_outside(old_logp, mask))
+    stopped = torch.where(advantages > 0, ratio > 1 + clip_high, (advantages < 0) & (ratio < 1 - clip_low))
+    product = (advantages - advantages[trained].mean()) * (new - new[trained].mean())
+    among = (trained & ~stopped & (product > low) & (product < high)).nonzero()
+    order = torch.randperm(len(among), generator=torch.Generator().manual_seed(seed)).to(among.device)
+    drawn = among[order[: max(int(share * trained.sum()), 1)]]
+    return _weight(torch.ones_like(trained).index_put(tuple(drawn.T), torch.zeros_like(trained[0, 0])), logp, mask)
 
 
 def _weight(keep: Tensor, like: Tensor, mask: Tensor) -> Tensor:

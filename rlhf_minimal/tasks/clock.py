@@ -71,6 +71,17 @@ def check_moves(completion: str, problem: Problem, *, hours: int) -> list[Step]:
     return steps
 
 
+def parts_of_answer(completion: str, problem: Problem, *, hours: int) -> tuple[float, float]:
+    """Whether the final hour is right, and the share of the written moves that are (0 if none is written).
+
+    Example:
+        >>> parts_of_answer("3d8c=b", Problem("3+8+....:", "b"), hours=10)
+        (1.0, 0.5)
+    """
+    marks = [step.mark for step in check_moves(completion, problem, hours=hours)]
+    return float(final_hour(completion) == problem.answer), sum(marks) / max(len(marks), 1)
+
+
 def draw_moves(completion: str, problem: Problem, *, hours: int) -> str:
     """The hand after each move of a completion, as lines of text; `x` marks a wrong move, or a wrong answer.
 
@@ -150,6 +161,7 @@ def clock(
         teacher=teacher,
         final=final_hour,
         steps=partial(check_moves, hours=hours),
+        parts=partial(parts_of_answer, hours=hours),
         picture=partial(draw_moves, hours=hours),
         sizes={"heads": 4, "max_length": 8 * slots},
         start=start,

@@ -215,15 +215,21 @@ class Config:
         """Refuses settings that ask of an algorithm what it does not have.
 
         Raises:
-            ValueError: If the algorithm needs parts of a reward, which the loop does not have; if a critic is shared
-                that the algorithm does not have; if settings are given for a critic of its own (`of_critic`) where
-                there is none or a shared one; if a controller is given for an algorithm without KL penalty; if
-                scores are scaled from which the algorithm subtracts an unscaled baseline.
+            ValueError: If scores are scaled, clipped or penalised for an algorithm that reads the parts of a reward; if
+                an optimiser step is cut for one that has to see all of it; if a critic is shared that the algorithm
+                does not have; if settings are given for a critic of its own (`of_critic`) where there is none or a
+                shared one; if a controller is given for an algorithm without KL penalty; if scores are scaled from
+                which the algorithm subtracts an unscaled baseline.
         """
-        if "reward_parts" in algorithm.needs:
+        if "reward_parts" in algorithm.needs and self.changes_scores:
             raise ValueError(
-                "this algorithm needs reward_parts, one number for each part of a reward, and the loop's rewards have "
-                "one: take another advantage, or call policy_loss with Batch(..., reward_parts=...)"
+                "score_scaling, score_clip and missing_eos_penalty change a reward, but this algorithm reads its "
+                "parts: leave them out"
+            )
+        if algorithm.needs_whole_step and self.micro_batches > 1:
+            raise ValueError(
+                "this algorithm chooses its tokens among all those of an optimiser step: set micro_batches=1, and "
+                "lower prompts or raise minibatches if memory is short"
             )
         if self.critic == "shared" and "values" not in algorithm.needs:
             raise ValueError(
@@ -246,7 +252,9 @@ class Config:
                 'kl_control="adaptive" moves the coefficient of a KL against the reference, but this algorithm has '
                 "none above 0: take one that has, or replace(algorithm, kl=(KL(...),))"
             )
-        if "baseline" in algorithm.needs and (self.score_scaling != "none" or self.score_clip is not None):
+        if {"baseline", "greedy_rewards"} & algorithm.needs and (
+            self.score_scaling != "none" or self.score_clip is not None
+        ):
             raise ValueError(
                 "score_scaling and score_clip change the unit of the rewards, but this algorithm subtracts a given "
                 "baseline in the unit of the rewards as they are: leave them out"

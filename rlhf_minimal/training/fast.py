@@ -107,11 +107,20 @@ class Fast(Plain):
     def prefix(
         self, model: nn.Module, groups: Rollout, rows: Int[Tensor, " n"], config: Config, *, hidden: bool = False
     ) -> "tuple[Prefix | None, Int[Tensor, ' n']]":
-        """The prompts of some rows, each read once, and which of them is whose; None where nothing would be shared."""
+        """The prompts of some rows, each read once, and which of them is whose; None where nothing would be shared.
+
+        Raises:
+            ValueError: If `config.group_size` is not that of the rollout.
+        """
         prompts, owner = (rows // config.group_size).unique(return_inverse=True)
         if not self.shared_prefix or 2 * len(prompts) > len(rows) or recomputes(config):
             return None, owner
         first = prompts * config.group_size
+        if not torch.equal(groups.prompts[first][owner], groups.prompts[rows]):
+            raise ValueError(
+                f"the rows of a group of {config.group_size} have different prompts: set group_size to that of the "
+                "rollout, or shared_prefix=False"
+            )
         return read_prompts(model, groups.prompts[first], groups.prompt_mask[first], hidden=hidden), owner
 
     def pieces(

@@ -40,7 +40,7 @@ from rlhf_minimal.training.metrics import (
 )
 from rlhf_minimal.training.optimizers import parameters_of
 from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import collect, roll_out
+from rlhf_minimal.training.rollout import collect, parts_of, roll_out
 from rlhf_minimal.training.scores import trained_scores
 from rlhf_minimal.training.watch import Watch
 
@@ -160,6 +160,10 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         known["values"] = processes.gather(own, len(groups.mask))
     if "baseline" in needs:
         known["baseline"] = _baseline(learner, recipe, groups, step)
+    if "greedy_rewards" in needs:
+        known["greedy_rewards"] = _greedy_rewards(learner, recipe, groups, step)
+    if "reward_parts" in needs:
+        known["reward_parts"] = parts_of(recipe, groups)
     known |= groups.with_outcome(rewards) if recipe.step_reward else {}
     if "entropy" in needs:
         known["entropy"] = torch.zeros_like(old_logp)  # a placeholder, like the first argument: `update` replaces both
@@ -304,6 +308,11 @@ def _baseline(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> T
     """[B] the reward to expect of each row before it was sampled; it must not depend on the row's own reward."""
     if recipe.config.baseline == "ema":
         return torch.full_like(groups.rewards, learner.mean_reward)
+    return _greedy_rewards(learner, recipe, groups, step)
+
+
+def _greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:
+    """[B] the reward of the greedy completion of each row's prompt."""
     group_size = recipe.config.group_size
     greedy = roll_out(
         learner.policy,

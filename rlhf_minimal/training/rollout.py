@@ -169,6 +169,23 @@ def _scores(
     }
 
 
+def parts_of(recipe: Recipe, groups: Rollout) -> Tensor:
+    """[B, K] the parts of each completion's reward (`Task.parts`); K = 1, the reward, if the task has none.
+
+    Raises:
+        ValueError: If completions have different numbers of parts.
+    """
+    if recipe.task.parts is None:
+        return groups.rewards[:, None]
+    rows = [list(recipe.task.parts(text, problem)) for text, problem in zip(groups.texts, groups.problems, strict=True)]
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError(
+            f"{recipe.task.name}: its parts are {len(rows[0])} numbers for one completion and another number for "
+            "another one: give as many for all, 0 where a part was not earned"
+        )
+    return torch.tensor(rows, dtype=groups.rewards.dtype, device=groups.rewards.device)
+
+
 def collect(
     policy: PreTrainedModel,
     vocabulary: Vocabulary | TokenizerVocabulary,

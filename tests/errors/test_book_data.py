@@ -21,6 +21,7 @@ import benchmarks  # noqa: E402
 import book_facts  # noqa: E402
 import data_files  # noqa: E402
 import fidelity  # noqa: E402
+import library_settings  # noqa: E402
 import llms_txt  # noqa: E402
 import recorded_runs  # noqa: E402
 
@@ -42,6 +43,11 @@ def read_benchmarks(path):
 def read_rows(path):
     found = {name: facts.facts_of(name, path) for name in facts.names(path)}
     return facts.families(path), [fidelity.markdown(name, row, path) for name, row in found.items()]
+
+
+def read_settings(path):
+    library_settings.libraries.cache_clear()
+    return library_settings.summary(path), library_settings.page(path)
 
 
 def read_ideas(path):
@@ -68,6 +74,7 @@ READERS = {
     "runs": (read_runs, recorded_runs.RESULTS / "ppo-rlhf.json"),
     "benchmarks": (read_benchmarks, benchmarks.RECORD),
     "rows": (read_rows, facts.ROWS),
+    "settings": (read_settings, library_settings.DATA),
     "ideas": (read_ideas, apparatus.DATA / "concepts.yml"),
     "questions": (read_questions, apparatus.DATA / "questions.yml"),
     "times": (read_times, book_facts.TIMES),
@@ -83,7 +90,7 @@ def _as_it_was(monkeypatch):
         monkeypatch.setattr(module, name, getattr(module, name))
     real = apparatus.concepts  # questions name ideas of the real file
     yield
-    for cached in (real, apparatus.questions):
+    for cached in (real, apparatus.questions, library_settings.libraries):
         cached.cache_clear()
 
 
@@ -111,6 +118,11 @@ def beginning(name):
         }
     if name == "rows":
         return {part: dict(list(entries.items())[:2]) for part, entries in data.items()}
+    if name == "settings":
+        kinds = ('loss_type="dapo"', "use_bias_correction_kl=True", "AsyncGRPOTrainer", "reward_clip_range=(-10, 10)")
+        found = [entry for group in data["trl"]["groups"] for entry in group["settings"]]
+        found = [entry for entry in found if entry["setting"] in kinds or "use_adaptive" in entry["setting"]]
+        return {"trl": {"title": "TRL", "groups": [{"title": "all", "settings": found}]}}
     if name == "ideas":
         return {part: entries[:2] for part, entries in list(data.items())[:2]}
     if name == "notebook":

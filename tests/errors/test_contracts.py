@@ -253,6 +253,9 @@ def test_prompts(name):
 
 def test_a_quantile_of_a_part():
     row = replace(GRPO, trust=trust.high_entropy)
+    assert row.needs_whole_step
+    assert replace(GRPO, correct=corrections.normalized_importance).needs_whole_step
+    assert not replace(GRPO, correct=corrections.truncated_importance, trust=trust.dppo_tv).needs_whole_step
     prepared = prepare(row, batch())
     assert torch.isfinite(policy_loss(row, prepared))
     assert torch.isfinite(policy_loss(row, prepared.minibatch(torch.arange(2))))

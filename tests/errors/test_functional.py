@@ -52,6 +52,7 @@ def tensors(seed=0):
         "step_ends": mask.clone(),
         "rewards": normal(B),
         "baseline": normal(B),
+        "greedy_rewards": normal(B),
         "reward_parts": normal(B, 3),
         "prompt_tokens": torch.tensor([6, 6, 3, 3]),
         "truncated": torch.tensor([True, False, False, True]),
@@ -95,11 +96,18 @@ BAD_OPTIONS = {
     "floor": [*NOT_NEGATIVE, 6.0],
     "delta": NOT_NEGATIVE,
     "share": SHARE,
+    "clip_low": NOT_NEGATIVE,
+    "clip_high": NOT_NEGATIVE,
+    "seed": COUNT,
     "weights": [(1.0,), 1.0, (1.0, 2.0, "3"), (1.0, 2.0, NAN)],
     "cap": ABOVE_ZERO,
     "limit": ABOVE_ZERO[:-1],  # None is no limit
     "c": [*ABOVE_ZERO, 1.1],
     "tau_pos": ABOVE_ZERO,
+    "k_pos": ABOVE_ZERO,
+    "k_neg": ABOVE_ZERO,
+    "lam_pos": ABOVE_ZERO,
+    "lam_neg": ABOVE_ZERO,
     "tau_neg": ABOVE_ZERO,
     "temperature": ABOVE_ZERO,
     "beta": ABOVE_ZERO,
@@ -109,6 +117,7 @@ BAD_OPTIONS = {
     "budget": [*COUNT, None],
     "chunk": [*COUNT, None],
     "threshold": [NAN, "0.5", None],
+    **dict.fromkeys(("right_short", "right_long", "wrong_short", "wrong_long"), [NAN, INF, "1", None]),
     "length": [*COUNT, None, T, T + 1],
     "group_size": [*COUNT, None, 3, 5],
     "totals": [Totals(0, 0), Totals(4, 0), Totals(0, 9)],
@@ -121,6 +130,8 @@ MASKLESS = {name for name, f in FUNCTIONS.items() if "mask" not in inspect.signa
 MAY_BE_EMPTY = {"advantages.place_rewards"} | {
     f"masked.{name}" for name in ("zero_outside", "sequence_sum", "sequence_mean", "lengths", "last_token")
 }
+# Statistics of a whole optimiser step, of which a part is refused.
+WHOLE_STEP = {"trust.high_entropy", "trust.clip_cov", "corrections.normalized_importance"}
 # The only functions that pass non-finite trained tokens on: one moves tensors and has nothing to say about numbers.
 PASSES_ON = {"masked.zero_outside"}
 
@@ -298,9 +309,7 @@ def test_no_token_is_trained(name):
     if name in MAY_BE_EMPTY:
         assert torch.isfinite(call(name, **nothing).float()).all()
         return
-    if (
-        "totals" in options(name) and name != "trust.high_entropy"
-    ):  # a micro-batch may be masked throughout; a whole batch may not
+    if "totals" in options(name) and name not in WHOLE_STEP:  # a micro-batch may be masked throughout; a batch may not
         assert call(name, **nothing) == 0
         nothing["totals"] = None
     with pytest.raises(ValueError, match=r"mask is zero everywhere.*drop this batch"):
@@ -340,6 +349,7 @@ def test_a_group_of_one(name):
         ("corrections.truncated_importance", "sampler_logp", r"pass Batch\(\.\.\., sampler_logp="),
         ("corrections.masked_importance", "sampler_logp", r"pass Batch\(\.\.\., sampler_logp="),
         ("shaping.soft_overlong", "budget", r"pass Batch\(\.\.\., budget="),
+        ("shaping.cosine", "budget", r"pass Batch\(\.\.\., budget="),
         ("filters.not_truncated", "truncated", "which completions hit the budget: pass truncated"),
     ],
 )
@@ -405,13 +415,17 @@ def test_rows_whose_tokens_differ_have_no_z_score():
 def test_a_band_that_is_empty():
     with pytest.raises(ValueError, match="low below high"):
         call("corrections.masked_importance", low=2.0, high=2.0)
-    with pytest.raises(ValueError, match="the cap is the larger of the two"):
-        call("corrections.truncated_importance", floor=2.0)
+    with pytest.raises(ValueError, match="low below high"):
+        call("trust.clip_cov", low=2.0, high=2.0)
+    for name in ("truncated", "normalized"):
+        with pytest.raises(ValueError, match="the cap is the larger of the two"):
+            call(f"corrections.{name}_importance", floor=2.0)
 
 
-def test_a_quantile_of_a_part():
+@pytest.mark.parametrize("name", sorted(WHOLE_STEP))
+def test_a_statistic_of_a_part(name):
     with pytest.raises(ValueError, match="5 sequences with 20 tokens, and got 4 with 9"):
-        call("trust.high_entropy", totals=Totals(5, 20))
+        call(name, totals=Totals(5, 20))
 
 
 def test_fixed_length_without_a_budget():

@@ -34,7 +34,7 @@ NAN, INF = float("nan"), float("inf")
 every_row = pytest.mark.parametrize("name", ALGORITHMS)
 
 PER_TOKEN = "logp old_logp ref_logp values advantages step_rewards sampler_logp entropy returns".split()
-PER_ROW = ["rewards", "baseline"]
+PER_ROW = ["rewards", "baseline", "greedy_rewards"]
 PROMPTS = ["prompt_of", "prompt_tokens"]
 REQUIRED = ["logp", "old_logp", "mask", "rewards"]
 
@@ -47,7 +47,9 @@ def good(seed=0) -> dict:
     tensors |= {name: torch.randn(B, generator=g) for name in PER_ROW}
     tensors["rewards"] = tensors["rewards"].abs()  # maxrl refuses a group whose mean is negative
     truncated = torch.tensor([True, False, False, True])
-    return tensors | {"mask": mask, "step_ends": mask, "truncated": truncated, "group_size": G, "budget": 8}
+    parts = torch.randn(B, 2, generator=g)
+    rest = {"step_ends": mask, "truncated": truncated, "reward_parts": parts, "group_size": G, "budget": 8}
+    return tensors | {"mask": mask} | rest
 
 
 def batch(**changes) -> Batch:
@@ -207,7 +209,8 @@ def test_whatever_a_row_needs_is_asked_for_by_name(name):
     policy_loss(algorithm, batch())
     for field in algorithm.needs - {"group"}:
         lacking = batch(**{field: None})
-        for ask in (prepare, policy_loss):
+        asked_late = field == "entropy"  # that of the policy being trained, which is known only in the loss
+        for ask in (policy_loss,) if asked_late else (prepare, policy_loss):
             refused(rf"needs {field}: pass Batch\(\.\.\., {field}=\.\.\.\)", ask, algorithm, lacking)
 
 
@@ -215,6 +218,7 @@ def test_whatever_a_row_needs_is_asked_for_by_name(name):
 def test_what_a_row_does_not_need_need_not_be_given(name):
     algorithm = ALGORITHMS[name]
     optional = {"ref_logp", "values", "budget", "baseline", "sampler_logp", "entropy", "step_rewards", "step_ends"}
+    optional |= {"greedy_rewards", "reward_parts"}
     policy_loss(algorithm, batch(truncated=None, **dict.fromkeys(optional - algorithm.needs)))
 
 

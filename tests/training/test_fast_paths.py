@@ -194,6 +194,16 @@ def test_prompts_are_read_once_for_their_group():
     assert shapes == [(5, groups.prompts.shape[1]), (20, groups.completions.shape[1] - 1)]
 
 
+def test_groups_of_another_size_are_refused():
+    """Else completions would go on from the prompt of another problem."""
+    learner, recipe = begin(ALGORITHMS["dr_grpo"], SMALL, reading=SHARED)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    rows = torch.arange(len(groups.mask))
+    wrong = dataclasses.replace(SMALL, group_size=SMALL.group_size * 2)
+    with pytest.raises(ValueError, match="set group_size to that of the rollout"):
+        SHARED.read(learner.policy, groups, rows, wrong)
+
+
 PROMPTS, PROMPT_MASK = pad_left([[3], [4, 5, 2, 6], [5, 5]], pad_id=0)
 
 

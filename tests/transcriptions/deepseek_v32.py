@@ -5,7 +5,8 @@
     M_i = 0 if A_i < 0 and 1/|o_i| sum_t log( pi_sampler / pi_theta ) > delta, else 1
 
 Variant meant: eps .2, beta .001, delta .5 (TRL's; the paper prints none), the drift measured against the engine that
-sampled, as TRL does. M is a constant; the KL of a masked response stays, and so does its place in B and |o_i|.
+sampled, as the paper's note below eq. 9 says. M is a constant; the KL of a masked response stays, and so does its place
+in B and |o_i|.
 """
 
 import torch

@@ -102,6 +102,10 @@ def make_batch(shape: Shape, seed: int) -> dict:
     elif shape.rewards == "one_constant":
         rewards[0] = 0.7
     rewards = rewards - 2 * rewards.mean(1, keepdim=True).clamp(max=0)  # maxrl refuses a group's mean below 0
+    entropy = normal(1.0).abs()
+    entropy[~mask] = math.nan
+    parts = torch.stack([rewards.reshape(B), torch.randn(B, generator=g, dtype=torch.float64).round()], dim=1)
+    greedy = torch.randn(P, generator=g, dtype=torch.float64).repeat_interleave(G)
     return {
         "logp": logp,
         "old_logp": old_logp,
@@ -111,6 +115,9 @@ def make_batch(shape: Shape, seed: int) -> dict:
         "ref_logp": ref_logp,
         "values": values,
         "sampler_logp": sampler_logp,
+        "entropy": entropy,
+        "reward_parts": parts,
+        "greedy_rewards": greedy,
         "budget": shape.budget or T + 2,
     }
 
