@@ -18,6 +18,10 @@ GIVEN = {
     ':params: {"first": "grpo", "second": "sapo", "log2": 0.3}\n',
     "pass_rates": ":params-from: rlhf_book.figures.pass_rates:pass_rates\n"
     ':params: {"first": "grpo", "second": "maxrl", "size": 8, "rate": 0.1}\n',
+    "budget_explorer": ":params-from: rlhf_book.figures.budget:budget_table\n"
+    ':params: {"shown": "both", "set": "all", "place": 16}\n',
+    "routing_explorer": ":params-from: rlhf_book.figures.routing:routing\n"
+    ':params: {"layers": 12, "experts": 32, "picked": 2, "noise": 0.003}\n',
 }
 
 

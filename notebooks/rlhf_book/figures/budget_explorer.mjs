@@ -46,7 +46,7 @@ const STYLE = `
 .budget-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .budget-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
 .budget-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
+  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
 .budget-explorer option { color: CanvasText; background: Canvas; }
 .budget-explorer :is(select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .budget-explorer label { display: inline-flex; gap: 0.4rem; align-items: center; }
@@ -64,6 +64,8 @@ const STYLE = `
 .budget-explorer .swatch { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; vertical-align: -0.05em; }
 .budget-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 .budget-explorer .key { margin: 0.3rem 0 0; font-size: 0.85em; }
+@media (max-width: 480px) { .budget-explorer table { font-size: 0.85em; } .budget-explorer :is(td, th) { padding: 0.1rem 0.2rem; }
+  .budget-explorer .said { min-height: 10em; } }
 `;
 const COLORS = { pass: "#8a8a8a", majority: "#3b8fcf", best: "#d9671e", vote: "#b8860b", steps: "#2e9e6b", search: "#b05fc0", held: "#d04a6a" };
 const WIDTH = 560, HEIGHT = 300, LEFT = 42, BOTTOM = 34, TOP = 8, LEAST = 2, MOST = 1400;

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from ..bug import Bug
 
@@ -11,18 +11,10 @@ from ..bug import Bug
 def suspect_stored_layer(
     logits: Tensor, outputs: Tensor, stored: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """Logits [n, E], outputs of all experts [n, E, d], stored picks and weights: [n, d]."""
+    """Logits [n, E], experts' outputs [n, E, d], stored picks and weights: [n, d]."""
     picks, weights = stored  # [n, K] each, of the old policy
     chosen = outputs.gather(1, picks[..., None].expand(-1, -1, outputs.shape[-1]))
     return (weights[..., None] * chosen).sum(1)
-
-
-def _drawn() -> tuple[Tensor, Tensor, tuple[Tensor, Tensor]]:
-    generator = Generator().manual_seed(0)
-    logits = torch.randn(6, 5, generator=generator, dtype=torch.float64)
-    outputs = torch.randn(6, 5, 4, generator=generator, dtype=torch.float64)
-    top, picks = logits.topk(2, -1)
-    return logits, outputs, (picks, top.softmax(-1))
 
 
 def ratio_and_gradient(layer: Callable[..., Tensor]) -> None:
@@ -43,8 +35,11 @@ def ratio_and_gradient(layer: Callable[..., Tensor]) -> None:
 
 def the_router_is_trained(layer: Callable[..., Tensor]) -> None:
     """Today's logits weigh the stored experts: the router gets a gradient, and moved logits change the output."""
-    logits, outputs, stored = _drawn()
-    logits.requires_grad_()
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(6, 5, generator=generator, requires_grad=True)
+    outputs = torch.randn(6, 5, 4, generator=generator)
+    top, picks = logits.detach().topk(2, -1)
+    stored = picks, top.softmax(-1)
     y = layer(logits, outputs, stored)
     assert y.requires_grad, "the output does not depend on the router's logits of today"
     y.pow(2).sum().backward()
@@ -68,7 +63,7 @@ def the_router_is_trained(layer: Callable[..., Tensor]) -> None:
 def mended_stored_layer(
     logits: Tensor, outputs: Tensor, stored: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """Logits [n, E], outputs of all experts [n, E, d], stored picks and weights: [n, d]."""
+    """Logits [n, E], experts' outputs [n, E, d], stored picks and weights: [n, d]."""
     picks, _ = stored  # [n, K], of the old policy
     weights = logits.gather(-1, picks).softmax(-1)  # of today's router
     chosen = outputs.gather(1, picks[..., None].expand(-1, -1, outputs.shape[-1]))
