@@ -64,7 +64,7 @@ const STYLE = `
 .budget-explorer .swatch { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; vertical-align: -0.05em; }
 .budget-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 .budget-explorer .key { margin: 0.3rem 0 0; font-size: 0.85em; }
-@media (max-width: 480px) { .budget-explorer table { font-size: 0.85em; } .budget-explorer :is(td, th) { padding: 0.1rem 0.2rem; }
+@media (max-width: 480px) { .budget-explorer input[type=range] { width: 7.5rem; } .budget-explorer table { font-size: 0.85em; } .budget-explorer :is(td, th) { padding: 0.1rem 0.2rem; }
   .budget-explorer .said { min-height: 10em; } }
 `;
 const COLORS = { pass: "#8a8a8a", majority: "#3b8fcf", best: "#d9671e", vote: "#b8860b", steps: "#2e9e6b", search: "#b05fc0", held: "#d04a6a" };
