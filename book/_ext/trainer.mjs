@@ -267,6 +267,8 @@ const start = ({ root, deck, library, now }) => {
     for (const part of [".trainer-shown", ".trainer-grades"]) $(part).hidden = false;
     $(".trainer-shown").focus({ preventScroll: true });
     $(".trainer-reveal").parentElement.hidden = true;
+    const card = $(".trainer-card");
+    if (card.getBoundingClientRect().bottom > innerHeight) card.scrollIntoView({ block: "start" });
     typeset($(".trainer-shown"));
   };
 

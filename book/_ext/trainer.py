@@ -17,6 +17,7 @@ import apparatus
 import cards
 from apparatus_pages import Apparatus, html
 from data_files import told_on_the_page
+from docutils import nodes
 
 MODULE = Path(__file__).with_name("trainer.mjs")
 LIBRARY = apparatus.ROOT / "book" / "_static" / "vendor" / "ts-fsrs" / "index.mjs"
@@ -88,11 +89,24 @@ class InterviewTrainer(Apparatus):
             module=script(),
             library=base64.b64encode(LIBRARY.read_bytes()).decode("ascii"),
         )
-        answers = []
-        for card in made:
-            answers.append(html(f'<template class="trainer-answer" data-id="{escape(card.question.id)}">'))
-            answers += [*self.answer(card.question, found), html("</template>")]
+        answers = [trainer_answer("", "", *self.answer(card.question, found), card=card.question.id) for card in made]
         return [*answers, html(page)]
+
+
+class trainer_answer(nodes.comment):
+    """What stands in a <template>. The search passes comments by: answers are found on the page of all questions."""
+
+
+def visit_html(self, node):
+    self.body.append(f'<template class="trainer-answer" data-id="{escape(node["card"])}">')
+
+
+def depart_html(self, node):
+    self.body.append("</template>")
+
+
+def visit_elsewhere(self, node):
+    raise nodes.SkipNode
 
 
 def style(app, pagename, templatename, context, doctree):
@@ -103,5 +117,7 @@ def style(app, pagename, templatename, context, doctree):
 
 def setup(app):
     app.add_directive("interview-trainer", InterviewTrainer)
+    elsewhere = (visit_elsewhere, None)
+    app.add_node(trainer_answer, html=(visit_html, depart_html), latex=elsewhere, text=elsewhere)
     app.connect("html-page-context", style)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
