@@ -117,6 +117,16 @@ def test_buttons_do_the_same(page):
     assert page.evaluate(OPEN)
     assert page.evaluate(FOCUS) == "trainer-shown"
     assert page.evaluate(f"Object.keys({KEPT})") == []
+    page.press("1")
+    once = page.evaluate(KEPT)
+    clock(page, 2)
+    page.press("Space")
+    page.press("4")
+    page.press("Space")  # the first one again, which is due
+    page.press("3")
+    assert page.evaluate(KEPT)[deck[0].question.id]["reps"] == 2
+    button(page, "Undo the last grade")  # as it was, and not as if it had never been asked
+    assert page.evaluate(KEPT)[deck[0].question.id] == once[deck[0].question.id]
 
 
 def test_a_graded_question_comes_back_when_it_is_due(page, browser, book):
