@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: book test smollm2 train lab notebooks generated bench env mutants clean
+.PHONY: book test smollm2 train lab notebooks generated deck bench env mutants clean
 
 book: env  ## build the book from the committed, executed notebooks
 	$(BIN)/jupyter-book build .
@@ -36,6 +36,9 @@ notebooks: env  ## execute every chapter again, in place, and normalise what is 
 
 generated: env  ## write README's table and the filled cells of the chapters again, from their sources
 	$(BIN)/python book/_tools/generate.py
+
+deck: env  ## write the interview questions as a deck for Anki, _build/rlhf-interview.apkg
+	$(BIN)/python book/_tools/deck.py
 
 mutants: env  ## break the library in every small way and see whether a test goes red (what has changed since; not part of test)
 	$(BIN)/python -m tests.mutation

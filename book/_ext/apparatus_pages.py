@@ -158,6 +158,27 @@ class Apparatus(SphinxDirective):
         )
         return reference
 
+    def answer(self, question, found):
+        """All that is said once a question is opened: the answer, the wrong one, what may follow, and the proofs."""
+        follow_ups = "\n".join(f"- *{asked}* {answer}" for asked, answer in question.follow_ups)
+        text = (
+            f"{question.answer}\n\n**Often said, and wrong.** {question.wrong}\n\n"
+            f"**They may ask next.**\n\n{follow_ups}\n\n**Where it is proved.**"
+        )
+        proofs = nodes.bullet_list()
+        for proof in question.proof:
+            line = nodes.paragraph()
+            if proof.test:
+                said = apparatus.test_docstring(proof.test) or "A test of that name:"
+                line += [nodes.Text(said + " "), self.test_link(proof.test)]
+            else:
+                claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
+                if claim is None:
+                    raise self.error(f"{question.id}: {proof.problem(found)}")
+                line += [nodes.Text("The asserting cell under "), self.link(claim, claim.heading)]
+            proofs += nodes.list_item("", line)
+        return [*self.parsed(text), proofs]
+
 
 class ConceptIndex(Apparatus):
     @told_on_the_page
@@ -217,24 +238,7 @@ class InterviewQuestions(Apparatus):
             f'<details><summary><span class="asked">{escape(question.question)}</span> '
             f'<span class="level">level {question.level}: {escape(", ".join(question.topics))}</span></summary>'
         )
-        follow_ups = "\n".join(f"- *{asked}* {answer}" for asked, answer in question.follow_ups)
-        text = (
-            f"{question.answer}\n\n**Often said, and wrong.** {question.wrong}\n\n"
-            f"**They may ask next.**\n\n{follow_ups}\n\n**Where it is proved.**"
-        )
-        proofs = nodes.bullet_list()
-        for proof in question.proof:
-            line = nodes.paragraph()
-            if proof.test:
-                said = apparatus.test_docstring(proof.test) or "A test of that name:"
-                line += [nodes.Text(said + " "), self.test_link(proof.test)]
-            else:
-                claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
-                if claim is None:
-                    raise self.error(f"{question.id}: {proof.problem(found)}")
-                line += [nodes.Text("The asserting cell under "), self.link(claim, claim.heading)]
-            proofs += nodes.list_item("", line)
-        return [html(head), *self.parsed(text), proofs, html("</details></section>")]
+        return [html(head), *self.answer(question, found), html("</details></section>")]
 
 
 class ExerciseList(Apparatus):

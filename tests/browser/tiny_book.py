@@ -51,3 +51,26 @@ def with_every_figure(folder: Path) -> Path:
     result = build(folder, pages, modules)
     assert result.returncode == 0, result.stderr
     return folder / "out"
+
+
+def with_the_trainer(folder: Path) -> Path:
+    """A book of three pages with the trainer on one, in the book's own theme; returns the trainer's page.
+
+    The chapters are not in it, so links to proofs are words here. The whole book is looked at in test_trainer, too.
+    """
+    (folder / "book").mkdir(parents=True)
+    (folder / "index.md").write_text("# Index\n\n```{toctree}\nbook/trainer\nbook/interview\n```\n", encoding="utf-8")
+    (folder / "book" / "interview.md").write_text("# All questions\n", encoding="utf-8")
+    page = ROOT / "book" / "trainer.md"
+    (folder / "book" / "trainer.md").write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "conf.py").write_text(
+        f"import sys\nsys.path[:0] = [{str(EXTENSIONS)!r}, {str(ROOT / 'notebooks')!r}]\n"
+        "extensions = ['myst_parser', 'sphinx.ext.mathjax', 'offline', 'apparatus_pages', 'trainer']\n"
+        "myst_enable_extensions = ['dollarmath']\nmathjax_path = 'vendor/mathjax/tex-svg-full.js'\n"
+        f"html_theme = 'sphinx_book_theme'\nhtml_static_path = [{str(ROOT / 'book' / '_static')!r}]\n"
+        "html_css_files = ['book.css', 'pages.css']\nhtml_context = {'default_mode': 'auto'}\n"
+    )
+    command = [sys.executable, "-m", "sphinx", "-Q", "-b", "html", str(folder), str(folder / "out")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return folder / "out" / "book" / "trainer.html"
