@@ -189,7 +189,7 @@ def test_the_title_and_the_statement_do_not_give_it_away(bug):
 def test_mended_forms_are_the_librarys():
     from functools import partial
 
-    from rlhf_minimal.functional import advantages, gates, masked, ratios
+    from rlhf_minimal.functional import advantages, gates, ratios
 
     mended = {bug.id: bug.mended for bug in FOUND}
     generator = torch.Generator().manual_seed(0)
@@ -200,9 +200,9 @@ def test_mended_forms_are_the_librarys():
     ours = mended["summed-ratio"](logp, old, mask)
     torch.testing.assert_close(ours[kept], ratios.token(logp, old, mask)[kept])
     x = torch.randn(3, 5, generator=generator)
-    torch.testing.assert_close(mended["padded-whitening"](x, mask), masked.whiten(x, mask), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(mended["padded-whitening"](x, mask), advantages.whiten(x, mask), rtol=1e-4, atol=1e-4)
     rewards = x * mask
-    library = advantages.returns_to_go(rewards, mask, group_size=1, gamma=0.9)
+    library = advantages.returns_to_go(rewards, mask, gamma=0.9)
     torch.testing.assert_close(mended["reset-returns"](rewards, mask, 0.9), library)
     gate = partial(gates.clip_weight, cap=5.0)
     ratio = torch.tensor([0.1, 0.9, 3.0, 40.0])
