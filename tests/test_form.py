@@ -44,6 +44,8 @@ FORM = (
     "making-it-fast",
     "scaling-up",
 )
+# Notebooks that derive nothing: blank functions to write. They have no main point, no depth and no questions.
+PRACTICE = ("whiteboard",)
 CORES = [ROOT / "notebooks" / f"{name}.ipynb" for name in FORM]
 DEPTHS = [path for name in FORM if (path := ROOT / "notebooks" / f"{name}-in-depth.ipynb").exists()]
 CORE_MINUTES, MAIN_POINT_MINUTES, COLUMN = 45, 10, 88
@@ -64,6 +66,21 @@ def sections(path):
     return parts
 
 
+def test_every_notebook_is_a_core_a_depth_or_practice():
+    named = {path.stem for path in (*CORES, *DEPTHS)} | set(PRACTICE)
+    assert named == {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+
+
+@pytest.mark.parametrize("name", PRACTICE)
+def test_practice_sets_exercises_and_derives_nothing(name):
+    """It claims no idea and asks no question: whatever does so is a chapter, and has a chapter's form."""
+    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
+    assert [cell.metadata.concepts for cell in cells if "concepts" in cell.metadata] == []
+    origins = [str(cell.metadata.get("from", "")) for cell in cells]
+    assert sum(origin.endswith("/stub") for origin in origins) >= 5
+    assert [origin for origin in origins if origin.startswith("question/")] == []
+
+
 @each_core
 def test_a_core_is_read_in_one_sitting(path):
     assert book_facts.estimate(book_facts.cells_of(path)) <= CORE_MINUTES
@@ -77,7 +94,9 @@ def test_the_main_point_comes_within_ten_minutes(path):
     assert book_facts.estimate(cells[: marked[0] + 1]) <= MAIN_POINT_MINUTES
 
 
-@pytest.mark.parametrize("path", [*CORES, *DEPTHS], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*CORES, *DEPTHS, *(ROOT / "notebooks" / f"{name}.ipynb" for name in PRACTICE)], ids=lambda path: path.stem
+)
 def test_code_fits_the_column_of_the_page(path):
     cells = nbformat.read(path, as_version=4).cells
     shown = [cell for cell in cells if cell.cell_type == "code" and "install" not in cell.metadata.get("tags", [])]

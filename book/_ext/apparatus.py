@@ -419,7 +419,9 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
         ValueError: a reference that leads nowhere.
     """
     from rlhf_book.exercises import BUGS, EXERCISES
+    from rlhf_book.whiteboard import TASKS
 
+    tasks = {task.id: task for task in TASKS}
     match reference.split("/"):
         case ["exercise", name, part] if name in EXERCISES:
             exercise = EXERCISES[name]
@@ -432,6 +434,14 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
             parts = {
                 "statement": Rendered("markdown", f"{bug.markdown}\n\n{_ways_out(name, bug=True)}"),
                 "symptom": Rendered("code", bug.symptom_cell, ("nbval-check-output",), bug.needs),
+            }
+        case ["whiteboard", name, part] if name in tasks:
+            task = tasks[name]
+            parts = {
+                "heading": Rendered("markdown", _task_heading(list(tasks).index(name) + 1, task)),
+                "statement": Rendered("markdown", f"{task.markdown}\n\n{_ways_out(name)}"),
+                "clock": Rendered("code", f'board.start("{name}")'),
+                "stub": Rendered("code", task.stub, needs=task.needs, silent=True),
             }
         case ["question", name] if name in questions():
             part, parts = "", {"": Rendered("markdown", question_markdown(questions()[name], page, found))}
@@ -447,6 +457,14 @@ def _ways_out(name: str, bug: bool = False) -> str:
     page = f"[page of solutions](../{solutions_page(name)}.md#{name})"
     check = f'`check("{name}", mended)` tries your mended version. ' if bug else ""
     return f'{check}Stuck? `hint("{name}")`, then `solution("{name}")`, which is also on the {page}.'
+
+
+def _task_heading(number: int, task: Any) -> str:
+    """The heading of a task of the whiteboard: its minutes, and the section to read again."""
+    anchor = re.sub(r"[^a-z0-9]+", "-", task.section.lower()).strip("-")
+    link = f"[*{task.section}*]({task.page}.ipynb#{anchor})"
+    chapter = title_of(f"notebooks/{task.page}").partition(":")[0]
+    return f"## {number}. {task.name}\n\n{task.exercise.minutes} minutes suggested. To read again: {chapter}, {link}."
 
 
 def solutions_page(name: str) -> str:

@@ -302,7 +302,9 @@ def anchor(app, doctree):
         standard.labels[target] = (page, where, claim.heading)
     for number, cell in enumerate(notebook.cells if notebook else ()):
         match str(cell.metadata.get("from", "")).split("/"):
-            case [("exercise" | "bug"), name, ("stub" | "symptom")] if number in cells:
+            case [("exercise" | "bug" | "whiteboard"), name, ("stub" | "symptom")] if (
+                number in cells and apparatus.pages_of_exercises().get(name) == page
+            ):
                 where = f"exercise-{name}"
                 head_of_statement(cells[number])["ids"].append(where)
                 standard.anonlabels[f"{page}#{where}"] = (page, where)

@@ -169,6 +169,7 @@ CHAPTERS = [
         "test_time_scaling",
         "making_it_fast",
         "scaling_up",
+        "whiteboard",
     )
 ]
 UNLISTED = [entry for chapter in CHAPTERS for entry in chapter.UNLISTED]

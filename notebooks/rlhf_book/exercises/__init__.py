@@ -37,6 +37,7 @@ from . import (
     soft_gates,
     test_time_scaling,
     trust_regions,
+    whiteboard,
 )
 from .bug import Bug
 from .cells import Shown
@@ -78,6 +79,7 @@ CHAPTERS = (
     test_time_scaling,
     making_it_fast,
     scaling_up,
+    whiteboard,
 )  # in the book's order
 EXERCISES: dict[str, Exercise] = {
     exercise.id: exercise for chapter in CHAPTERS for exercise in chapter.EXERCISES
