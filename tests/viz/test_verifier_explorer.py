@@ -1,4 +1,4 @@
-"""The verifier explorer: its pushes are expected steps of the library's advantages, its words fit, the widget is strict."""
+"""The verifier explorer: its pushes are expected steps of the library's advantages, its words fit."""
 
 import itertools
 import json
