@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_length_pay(lengths: Tensor, rewards: Tensor, group_size: int) -> float:
-    """[B] lengths and rewards, groups side by side -> the mean covariance within a group."""
+    """[B] lengths and rewards -> the mean covariance within a group."""
     L, R = (x.double().view(-1, group_size) for x in (lengths, rewards))
     L, R = L - L.mean(1, keepdim=True), R - R.mean(1, keepdim=True)
     return ((L * R).sum(1) / (group_size - 1)).mean().item()

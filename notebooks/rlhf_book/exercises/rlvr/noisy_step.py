@@ -118,5 +118,5 @@ NOISY_STEP = Exercise(
         ),
     ),
     where="Hold one verdict fixed, at 1 and then at 0: what is its mean advantage over what the others get?",
-    right="Right. Under a z-score noise costs hard prompts most: it was their rare passes that the division made large.",
+    right="Right. Under a z-score false positives cost hard prompts most, whose rare passes the division had made large.",
 )

@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_tests_needed(tests: int, passes: int, limit: float) -> int:
-    """The fewest different tests to draw, so that the exploit passes all of them with at most this chance."""
+    """The fewest different tests: the exploit passes all with at most this chance."""
     drawn = 0
     while math.comb(passes, drawn) / math.comb(tests, drawn) > limit:
         drawn += 1
