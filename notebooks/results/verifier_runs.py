@@ -155,7 +155,7 @@ def begin(arm: str, seed: int, *, steps: int | None = None) -> tuple[Learner, Re
     return Learner.begin(policy, vocabulary, recipe.algorithm, config), recipe
 
 
-def seen(arm: str, rollout: Rollout) -> dict[str, float | None]:
+def seen(arm: str, rollout: Rollout) -> dict[str, Any]:
     """What a step's completions do: programs that choose between outputs, and how many of each kind pass what is shown."""
     pairs = list(zip(rollout.texts, rollout.problems, strict=True))
     if arm == LOOSE:
@@ -175,7 +175,7 @@ def seen(arm: str, rollout: Rollout) -> dict[str, float | None]:
 def run(arm: str, seed: int) -> dict[str, Any]:
     """One run: its curves, a number a step, and its processor seconds."""
     learner, recipe = begin(arm, seed)
-    looked: list[dict[str, float | None]] = []
+    looked: list[dict[str, Any]] = []
 
     def watch(step: int, rollout: Rollout) -> None:
         looked.append(seen(arm, rollout))
@@ -187,8 +187,8 @@ def run(arm: str, seed: int) -> dict[str, Any]:
         recipe = replace(recipe, config=whole, reward=None)
         history += train(learner, recipe, on_rollout=watch)
     seconds = round(time.process_time() - began, 1)
-    rows = [{name: one[name] for name in KEPT} for one in history]
-    curves = {
+    rows: list[dict[str, Any]] = [{name: one[name] for name in KEPT} for one in history]
+    curves: dict[str, list[Any]] = {
         name: [
             None if row[name] is None else round(row[name], 4)
             for row in (x | y for x, y in zip(rows, looked, strict=True))
