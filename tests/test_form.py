@@ -39,6 +39,7 @@ FORM = (
     "off-policy",
     "distillation",
     "anatomy",
+    "rlvr",
     "process-rewards",
     "test-time-scaling",
     "making-it-fast",

@@ -165,6 +165,7 @@ CHAPTERS = [
         "off_policy",
         "distillation",
         "anatomy",
+        "rlvr",
         "process_rewards",
         "test_time_scaling",
         "making_it_fast",

@@ -927,6 +927,68 @@ class StepExplorer(anywidget.AnyWidget):
         return f"[Interactive figure. {self.alt}]"
 
 
+VERIFIER_EXPLORER_ALT = (
+    "Sliders for three kinds of completions, right ones, an exploit and other wrong ones, and for how often a verifier passes "
+    "each; a menu for the advantage. A table shows each kind's share, its chance to pass, the expected push on its logit and "
+    "its share after 120 expected steps. Curves show the reward, the share of right completions and that of the exploit. A "
+    "sentence says what happened."
+)
+
+
+class VerifierExplorer(anywidget.AnyWidget):
+    """Give a verifier a hole, or let it err by lot; see what the expected update makes of three kinds of completions.
+
+    Chapter: rlvr.
+
+    Args:
+        honest: the share of right completions at the start, in per cent, 1 to 60.
+        exploit: the share of wrong completions that use the hole, in per cent, 0 to 39.
+        passes: how often the verifier passes these, in per cent.
+        accepts: how often it passes other wrong ones, by lot, in per cent, at most 60.
+        rejects: how often it fails right ones, by lot, in per cent, at most 60.
+        rule: "mean" for the reward minus the group's mean, "zscore" for the same divided by the group's spread.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a number that its slider does not have, or another rule.
+
+    Example:
+        >>> VerifierExplorer(passes=0, rule="zscore").passes
+        0
+    """
+
+    _esm = in_a_notebook(_HERE / "verifier_explorer.mjs")
+    honest = traitlets.Int(18, min=1, max=60).tag(sync=True)
+    exploit = traitlets.Int(30, min=0, max=39).tag(sync=True)
+    passes = traitlets.Int(100, min=0, max=100).tag(sync=True)
+    accepts = traitlets.Int(0, min=0, max=60).tag(sync=True)
+    rejects = traitlets.Int(0, min=0, max=60).tag(sync=True)
+    rule = traitlets.Enum(["mean", "zscore"], default_value="mean").tag(sync=True)
+    alt = traitlets.Unicode(VERIFIER_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        honest: int = 18,
+        exploit: int = 30,
+        *,
+        passes: int = 100,
+        accepts: int = 0,
+        rejects: int = 0,
+        rule: str = "mean",
+    ):
+        super().__init__(
+            honest=honest,
+            exploit=exploit,
+            passes=passes,
+            accepts=accepts,
+            rejects=rejects,
+            rule=rule,
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
 BUDGET_EXPLORER_ALT = (
     "Accuracy against tokens a problem on a logarithmic scale, for a model before and after training, by method: one of n "
     "is right, majority, best of n, two weighted votes, beam search, and an answer that is held back. Menus choose the "
