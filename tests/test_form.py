@@ -41,6 +41,7 @@ FORM = (
     "anatomy",
     "process-rewards",
     "test-time-scaling",
+    "self-play",
     "making-it-fast",
     "scaling-up",
 )

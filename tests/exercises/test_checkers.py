@@ -167,6 +167,7 @@ CHAPTERS = [
         "anatomy",
         "process_rewards",
         "test_time_scaling",
+        "self_play",
         "making_it_fast",
         "scaling_up",
     )

@@ -34,6 +34,7 @@ from . import (
     reward_models,
     rloo,
     scaling_up,
+    self_play,
     soft_gates,
     test_time_scaling,
     trust_regions,
@@ -76,6 +77,7 @@ CHAPTERS = (
     anatomy,
     process_rewards,
     test_time_scaling,
+    self_play,
     making_it_fast,
     scaling_up,
 )  # in the book's order
