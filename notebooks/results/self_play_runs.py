@@ -45,22 +45,27 @@ LESSONS = FitConfig(steps=300, batch_size=128, lr=2e-3, seed=0)
 LABELLED, TAUGHT = 1000, 4000  # labelled completions, and the teacher's beside them
 
 # A run with a reward of its own: so many steps of so many completions.
-STEPS, PROMPTS, GROUP, LR = 100, 32, 8, 8e-4
+STEPS, PROMPTS, GROUP, LR, SLOW = 100, 32, 8, 8e-4, 2e-4
 EXAM, EVERY = 200, 10  # completions of the start on which the judge is asked again
 
 # The same completions, used otherwise: rounds of samples, and passes over them.
-ROUNDS, ASKED, PASSES, ROWS = 4, 256, 60, 128
-REUSE_LR = 1e-3
-SHOWS, SHOWN_LR, BETA = 1024, 5e-4, 1.0  # SPIN: demonstrations a round, rate, beta
+ROUNDS, ASKED, PASSES, ROWS = 3, 256, 60, 128
+REUSE_LR = {"rft": 1e-3, "clipped": 5e-4}
+SHOWS, SHOWN_LR, BETA = 1024, 1e-4, 1.0  # SPIN: demonstrations a round, rate, beta
 SEEN = ("reward", "right", "yes_right", "yes_wrong", "kinds", "exam")
 
 SPIN = replace(PAIRWISE["spin"], loss=partial(pairwise.logistic_loss, beta=BETA))
 
 DOSES = {"dose-0": 0.0, "dose-5": 0.05, "dose-20": 0.2, "dose-50": 0.5, "dose-100": 1.0}
 JUDGED = (*DOSES, "frozen", "taught-5", "majority", "coin")
-REUSED = ("rft", "rft-per-prompt", "clipped")
-SHOWN = ("spin-right", "sft-right", "spin-teacher")
-ARMS = (*JUDGED, *REUSED, *SHOWN)
+GENTLE = (
+    "slow-dose-0",
+    "slow-dose-100",
+    "slow-coin",
+)  # the same at a quarter of the rate
+REUSED = ("rft", "clipped")
+SHOWN = ("spin-right", "spin-teacher")
+ARMS = (*JUDGED, *GENTLE, *REUSED, *SHOWN)
 
 
 def question(prompt: str, completion: str) -> str:
@@ -159,9 +164,10 @@ def train(
     arm: str, seed: int, *, steps: int = STEPS
 ) -> tuple[PreTrainedModel, dict[str, list[Any]]]:
     """The policy after so many steps of GRPO without KL, and what is seen on the way."""
+    lr, arm = (SLOW if arm in GENTLE else LR), arm.removeprefix("slow-")
     model, vocabulary = begin()
     fixed, _ = begin()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
     draws = random.Random(f"{arm}/{seed}")
     dose = DOSES.get(arm, 0.05 if arm == "taught-5" else 0.0)
     exam, key = examination()
@@ -224,12 +230,14 @@ def reuse(
 ) -> tuple[PreTrainedModel, dict[str, list[Any]]]:
     """The policy after rounds of samples, each of which is used for so many optimiser steps.
 
-    `rft` imitates the right completions, all of them alike; `rft-per-prompt` gives each solved prompt the same weight;
-    `clipped` is GRPO without KL, in as many steps of as many rows of the same samples.
+    `rft` imitates the right completions, all of them alike; `clipped` is GRPO without KL, in as many steps of as many
+    rows of the same samples.
     """
     model, vocabulary = begin()
     seen: dict[str, list[Any]] = {"right": [], "held_out": []}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=REUSE_LR, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=REUSE_LR[arm], weight_decay=0.0
+    )
     for turn in range(rounds):
         where = f"self-play/{seed}/{turn}"
         problems = TASK.problems("train", ASKED, seed=where)
@@ -239,8 +247,6 @@ def reuse(
         groups = (out.correct == 1).float().view(-1, GROUP)
         seen["right"].append(round(groups.mean().item(), 4))
         weight = groups
-        if arm == "rft-per-prompt":
-            weight = groups / groups.sum(1, keepdim=True).clamp(min=1)
         if arm == "clipped":
             spread = groups.std(1, keepdim=True) + 1e-4
             weight = (groups - groups.mean(1, keepdim=True)) / spread
@@ -276,10 +282,10 @@ def take(
 def demonstrate(
     arm: str, seed: int, *, rounds: int = ROUNDS, passes: int = PASSES
 ) -> tuple[PreTrainedModel, dict[str, list[Any]]]:
-    """The policy after rounds of SPIN, or of imitation, on the same demonstrations.
+    """The policy after rounds of SPIN.
 
-    `spin-right` has right answers to show, `spin-teacher` the teacher's, of which most drop the carries; `sft-right`
-    imitates what `spin-right` prefers. In each round the policy that wrote the rejected completions is the reference.
+    `spin-right` has right answers to show, `spin-teacher` the teacher's, of which most drop the carries. In each round
+    the policy that wrote the rejected completions is the reference.
     """
     model, vocabulary = begin()
     seen: dict[str, list[Any]] = {"right": [], "held_out": []}
@@ -306,22 +312,16 @@ def demonstrate(
             some = torch.tensor(order.sample(range(SHOWS), ROWS))
             place = out.prompts[some], out.prompt_mask[some]
             chosen = token_logprobs(policy_logits(model, *place, ids[some]), ids[some])
-            if arm == "sft-right":
-                loss = -(chosen * mask[some]).sum() / mask[some].sum()
-            else:
-                own = out.completions[some]
-                pairs = Pairs(
-                    chosen_logp=chosen,
-                    rejected_logp=token_logprobs(
-                        policy_logits(model, *place, own), own
-                    ),
-                    chosen_mask=mask[some],
-                    rejected_mask=out.mask[some],
-                    ref_chosen_logp=ref[some],
-                    ref_rejected_logp=out.logp[some],
-                )
-                loss = pairwise_loss(SPIN, pairs)
-            take(optimizer, model, loss)
+            own = out.completions[some]
+            pairs = Pairs(
+                chosen_logp=chosen,
+                rejected_logp=token_logprobs(policy_logits(model, *place, own), own),
+                chosen_mask=mask[some],
+                rejected_mask=out.mask[some],
+                ref_chosen_logp=ref[some],
+                ref_rejected_logp=out.logp[some],
+            )
+            take(optimizer, model, pairwise_loss(SPIN, pairs))
         seen["held_out"].append(accuracy(model, vocabulary, 500))
     return model, seen
 
@@ -337,7 +337,7 @@ def accuracy(
     return round((out.correct == 1).float().mean().item(), 4)
 
 
-METHOD = dict.fromkeys(JUDGED, train) | dict.fromkeys(REUSED, reuse)
+METHOD = dict.fromkeys((*JUDGED, *GENTLE), train) | dict.fromkeys(REUSED, reuse)
 METHOD |= dict.fromkeys(SHOWN, demonstrate)
 
 
@@ -356,4 +356,11 @@ def run(arm: str, seed: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    record(__file__, ARMS, run, steps=STEPS, completions_a_step=PROMPTS * GROUP)
+    record(
+        __file__,
+        ARMS,
+        run,
+        steps=STEPS,
+        completions_a_step=PROMPTS * GROUP,
+        rounds=ROUNDS,
+    )

@@ -40,5 +40,5 @@ def test_spin_beyond_one_half_settles_and_below_does_not():
     data, start = torch.tensor([0.6, 0.4]).double(), torch.tensor([0.5, 0.5]).double()
     far = {beta: (my_spin_after(data, start, beta, 12) - data).abs().max().item() for beta in (0.4, 0.6, 1.0, 3.0)}
     assert far[0.4] > 0.3
-    assert far[1.0] < 1e-12
+    assert far[1.0] < 1e-6
     assert max(far[0.6], far[3.0]) < 0.01

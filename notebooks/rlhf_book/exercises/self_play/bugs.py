@@ -1,6 +1,5 @@
 """Find the bug: a reward from the model's own majority, as it was once written."""
 
-from collections import Counter
 from collections.abc import Callable
 
 from ..bug import Bug
@@ -8,7 +7,7 @@ from ..bug import Bug
 
 def suspect_majority_reward(answers: list[str | None]) -> list[float]:
     """1 for each completion whose final answer is the most frequent of its group."""
-    (elected, _), *_ = Counter(answers).most_common(1)
+    elected = max(answers, key=answers.count)
     return [float(answer == elected) for answer in answers]
 
 
@@ -31,8 +30,8 @@ def silence_is_never_paid(reward: Callable[..., list[float]]) -> None:
 
 def mended_majority_reward(answers: list[str | None]) -> list[float]:
     """1 for each completion whose final answer is the most frequent of its group."""
-    votes = Counter(answer for answer in answers if answer is not None)
-    elected = votes.most_common(1)[0][0] if votes else None
+    votes = [answer for answer in answers if answer is not None]
+    elected = max(votes, key=votes.count) if votes else None
     return [float(answer is not None and answer == elected) for answer in answers]
 
 
