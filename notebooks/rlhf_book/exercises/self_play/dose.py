@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_dose(yes: Tensor, found: float) -> float:
-    """[A] the judge's rates of yes, answer 0 is right -> the smallest share to verify."""
+    """[A] rates of yes, answer 0 is right -> the smallest share to verify."""
     lead = max(0.0, (yes[1:].max() - yes[0]).item())
     return lead / (lead + found)
 
