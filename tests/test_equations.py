@@ -105,8 +105,8 @@ PLANNED = set(
         "mixture-of-experts-in-depth off-policy off-policy-in-depth policy-gradients policy-gradients-in-depth "
         "ppo-clip ppo-clip-in-depth ppo-rlhf ppo-rlhf-in-depth process-rewards process-rewards-in-depth "
         "reward-models reward-models-in-depth rloo rloo-in-depth rlvr rlvr-in-depth scaling-up scaling-up-in-depth "
-        "self-play soft-gates soft-gates-in-depth test-time-scaling test-time-scaling-in-depth trust-regions "
-        "trust-regions-in-depth whiteboard"
+        "self-play self-play-in-depth soft-gates soft-gates-in-depth test-time-scaling test-time-scaling-in-depth "
+        "trust-regions trust-regions-in-depth whiteboard"
     ).split()
 )
 

@@ -42,6 +42,7 @@ FORM = (
     "rlvr",
     "process-rewards",
     "test-time-scaling",
+    "self-play",
     "making-it-fast",
     "scaling-up",
 )

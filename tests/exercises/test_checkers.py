@@ -168,6 +168,7 @@ CHAPTERS = [
         "rlvr",
         "process_rewards",
         "test_time_scaling",
+        "self_play",
         "making_it_fast",
         "scaling_up",
         "whiteboard",

@@ -636,6 +636,57 @@ class HeadroomExplorer(anywidget.AnyWidget):
         return f"[Interactive figure. {self.alt}]"
 
 
+SELF_REWARD_EXPLORER_ALT = (
+    "A menu for what pays completions without a verifier, a judge or a majority, and sliders for the share of right "
+    "completions, for how much oftener the judge says yes to right ones, and for the dose of verified problems. Two "
+    "curves: what a right completion earns more than a wrong one, against the share that is right, and that share "
+    "over sixty steps. A sentence says who wins, and from which dose on right completions would."
+)
+
+
+class SelfRewardExplorer(anywidget.AnyWidget):
+    """Choose a reward of the model's own and a dose of verified problems; see which way the policy gradient goes.
+
+    Chapter: self-play.
+
+    Args:
+        source: "judge", "majority-3" or "majority-15": what pays the problems without a verifier.
+        share: right completions at the start, from 0.02 to 0.98.
+        gap: how much oftener the judge says yes to right completions than to wrong ones, from -1 to 1.
+        dose: share of the problems that have a verifier, from 0 to 1.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: another source, a number out of range.
+
+    Example:
+        >>> SelfRewardExplorer("majority-3", share=0.4).share
+        0.4
+    """
+
+    _esm = in_a_notebook(_HERE / "self_reward_explorer.mjs")
+    source = traitlets.Enum(["judge", "majority-3", "majority-15"]).tag(sync=True)
+    share = traitlets.Float(min=0.02, max=0.98).tag(sync=True)
+    gap = traitlets.Float(min=-1.0, max=1.0).tag(sync=True)
+    dose = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    alt = traitlets.Unicode(SELF_REWARD_EXPLORER_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        source: str = "judge",
+        *,
+        share: float = 0.6,
+        gap: float = -0.3,
+        dose: float = 0.05,
+    ):
+        super().__init__(
+            source=source, share=float(share), gap=float(gap), dose=float(dose)
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+
 GATE_GALLERY_ALT = (
     "Menus for two rows of the table and for a good or a bad token, and a slider for the token's ratio. Two curves show "
     "the weight that the gradient of the token's log-probability gets, over ratios from an eighth to eight. A sentence "

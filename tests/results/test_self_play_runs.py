@@ -1,0 +1,117 @@
+"""The recorded runs on self-play: whole, still what the code of today begins to do, and as the chapter tells them."""
+
+import math
+import random
+
+import pytest
+import torch
+
+from rlhf_minimal.training import FitConfig, roll_out
+from tests.results.scripts import load, separated
+
+script, RECORD = load("self_play_runs")
+RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
+
+
+def ends(arm, name="right"):
+    """[5]: the mean of the last ten steps."""
+    return torch.tensor([sum(RUNS[arm, seed][name][-10:]) / 10 for seed in script.SEEDS])
+
+
+def test_every_arm_has_every_seed_and_every_step():
+    assert list(RUNS) == [(arm, seed) for arm in script.ARMS for seed in script.SEEDS]
+    for (arm, _), run in RUNS.items():
+        assert 0 <= run["sampled"] <= 1
+        if script.METHOD[arm] is script.train:
+            assert all(len(run[name]) == script.STEPS for name in script.SEEN if name != "exam")
+            assert len(run["exam"]) == script.STEPS // script.EVERY
+            assert all(x is None or math.isfinite(x) for name in script.SEEN for x in run[name])
+        else:
+            assert len(run["right"]) == len(run["held_out"]) == RECORD["rounds"] == script.ROUNDS
+    assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
+
+
+@pytest.mark.parametrize("arm", ["dose-0", "dose-20", "taught-5"])
+def test_the_first_steps_come_out_as_recorded(arm):
+    """Another machine may round differently and draw a few other tokens."""
+    _, seen = script.train(arm, 0, steps=3)
+    recorded = RUNS[arm, 0]
+    for name in ("reward", "right"):
+        assert seen[name] == pytest.approx(recorded[name][:3], abs=0.05)
+    assert seen["exam"][0] == pytest.approx(recorded["exam"][0], abs=0.02)
+
+
+@pytest.mark.parametrize("arm", ["rft", "clipped", "spin-right"])
+def test_the_first_samples_of_a_round_come_out_as_recorded(arm):
+    _, seen = script.METHOD[arm](arm, 0, rounds=1, passes=1)
+    assert seen["right"][0] == pytest.approx(RUNS[arm, 0]["right"][0], abs=0.03)
+
+
+def test_the_shipped_start_judges_and_a_new_one_begins_to():
+    """The start that is shipped was made by `judge_start`; some of its lessons already move the answers."""
+    exam, key = script.examination()
+    model, vocabulary = script.begin()
+
+    def share(judge):
+        said = script.judgements(judge, vocabulary, [q for q, _ in exam], [t for _, t in exam])
+        return ((said > 0.5) == key).float().mean().item()
+
+    assert share(model) > 0.85
+    raw = share(script.shipped()[0])
+    begun, _ = script.judge_start(FitConfig(steps=12, batch_size=128, lr=2e-3, warm_up=5), n=300)
+    assert raw < 0.65
+    assert share(begun) != raw
+
+
+def test_rewards_are_what_their_names_say():
+    model, vocabulary = script.begin()
+    problems = script.TASK.problems("train", 4, seed="test")
+    out = roll_out(model, vocabulary, problems, script.RECIPE, group_size=script.GROUP, seed="test")
+    verified = torch.tensor([True, False, False, True]).repeat_interleave(script.GROUP)
+    yes = torch.arange(32).remainder(2).float()
+    paid = script.rewards_of("dose-50", out, yes, verified, random.Random(0))
+    assert torch.equal(paid[verified], (out.correct == 1).float()[verified])
+    assert torch.equal(paid[~verified], yes[~verified])
+    votes = script.paid_by_majority(["a", "b", "b", "c", "b", "a", "d", "e", *"xxxxxxxx"])
+    assert votes == [0, 1, 1, 0, 1, 0, 0, 0] + [1] * 8
+
+
+def test_a_judge_is_exploited_frozen_or_not_and_a_coin_does_no_better_at_this_rate():
+    assert ends("dose-0", "reward").min() > 0.97
+    assert ends("frozen", "reward").min() > 0.65
+    assert max(ends(arm).max() for arm in ("dose-0", "frozen", "coin")) < 0.1
+    assert ends("dose-100").min() > 0.85
+    assert not separated(ends("dose-0"), ends("coin"))
+
+
+def test_at_a_quarter_of_the_rate_the_judge_helps_first_and_hurts_later():
+    def early(arm):
+        return torch.tensor([sum(RUNS[arm, seed]["right"][20:30]) / 10 for seed in script.SEEDS])
+
+    assert separated(early("slow-coin"), early("slow-dose-0"))
+    assert (ends("slow-dose-0") < 0.6 * early("slow-dose-0")).all()
+    assert (ends("slow-dose-0", "reward") > 0.95).all()
+    assert not separated(ends("slow-coin"), ends("slow-dose-0"))
+    assert ends("slow-dose-100").min() > 0.6
+
+
+def test_a_judge_taught_on_few_labels_says_no():
+    assert ends("taught-5", "reward").max() < 0.05
+
+
+def test_more_dose_more_right():
+    ladder = [ends(f"dose-{dose}") for dose in (0, 5, 20, 50, 100)]
+    assert not separated(ladder[0], ladder[1])
+    assert all(separated(low, high) for low, high in zip(ladder[1:], ladder[2:], strict=False))
+
+
+def test_right_completions_teach_more_than_a_clip_lets_through():
+    for seed in script.SEEDS:
+        rft, clipped = RUNS["rft", seed], RUNS["clipped", seed]
+        assert rft["right"][0] == clipped["right"][0]  # the same first samples
+        assert all(a > b for a, b in zip(rft["held_out"], clipped["held_out"], strict=True))
+
+
+def test_spin_takes_what_it_is_shown():
+    last = {arm: [RUNS[arm, seed]["held_out"][-1] for seed in script.SEEDS] for arm in script.SHOWN}
+    assert min(last["spin-right"]) > max(last["spin-teacher"])
