@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .exercises import EXERCISES, Exercise, Shown, Verdict, hint, solution
+from .exercises.cells import FOR_READERS
 
 _PASSED_BY = 3.0  # seconds; less is no attempt, as when all cells are run at once
 
@@ -62,8 +63,8 @@ class Task:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What has to be imported before that cell can run; `board` judges it, and no `check`."""
-        return tuple(name for name in self.exercise.needs if name != "check")
+        """What has to be imported before that cell can run; `board` has the check, the hint and the solution."""
+        return tuple(name for name in self.exercise.needs if name not in FOR_READERS)
 
 
 TASKS = (

@@ -163,7 +163,7 @@ ADVANTAGE = Exercise(
         ),
         Case(
             {
-                "rewards": torch.tensor([0.0, 1.0, 1.0, 1.0, 0.0, 0.5]),
+                "rewards": torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0, 0.5]),
                 "group_size": 3,
                 "eps": 0.5,
             }
