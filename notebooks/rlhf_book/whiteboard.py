@@ -15,7 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .exercises import EXERCISES, Exercise, Shown, Verdict
+from .exercises import EXERCISES, Exercise, Shown, Verdict, hint, solution
+from .exercises.cells import FOR_READERS
+
+_PASSED_BY = 3.0  # seconds; less is no attempt, as when all cells are run at once
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Task:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What has to be imported before that cell can run; `board` judges it, and no `check`."""
-        return tuple(name for name in self.exercise.needs if name != "check")
+        """What has to be imported before that cell can run; `board` has the check, the hint and the solution."""
+        return tuple(name for name in self.exercise.needs if name not in FOR_READERS)
 
 
 TASKS = (
@@ -144,6 +147,14 @@ class _Sheet:
     since: float | None = None  # when its clock was started, while it runs
     tries: int = 0
     passed: bool = False
+    seen: str = ""  # of hint and solution the one that says more
+
+
+class _GoesOn(Verdict):
+    """A stub on a clock that runs. Unlike any other stub it is shown: time is passing."""
+
+    def _ipython_display_(self) -> None:
+        raise NotImplementedError
 
 
 class Whiteboard:
@@ -186,6 +197,7 @@ class Whiteboard:
         sheet = self._sheet(task)
         if sheet.passed:
             return Shown(f"`{task}` is passed; its clock stands still.")
+        self._forget_those_passed_by()
         self.stop()
         sheet.since = self._clock()
         minutes = EXERCISES[task].minutes
@@ -202,7 +214,8 @@ class Whiteboard:
     def check(self, task: str, function: Any) -> Verdict:
         """Judge an answer. The clock of the task stops when it is right; the checker's own time never counts.
 
-        A stub as it was printed is no answer: it is not counted, and its clock goes back to zero.
+        A stub as it was printed is no try, and its clock goes on. A clock that has run for less than three seconds when
+        another one is started, or when the report is made, was only passed by, and goes back to zero.
 
         Raises:
             ValueError: no task of the whiteboard has this id.
@@ -212,19 +225,41 @@ class Whiteboard:
         if runs:
             self.stop()
         verdict = EXERCISES[task].check(function)
-        if not verdict.begun:
-            if not sheet.passed and not sheet.tries:
-                sheet.seconds = 0.0
-            return verdict
-        if not sheet.passed:
+        if verdict.begun and not sheet.passed:
             sheet.tries += 1
             sheet.passed = verdict.passed
-            if runs and not sheet.passed:
-                sheet.since = self._clock()
+        if runs and not sheet.passed:
+            sheet.since = self._clock()
+            if not verdict.begun and sheet.seconds >= _PASSED_BY:
+                words = f"{verdict.message} The clock goes on."
+                return _GoesOn(task, False, words, begun=False)
         return verdict
+
+    def hint(self, exercise: str) -> Shown:
+        """The hint of any exercise; for a task that is not passed yet the report notes it."""
+        shown = hint(exercise)
+        self._note(exercise, "the hint")
+        return shown
+
+    def solution(self, exercise: str) -> Shown:
+        """The solution of any exercise; for a task that is not passed yet the report notes it."""
+        shown = solution(exercise)
+        self._note(exercise, "the solution")
+        return shown
+
+    def _note(self, exercise: str, seen: str) -> None:
+        sheet = self._sheets.get(exercise)
+        if sheet and not sheet.passed and sheet.seen != "the solution":
+            sheet.seen = seen
+
+    def _forget_those_passed_by(self) -> None:
+        for task, sheet in self._sheets.items():
+            if not sheet.tries and self.seconds(task) < _PASSED_BY:
+                sheet.seconds, sheet.since = 0.0, None
 
     def report(self) -> Shown:
         """Which tasks are passed, how long they took, and what to read again for the others."""
+        self._forget_those_passed_by()
         rows = [
             "| | task | | your time | suggested | read again |",
             "| --:|:-- |:-- | --:| --:|:-- |",
@@ -248,6 +283,9 @@ class Whiteboard:
     def _summary(self) -> str:
         passed = [task for task in TASKS if self._sheets[task.id].passed]
         counted = f"**{len(passed)} of {len(TASKS)} passed**"
+        helped = sum(bool(self._sheets[task.id].seen) for task in passed)
+        if helped:
+            counted += f", {helped} of them after a hint or the solution"
         timed = [task for task in passed if self.seconds(task.id)]
         if not timed:
             return f"{counted}."
@@ -271,11 +309,12 @@ class Whiteboard:
 
 
 def _state(sheet: _Sheet) -> str:
-    if sheet.passed:
-        return "passed" if sheet.tries == 1 else f"passed at try {sheet.tries}"
-    if sheet.tries:
-        return f"not yet, {sheet.tries} {'try' if sheet.tries == 1 else 'tries'}"
-    return "not yet"
+    state = "passed" if sheet.passed else "not yet"
+    if sheet.passed and sheet.tries > 1:
+        state += f" at try {sheet.tries}"
+    if sheet.tries and not sheet.passed:
+        state += f", {sheet.tries} {'try' if sheet.tries == 1 else 'tries'}"
+    return f"{state}, after {sheet.seen}" if sheet.seen else state
 
 
 def _minutes(seconds: float) -> str:

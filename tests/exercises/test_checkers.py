@@ -346,7 +346,7 @@ MISBEHAVING = [
     ("grpo-advantage", lambda *_: {}, "returned a dict"),
     ("grpo-advantage", lambda *_: ..., "still the stub"),
     ("grpo-advantage", 3, "This is an int"),
-    ("grpo-advantage", lambda r, g, e: r.view(-1, g), "The shape is (2, 2), expected (4,)"),
+    ("grpo-advantage", lambda r, g, e: r.view(-1, g), "The shape is (1, 2), expected (2,)"),
     ("grpo-advantage", lambda r, g, e: r / 0, "not finite"),
     ("grpo-advantage", in_place, "changed its argument `rewards` in place"),
     ("grpo-k3", in_place_on_a_leaf, "changed its argument `logp` in place"),

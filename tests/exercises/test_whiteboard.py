@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from IPython.core.formatters import DisplayFormatter
 
 from rlhf_book.exercises import CHAPTERS, EXERCISES
@@ -99,15 +100,68 @@ def test_the_checkers_own_time_does_not_count(board, clock):
     assert board.seconds(FIRST) == 6
 
 
-def test_an_untouched_stub_is_no_try_and_sets_its_clock_back(board, clock):
+def shown(verdict):
+    return DisplayFormatter().format(verdict)[0]
+
+
+def test_an_untouched_stub_is_no_try_and_its_clock_goes_on(board, clock):
     board.start(FIRST)
     clock.now += 40
     verdict = board.check(FIRST, untouched)
+    assert not verdict
     assert not verdict.begun
-    assert DisplayFormatter().format(verdict)[0] == {}
+    assert "The clock goes on." in shown(verdict)["text/plain"]
+    assert "The clock goes on." in shown(verdict)["text/html"]
     clock.now += 40
-    assert board.seconds(FIRST) == 0
-    assert row(board, FIRST)[2:4] == ["not yet", "–"]
+    assert board.seconds(FIRST) == 80
+    assert row(board, FIRST)[2:4] == ["not yet", "1 min 20 s"]
+    assert board.check(FIRST, right(FIRST))
+    assert row(board, FIRST)[2:4] == ["passed", "1 min 20 s"]
+
+
+def test_two_blocks_run_in_a_row_leave_the_clock_running_in_silence(board, clock):
+    board.start(FIRST)
+    clock.now += 0.5
+    assert shown(board.check(FIRST, untouched)) == {}
+    clock.now += 100
+    assert board.seconds(FIRST) == 100.5
+
+
+def test_a_stub_after_a_real_try_does_not_stop_the_clock(board, clock):
+    board.start(FIRST)
+    clock.now += 30
+    board.check(FIRST, wrong(FIRST))
+    board.check(FIRST, untouched)
+    clock.now += 500
+    assert board.check(FIRST, right(FIRST))
+    assert row(board, FIRST)[2:4] == ["passed at try 2", "8 min 50 s"]
+
+
+def test_all_cells_at_once_leave_no_second_on_any_clock_and_none_running(board, clock):
+    for task in TASKS:
+        board.start(task.id)
+        clock.now += 0.2
+        assert shown(board.check(task.id, untouched)) == {}
+    assert board.report().markdown.startswith("**0 of 12 passed**.\n")
+    clock.now += 1000
+    assert all(board.seconds(task.id) == 0 for task in TASKS)
+    assert all(row(board, task.id)[3] == "–" for task in TASKS)
+
+
+def test_hints_and_solutions_are_told_in_the_report(board):
+    board.hint(FIRST)
+    assert row(board, FIRST)[2] == "not yet, after the hint"
+    assert "my_masked_mean" in board.solution(SECOND).markdown
+    board.hint(SECOND)
+    for name in (FIRST, SECOND):
+        board.check(name, right(name))
+        board.solution(name)  # read after it was passed, it changes nothing
+    assert row(board, FIRST)[2] == "passed, after the hint"
+    assert row(board, SECOND)[2] == "passed, after the solution"
+    assert board.report().markdown.startswith("**2 of 12 passed**, 2 of them after a hint or the solution.\n")
+    assert "grpo-dead-groups" in board.hint("grpo-dead-groups").markdown  # of any exercise, on the board or not
+    with pytest.raises(ValueError, match="there is no exercise"):
+        board.solution("grpo-dead-group")
 
 
 def test_an_answer_without_a_clock_is_judged_without_seconds(board):
@@ -129,6 +183,76 @@ def test_an_unknown_task_is_named_with_those_there_are(board):
     for call in (board.start, board.seconds, lambda name: board.check(name, untouched)):
         with pytest.raises(ValueError, match="no task 'grpo-dead-groups': expected one of board-logprobs, "):
             call("grpo-dead-groups")
+
+
+# ── answers that are almost right ────────────────────────────────────────────────────────────────────────────────────
+
+log_sigmoid = torch.nn.functional.logsigmoid
+
+
+def mean_to_a_number(x, mask):
+    return x[mask != 0].mean().item()
+
+
+def mean_of_the_finite(x, mask):
+    return x[torch.isfinite(x)].mean()
+
+
+def clamped_dpo(chosen, rejected, ref_chosen, ref_rejected, beta):
+    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
+    return -log_sigmoid((beta * margin).clamp(-20, 20)).mean()
+
+
+def dpo_with_a_safety(chosen, rejected, ref_chosen, ref_rejected, beta):
+    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
+    return -torch.log(torch.sigmoid(beta * margin) + 1e-8).mean()
+
+
+def dpo_of_the_chosen_gradient(chosen, rejected, ref_chosen, ref_rejected, beta):
+    return -log_sigmoid(beta * ((chosen.detach() - ref_chosen) - (rejected - ref_rejected))).mean()
+
+
+def reward_loss_of_the_rejected(chosen, rejected):
+    return -log_sigmoid(chosen.detach() - rejected).mean()
+
+
+def logprobs_with_a_safety(logits, ids, temperature):
+    p = (logits[:, :-1] / temperature).softmax(-1) + 1e-9
+    return p.log().gather(-1, ids[:, 1:, None]).squeeze(-1)
+
+
+def advantage_without_its_argument(rewards, group_size, eps=1e-4):
+    groups = rewards.view(-1, group_size)
+    centred, spread = groups - groups.mean(1, keepdim=True), groups.std(1, keepdim=True)
+    return (centred * (spread > 1e-6) / (spread + 1e-4)).flatten()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "words"),
+    [
+        ("board-masked-mean", mean_to_a_number, "cut off from `x`"),
+        ("board-masked-mean", mean_of_the_finite, "you return"),
+        ("board-dpo", clamped_dpo, "you return"),
+        ("board-dpo", dpo_with_a_safety, "you return"),
+        ("board-dpo", dpo_of_the_chosen_gradient, "its gradient with respect to `chosen` and `rejected` is not"),
+        (
+            "board-reward-loss",
+            reward_loss_of_the_rejected,
+            "gradient with respect to chosen and rejected is [0, ",
+        ),
+        ("board-logprobs", logprobs_with_a_safety, "you return"),
+        ("grpo-advantage", advantage_without_its_argument, "Epsilon is 1e-4 whatever is passed"),
+    ],
+)
+def test_an_answer_that_is_almost_right_is_refused(name, answer, words):
+    verdict = EXERCISES[name].check(answer)
+    assert not verdict
+    assert words in verdict.message
+
+
+def test_which_tasks_are_judged_by_values_alone():
+    found = [number for number, task in enumerate(TASKS, start=1) if not task.exercise.gradient_of]
+    assert found == [3, 4, 5]
 
 
 # ── the report ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -56,6 +56,13 @@ def any_batch(generator: Generator) -> dict[str, Tensor]:
     return batch(lengths.tolist(), generator, width=width)
 
 
+def with_holes(mask: Tensor, generator: Generator) -> Tensor:
+    """A mask with zeros inside its rows, as a tool's output leaves them; the first token of a row stays as it is."""
+    holes = torch.rand(mask.shape, generator=generator) < 0.3
+    holes[:, 0] = False
+    return mask.masked_fill(holes, 0.0)
+
+
 def books_batch() -> dict[str, Tensor]:
     """The batch of every chapter, with GRPO's advantages: what the reader sees in print."""
     printed = worked_example()

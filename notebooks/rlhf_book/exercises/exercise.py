@@ -19,7 +19,7 @@ import inspect
 import re
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -139,7 +139,7 @@ class Exercise:
         mistakes: in the order in which they are tried.
         where: where to look: the hint, and what is said when no known mistake fits.
         right: what to say, and to think about next, when it passes.
-        gradient_of: the argument whose gradient is compared too, for losses.
+        gradient_of: the argument whose gradient is compared too, for losses; or several.
     """
 
     id: str
@@ -154,7 +154,7 @@ class Exercise:
     mistakes: tuple[Mistake, ...]
     where: str
     right: str
-    gradient_of: str | None = None
+    gradient_of: str | tuple[str, ...] | None = None
 
     @property
     def markdown(self) -> str:
@@ -274,16 +274,21 @@ class Exercise:
                     return also + mistake.message
         differing = telling or differing
         smallest = min(differing, key=lambda i: probes[i].size)
-        general = _by_its_looks(mine, right, smallest, differing, self.gradient_of)
-        example = _example(
-            probes[smallest], mine[smallest], right[smallest], self.gradient_of
-        )
+        leaves = " and ".join(f"`{name}`" for name in self._leaves) or None
+        general = _by_its_looks(mine, right, smallest, differing, leaves)
+        example = _example(probes[smallest], mine[smallest], right[smallest], leaves)
         kinds = dict.fromkeys(probes[i].kind for i in differing if probes[i].kind)
         wrongly = f"Judged wrongly: {'; '.join(kinds)}." if kinds else ""
         parts = " ".join(
             part for part in (general, wrongly, example, self.where) if part
         )
         return (_ONLY_SHOWN if failing > 0 else "") + parts
+
+    @property
+    def _leaves(self) -> tuple[str, ...]:
+        """The arguments whose gradients are compared."""
+        of = self.gradient_of or ()
+        return (of,) if isinstance(of, str) else of
 
     def _run(
         self, function: Callable[..., Any], case: Case, world: World | None = None
@@ -292,12 +297,10 @@ class Exercise:
             name: x.clone() if isinstance(x, Tensor) else x
             for name, x in case.arguments.items()
         }
-        leaf: Tensor | None = None
-        if self.gradient_of:
-            leaf = given[self.gradient_of].requires_grad_()
-            given[self.gradient_of] = (
-                leaf.clone()
-            )  # so that writing into it is seen below, and not by autograd
+        leaves = [given[name].requires_grad_() for name in self._leaves]
+        for name, leaf in zip(self._leaves, leaves, strict=True):
+            # A copy, so that writing into it is seen below, and not by autograd.
+            given[name] = leaf.clone()
         try:
             try:
                 answer = function(*given.values())
@@ -332,11 +335,12 @@ class Exercise:
                     problem=f"Your function changed its argument `{name}` in place: work on a copy."
                 )
         gradient = None
-        if leaf is not None and value.requires_grad:
+        if leaves and value.requires_grad:
             try:
-                (gradient,) = torch.autograd.grad(
-                    value, leaf, torch.ones_like(value), allow_unused=True
+                parts = torch.autograd.grad(
+                    value, leaves, torch.ones_like(value), allow_unused=True
                 )  # of the sum
+                gradient = _together(parts, leaves)
             except (KeyboardInterrupt, TimeIsUp):
                 raise
             except BaseException as error:
@@ -344,6 +348,19 @@ class Exercise:
                     problem=f"What your function returns has no gradient, but an error: {said(error)}"
                 )
         return _Outcome(value.detach().to(torch.float64, copy=True), gradient)
+
+
+def _together(
+    gradients: Sequence[Tensor | None], leaves: list[Tensor]
+) -> Tensor | None:
+    """One gradient as it is, several one after the other; 0 for an argument that was not used beside one that was."""
+    if len(leaves) == 1 or all(gradient is None for gradient in gradients):
+        return gradients[0]
+    parts = (
+        torch.zeros_like(leaf) if gradient is None else gradient
+        for gradient, leaf in zip(gradients, leaves, strict=True)
+    )
+    return torch.cat([part.flatten() for part in parts])
 
 
 def not_a_function(given: Any) -> str:
@@ -497,8 +514,8 @@ def _by_its_looks(
     pairs = list(zip(_values(mine), _values(right), strict=True))
     if gradient_of and all(_near(a, b) for a, b in pairs):
         if all(not bool(_or_zero(mine[i], right[i]).any()) for i in differing):
-            return f"The value is right, but no gradient reaches `{gradient_of}`: nothing would be learned."
-        return f"The value is right, but its gradient with respect to `{gradient_of}` is not."
+            return f"The value is right, but no gradient reaches {gradient_of}: nothing would be learned."
+        return f"The value is right, but its gradient with respect to {gradient_of} is not."
     if not any(a.any() for a, _ in pairs):
         return "Every number that you return is 0."
     if all(_near(a, -b) for a, b in pairs):
@@ -545,7 +562,10 @@ def _example(
     if gradient_of is None:
         return f"With {case} every number has to be exactly 0, yours are {_show(mine.value, exact=True)}."
     got, want = _show(_or_zero(mine, right)), _show(_or_zero(right, mine))
-    return f"With {case} the gradient with respect to {gradient_of} is {got}, expected {want}."
+    names = gradient_of.replace("`", "")
+    return (
+        f"With {case} the gradient with respect to {names} is {got}, expected {want}."
+    )
 
 
 def _show(x: Any, exact: bool = False) -> str:

@@ -1,7 +1,5 @@
 """Answers to the exercises of the whiteboard: wrong ones that are on nobody's list, and right ones by another route."""
 
-import math
-
 import torch
 from torch.nn import functional
 
@@ -59,8 +57,8 @@ def logprobs_by_cross_entropy(logits, ids, temperature):
 
 def mean_in_a_loop(x, mask):
     """Token by token."""
-    kept = [float(a) for a, m in zip(x.flatten(), mask.flatten(), strict=True) if m != 0]
-    return math.fsum(kept) / len(kept)
+    kept = [a for a, m in zip(x.flatten(), mask.flatten(), strict=True) if m != 0]
+    return sum(kept) / len(kept)
 
 
 def ratio_as_a_root(logp, old_logp, mask):

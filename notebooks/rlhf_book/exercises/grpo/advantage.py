@@ -78,6 +78,10 @@ def _another_eps(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
     return _scores(rewards, group_size, 1e-8)
 
 
+def _default_eps(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
+    return my_group_advantage(rewards, group_size)
+
+
 def _only_centred(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
     groups = rewards.view(-1, group_size)
     return (groups - groups.mean(-1, keepdim=True)).flatten()
@@ -94,6 +98,7 @@ def _wrong_sign(rewards: Tensor, group_size: int, eps: float = 1e-4) -> Tensor:
 def _draw_rewards(generator: Generator) -> Case:
     prompts, group_size = integer(generator, 1, 5), integer(generator, 2, 17)
     rewards = uniform(generator, prompts * group_size)
+    eps = (1e-4, 1e-2, 1.0)[integer(generator, 0, 3)]
     kind = integer(generator, 0, 4)
     if kind == 0:  # right or wrong
         rewards = (rewards < 0.5).double()
@@ -102,9 +107,9 @@ def _draw_rewards(generator: Generator) -> Case:
     elif kind == 2:  # every group constant
         constant = uniform(generator, prompts).repeat_interleave(group_size).float()
         return Case(
-            {"rewards": constant, "group_size": group_size, "eps": 1e-4}, exact=True
+            {"rewards": constant, "group_size": group_size, "eps": eps}, exact=True
         )
-    return Case({"rewards": rewards, "group_size": group_size, "eps": 1e-4})
+    return Case({"rewards": rewards, "group_size": group_size, "eps": eps})
 
 
 _GROUP = {"group_size": 4, "eps": 1e-4}
@@ -154,6 +159,13 @@ ADVANTAGE = Exercise(
                     [0.5, 0.5002, 0.5001, 0.5], dtype=torch.float64
                 ),
                 **_GROUP,
+            }
+        ),
+        Case(
+            {
+                "rewards": torch.tensor([0.0, 0.0, 0.0, 1.0, 0.0, 0.5]),
+                "group_size": 3,
+                "eps": 0.5,
             }
         ),
         # Groups whose mean does not round to the reward itself.
@@ -207,6 +219,10 @@ ADVANTAGE = Exercise(
         ),
         Mistake(
             _another_eps, "Epsilon is 1e-8 whatever is passed: use the argument `eps`."
+        ),
+        Mistake(
+            _default_eps,
+            "Epsilon is 1e-4 whatever is passed. That is only its default.",
         ),
         Mistake(
             _only_centred,

@@ -142,9 +142,32 @@ def _squared(
     return ((margin - 1 / (2 * beta)) ** 2).mean()
 
 
-def _case(n: int, generator: Generator, beta: float) -> Case:
+def _overflows(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    beta: float,
+) -> Tensor:
+    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
+    return -torch.log(torch.sigmoid(beta * margin)).mean()
+
+
+def _rejected_detached(
+    chosen: Tensor,
+    rejected: Tensor,
+    ref_chosen: Tensor,
+    ref_rejected: Tensor,
+    beta: float,
+) -> Tensor:
+    return my_dpo_loss(chosen, rejected.detach(), ref_chosen, ref_rejected, beta)
+
+
+def _case(n: int, generator: Generator, beta: float, long: bool = False) -> Case:
     ref = -20 * torch.rand(2, n, generator=generator, dtype=torch.float64) - 1
     now = ref + 3 * torch.randn(2, n, generator=generator, dtype=torch.float64)
+    if long:  # thousands of tokens, in single precision
+        ref, now = (300 * ref).float(), (300 * now).float()
     return Case(
         {
             "chosen": now[0].clamp(max=-0.1),
@@ -158,7 +181,9 @@ def _case(n: int, generator: Generator, beta: float) -> Case:
 
 def _draw(generator: Generator) -> Case:
     beta = (0.05, 0.1, 0.3, 0.5)[integer(generator, 0, 4)]
-    return _case(integer(generator, 1, 7), generator, beta)
+    return _case(
+        integer(generator, 1, 7), generator, beta, long=integer(generator, 0, 3) == 0
+    )
 
 
 def _printed(numbers: dict[str, list[float]]) -> Case:
@@ -176,8 +201,9 @@ DPO = Exercise(
     Write `my_dpo_loss(chosen, rejected, ref_chosen, ref_rejected, beta)`. The first four are log-probs of whole
     completions, `[N]` each, summed over their tokens: of the chosen and of the rejected one under the policy, then under
     the reference. DPO is the loss of a reward model whose reward is $\beta \log \frac{\pi(y)}{\pi_{\mathrm{ref}}(y)}$: the
-    mean over pairs of minus the log of the probability with which the chosen one wins. The checker compares the value and
-    the gradient with respect to `chosen`.
+    mean over pairs of minus the log of the probability with which the chosen one wins. It has to survive log-ratios in the
+    thousands, in single precision. The checker compares the value and the gradients with respect to `chosen` and
+    `rejected`.
     """,
     solution=my_dpo_loss,
     cases=(
@@ -191,6 +217,15 @@ DPO = Exercise(
         ),
         _case(1, torch.Generator().manual_seed(0), 0.1),
         _case(4, torch.Generator().manual_seed(1), 0.3),
+        Case(
+            {
+                "chosen": torch.tensor([-2400.0, -310.0]),
+                "rejected": torch.tensor([-300.0, -2200.0]),
+                "ref_chosen": torch.tensor([-500.0, -300.0]),
+                "ref_rejected": torch.tensor([-400.0, -350.0]),
+                "beta": 0.1,
+            }
+        ),
     ),
     draw=_draw,
     mistakes=(
@@ -229,8 +264,17 @@ DPO = Exercise(
             "The rejected completion does not enter: a comparison needs the rewards of both.",
         ),
         Mistake(_squared, "This is IPO's squared loss, a cell away from DPO's."),
+        Mistake(
+            _overflows,
+            "Right for short completions. A log-ratio of a long one can be in the thousands, and the probability is rounded "
+            "to 0 before its logarithm is taken.",
+        ),
+        Mistake(
+            _rejected_detached,
+            "The value is right, but no gradient reaches `rejected`: half of the method is missing.",
+        ),
     ),
     where="Write the reward model's loss first, then put the implicit rewards into it.",
     right="Right. Which log-probs can be computed once, before training, and which at every step?",
-    gradient_of="chosen",
+    gradient_of=("chosen", "rejected"),
 )

@@ -65,11 +65,28 @@ def _loss(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
     return -my_logprobs(logits, ids, temperature)
 
 
-def _batch(generator: Generator, rows: int, length: int, words: int, t: float) -> Case:
+def _log_of_a_zero(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
+    return _taken((logits[:, :-1] / temperature).softmax(-1).log(), ids[:, 1:])
+
+
+def _exp_of_a_large_number(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
+    weights = (logits[:, :-1] / temperature).exp()
+    return _taken(weights, ids[:, 1:]).log() - weights.sum(-1).log()
+
+
+def _batch(
+    generator: Generator,
+    rows: int,
+    length: int,
+    words: int,
+    t: float,
+    wide: bool = False,
+) -> Case:
     shape = (rows, length, words)
+    logits = 2 * torch.randn(shape, generator=generator, dtype=torch.float64)
     return Case(
         {
-            "logits": 2 * torch.randn(shape, generator=generator, dtype=torch.float64),
+            "logits": (30 * logits).float() if wide else logits,
             "ids": torch.randint(words, (rows, length), generator=generator),
             "temperature": t,
         }
@@ -79,7 +96,8 @@ def _batch(generator: Generator, rows: int, length: int, words: int, t: float) -
 def _draw(generator: Generator) -> Case:
     sizes = [integer(generator, *bounds) for bounds in ((1, 4), (2, 7), (2, 7))]
     temperature = (0.5, 0.7, 1.0, 1.5)[integer(generator, 0, 4)]
-    return _batch(generator, sizes[0], sizes[1], sizes[2], temperature)
+    wide = integer(generator, 0, 3) == 0
+    return _batch(generator, sizes[0], sizes[1], sizes[2], temperature, wide)
 
 
 LOGPROBS = Exercise(
@@ -92,13 +110,23 @@ LOGPROBS = Exercise(
     A model has read the token ids `ids`, `[B, S]`, and returned `logits`, `[B, S, V]`. The logits at position $t$ are
     about the token that *follows* position $t$. Write `my_logprobs(logits, ids, temperature)`: for every token but the
     first its log-prob given those before it, `[B, S - 1]`, under the distribution that was sampled, which is the softmax of
-    the logits divided by the temperature. The checker compares the values and the gradient with respect to `logits`.
+    the logits divided by the temperature. It has to survive logits that are hundreds apart, in single precision. The
+    checker compares the values and the gradient with respect to `logits`.
     """,
     solution=my_logprobs,
     cases=(
         _batch(torch.Generator().manual_seed(0), 1, 3, 3, 0.5),
         _batch(torch.Generator().manual_seed(1), 2, 4, 5, 1.0),
         _batch(torch.Generator().manual_seed(2), 2, 5, 4, 1.5),
+        Case(
+            {
+                "logits": torch.tensor(
+                    [[[200.0, -200.0, 0.0], [-200.0, 0.0, 200.0], [0.0, 1.0, 2.0]]]
+                ),
+                "ids": torch.tensor([[0, 1, 2]]),
+                "temperature": 1.0,
+            }
+        ),
     ),
     draw=_draw,
     mistakes=(
@@ -147,6 +175,14 @@ LOGPROBS = Exercise(
         Mistake(
             _loss,
             "The sign is the other way round: this is the cross-entropy of each token, its negative log-prob.",
+        ),
+        Mistake(
+            _log_of_a_zero,
+            "Right as long as no token is rare. A small probability is rounded to 0 before its logarithm is taken.",
+        ),
+        Mistake(
+            _exp_of_a_large_number,
+            "Right for small logits. The exponential of a large one is infinite, and infinity minus infinity is no number.",
         ),
     ),
     where="Write three tokens on a line, and under each the token that its logits are about.",

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from ..draws import books_batch, integer
+from ..draws import books_batch, integer, with_holes
 from ..exercise import Case, Exercise, Mistake
 
 
@@ -49,8 +49,24 @@ def _without_zeros(x: Tensor, mask: Tensor) -> Tensor:
     return kept.sum() / (kept != 0).sum()
 
 
-def _case(lengths: list[int], width: int, generator: Generator, padding: float) -> Case:
+def _first_of_each_row(x: Tensor, mask: Tensor) -> Tensor:
+    rows = zip(x, mask, strict=True)
+    return torch.cat([row[: int(kept.sum())] for row, kept in rows]).mean()
+
+
+def _detached(x: Tensor, mask: Tensor) -> Tensor:
+    return my_masked_mean(x, mask).detach()
+
+
+def _case(
+    lengths: list[int],
+    width: int,
+    generator: Generator,
+    padding: float,
+    holes: bool = False,
+) -> Case:
     mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).float()
+    mask = with_holes(mask, generator) if holes else mask
     x = torch.randn(mask.shape, generator=generator) + 1
     # A trained token may well be 0, as the advantages of a constant group are.
     x = x.masked_fill(torch.rand(mask.shape, generator=generator) < 0.2, 0.0)
@@ -62,7 +78,7 @@ def _draw(generator: Generator) -> Case:
     rows, width = integer(generator, 1, 6), integer(generator, 1, 7)
     lengths = torch.randint(1, width + 1, (rows,), generator=generator).tolist()
     padding = (0.0, 5.0, float("nan"), float("inf"))[integer(generator, 0, 4)]
-    return _case(lengths, width, generator, padding)
+    return _case(lengths, width, generator, padding, integer(generator, 0, 2) == 1)
 
 
 MASKED_MEAN = Exercise(
@@ -73,8 +89,9 @@ MASKED_MEAN = Exercise(
     difficulty="warm-up",
     statement=r"""
     Write `my_masked_mean(x, mask)`: the mean of `x`, `[B, T]`, over the tokens of the batch whose mask is 1. All of them
-    count alike, whichever completion they belong to. Under a 0 of the mask anything may stand, infinite numbers and NaN
-    as well, and nothing of it may reach the result.
+    count alike, whichever completion they belong to. A 0 marks padding at the end of a row, or a tool's output inside it;
+    under it anything may stand, infinite numbers and NaN as well, and nothing of it may reach the result. The checker
+    compares the value and the gradient with respect to `x`.
     """,
     solution=my_masked_mean,
     cases=(
@@ -82,6 +99,7 @@ MASKED_MEAN = Exercise(
         _case([1, 4, 2], 5, torch.Generator().manual_seed(0), 5.0),
         _case([3, 3], 4, torch.Generator().manual_seed(1), 2.0),
         _case([2, 1], 3, torch.Generator().manual_seed(2), float("nan")),
+        _case([5, 3], 6, torch.Generator().manual_seed(4), 5.0, holes=True),
     ),
     draw=_draw,
     mistakes=(
@@ -113,7 +131,17 @@ MASKED_MEAN = Exercise(
             _without_zeros,
             "You count the numbers that are not 0. A trained token may have a 0: which tensor knows who is trained?",
         ),
+        Mistake(
+            _first_of_each_row,
+            "You take as many tokens from the start of a row as its mask has ones. Where a tool speaks in between, these "
+            "are not the trained ones.",
+        ),
+        Mistake(
+            _detached,
+            "The value is right, but it is cut off from `x`: as the end of a loss it would train nothing.",
+        ),
     ),
     where="What stands in the numerator, what in the denominator, and which of the two must never see the padding?",
     right="Right. GRPO does not average like this: what does a mean of means do to a long completion?",
+    gradient_of="x",
 )

@@ -49,6 +49,10 @@ def _of_the_mean(chosen: Tensor, rejected: Tensor) -> Tensor:
     return -logsigmoid((chosen - rejected).mean())
 
 
+def _rejected_detached(chosen: Tensor, rejected: Tensor) -> Tensor:
+    return my_reward_loss(chosen, rejected.detach())
+
+
 def _case(n: int, generator: Generator, spread: float) -> Case:
     scores = spread * torch.randn(2, n, generator=generator)
     return Case({"chosen": scores[0], "rejected": scores[1]})
@@ -69,8 +73,8 @@ REWARD_LOSS = Exercise(
     Somebody compared two completions of each of $N$ prompts. Write `my_reward_loss(chosen, rejected)`: from the scores
     that a reward model gives to the chosen and to the rejected completions, `[N]` each, the mean negative log-likelihood
     of these choices under Bradley-Terry, in which the chosen one wins with probability $\sigma(r_c - r_r)$. It has to
-    survive scores that are hundreds apart, in single precision. The checker compares the value and the gradient with respect
-    to `chosen`.
+    survive scores that are hundreds apart, in single precision. The checker compares the value and the gradients with
+    respect to `chosen` and `rejected`.
     """,
     solution=my_reward_loss,
     cases=(
@@ -120,8 +124,12 @@ REWARD_LOSS = Exercise(
             _of_the_mean,
             "You average the differences first: one pair with a huge margin would pay for all the others.",
         ),
+        Mistake(
+            _rejected_detached,
+            "The value is right, but no gradient reaches the rejected scores. What should a step do to them?",
+        ),
     ),
     where="Write the probability of one choice, then minus its logarithm. Which function of torch does both without rounding?",
     right="Right. What does the loss say about the scores if 10 is added to all of them?",
-    gradient_of="chosen",
+    gradient_of=("chosen", "rejected"),
 )

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from ..draws import any_batch, batch, books_batch
+from ..draws import any_batch, batch, books_batch, integer, with_holes
 from ..exercise import Case, Exercise, Mistake
 
 
@@ -54,12 +54,22 @@ def _detached(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
     return my_sequence_ratio(logp.detach(), old_logp, mask)
 
 
+def _first_of_each_row(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
+    rows = zip(logp - old_logp, mask, strict=True)
+    return torch.stack([row[: int(kept.sum())].mean() for row, kept in rows]).exp()
+
+
 def _case(numbers: dict[str, Tensor]) -> Case:
     return Case({name: numbers[name] for name in ("logp", "old_logp", "mask")})
 
 
+def _holed(numbers: dict[str, Tensor], generator: Generator) -> Case:
+    return _case({**numbers, "mask": with_holes(numbers["mask"], generator)})
+
+
 def _draw(generator: Generator) -> Case:
-    return _case(any_batch(generator))
+    numbers = any_batch(generator)
+    return _holed(numbers, generator) if integer(generator, 0, 2) else _case(numbers)
 
 
 SEQUENCE_RATIO = Exercise(
@@ -73,14 +83,19 @@ SEQUENCE_RATIO = Exercise(
 
     $$s_i = \Big(\frac{\pi(y_i)}{\pi_{\mathrm{old}}(y_i)}\Big)^{1/|y_i|}$$
 
-    where $|y_i|$ counts the tokens whose mask is 1. Under a 0 stands some finite number without meaning. The checker
-    compares the values and the gradient with respect to `logp`.
+    where only the tokens whose mask is 1 belong to $y_i$ and are counted in $|y_i|$. A 0 marks padding at the end of a
+    row, or a tool's output inside it; under it stands some finite number without meaning. The checker compares the
+    values and the gradient with respect to `logp`.
     """,
     solution=my_sequence_ratio,
     cases=(
         _case(books_batch()),
         _case(batch([1, 3], torch.Generator().manual_seed(0), width=4)),
         _case(batch([6, 2, 4], torch.Generator().manual_seed(1))),
+        _holed(
+            batch([6, 4], torch.Generator().manual_seed(2)),
+            torch.Generator().manual_seed(3),
+        ),
     ),
     draw=_draw,
     mistakes=(
@@ -117,6 +132,11 @@ SEQUENCE_RATIO = Exercise(
         Mistake(
             _detached,
             "The values are right, but no gradient reaches `logp`: this ratio is what is differentiated.",
+        ),
+        Mistake(
+            _first_of_each_row,
+            "You take as many tokens from the start of a row as its mask has ones. Where a tool speaks in between, these "
+            "are not the policy's own.",
         ),
     ),
     where="Take the logarithm of both sides: what becomes of the product, and what of the exponent?",
