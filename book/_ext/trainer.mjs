@@ -27,12 +27,12 @@ const maths = {
       const at = typeof found[name] === "string" ? Date.parse(found[name]) : NaN;
       return at >= 0 && at <= last ? new Date(at).toISOString() : wrong(name);
     };
-    const reviewed = time("last_review", Date.UTC(2200));
+    const due = time("due", Date.UTC(2400)), reviewed = time("last_review", Date.UTC(2200));
     if (Date.parse(reviewed) > latest) {
       throw new Error(`the card ${id} was graded on ${reviewed.slice(0, 10)}, which is yet to come: a clock is wrong`);
     }
     return {
-      due: time("due", Date.UTC(2400)), last_review: reviewed,
+      due, last_review: reviewed,
       stability: number("stability", 0.001, 36500), difficulty: number("difficulty", 1, 10),
       scheduled_days: whole("scheduled_days", 0, 36500), learning_steps: whole("learning_steps", 0, 100),
       reps: whole("reps", 1, 1e6), lapses: whole("lapses", 0, 1e6), state: whole("state", 1, 3),
@@ -100,13 +100,13 @@ const maths = {
   },
 
   // What one step has changed, { id: [before, after] }, where a card may be missing on one side.
-  changes: (before, after) => Object.fromEntries([...new Set([...Object.keys(before.cards), ...Object.keys(after.cards)])]
-    .filter((id) => before.cards[id] !== after.cards[id])
-    .map((id) => [id, [before.cards[id], after.cards[id]]])),
+  changes: ({ cards: before }, { cards: after }) => Object.fromEntries(Object.keys({ ...before, ...after })
+    .filter((id) => before[id] !== after[id]).map((id) => [id, [before[id], after[id]]])),
 
   // The state with a step taken back, but for the cards that were graded again since, in another tab.
   undone: (state, changes) => Object.entries(changes)
-    .filter(([id, [, after]]) => ["due", "last_review", "reps"].every((name) => state.cards[id]?.[name] === after?.[name]))
+    .filter(([id, [, after]]) =>
+      ["due", "last_review", "reps"].every((name) => state.cards[id]?.[name] === after?.[name]))
     .reduce((found, [id, [before]]) => maths.put(found, id, before), state),
 
   chosen: (cards, { levels, chapter }) => cards.filter((card) =>
@@ -453,7 +453,8 @@ const start = ({ root, deck, library, now }) => {
   $(".trainer-early").addEventListener("click", () => { ask(maths.byDue(state, chosen())[0]); focus(); });
   $(".trainer-export").addEventListener("click", exported);
   $(".trainer-anew").addEventListener("click", anew);
-  $(".trainer-aside").addEventListener("click", () => download([...asides().texts, ...unkept].join("\n\n"), "-unreadable"));
+  $(".trainer-aside").addEventListener("click", () =>
+    download([...asides().texts, ...unkept].join("\n\n"), "-unreadable"));
   $(".trainer-import").addEventListener("click", () => $("input[type=file]").click());
   $("input[type=file]").addEventListener("change", async (event) => {
     const [file] = event.target.files;

@@ -252,8 +252,10 @@ def test_keys_elsewhere_are_left_alone(page):
     page.press("Space")
     assert not page.evaluate(OPEN)
     page.evaluate("document.activeElement.blur()")
-    shifted = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: ' ', shiftKey: true, bubbles: true, cancelable: true}))"
-    assert page.evaluate(shifted)  # Shift and Space scroll up, as everywhere
+    shifted = "{key: ' ', shiftKey: true, bubbles: true, cancelable: true}"
+    assert page.evaluate(
+        f"document.body.dispatchEvent(new KeyboardEvent('keydown', {shifted}))"
+    )  # Shift and Space scroll up, as everywhere
     assert not page.evaluate(OPEN)
     page.evaluate("document.querySelector('.trainer-question').focus()")
     page.press("Space")

@@ -89,7 +89,8 @@ def test_a_button_says_the_time_that_comes_true():
     """The spread hangs on the question and on how often it was asked, not on the moment of the click."""
     found = run(
         'const card = maths.outcomes(library, "a", undefined, at(0))[3];\n'
-        "const days = (state, minutes) => maths.outcomes(library, 'a', state, at(minutes)).map((c) => c.scheduled_days);\n"
+        "const days = (state, minutes) =>\n"
+        "  maths.outcomes(library, 'a', state, at(minutes)).map((card) => card.scheduled_days);\n"
         "out = [days(undefined, 0), days(undefined, 3), days(card, 14400), days(card, 14401)];"
     )
     assert found[0] == found[1]
