@@ -138,6 +138,18 @@ def test_a_second_import_updates(made, tmp_path, monkeypatch):
     assert later[old.id][2]["Question"] == "What else?"
 
 
+def test_the_deck_says_whose_it_is_and_under_which_licence(made):
+    words = made[2][str(DECK.DECK)]["desc"]
+    config = DECK.configured()
+    for part in (config["title"], config["author"], "CC BY 4.0", "creativecommons.org/licenses/by/4.0/"):
+        assert part in words
+    assert re.search(r"as of \d{4}-\d\d-\d\d\.", words)
+    assert words.count("<br>") == 1  # no address, no line for it
+    there = DECK.description({**config, "repository": {"url": "https://example.org/code"}}, "https://example.org/b?a&b")
+    assert 'href="https://example.org/code"' in there
+    assert 'href="https://example.org/b?a&amp;b"' in there
+
+
 def test_without_an_address_chapter_and_section_are_named(made):
     proof = made[0]["q-x-group-size"][2]["Proof"]
     assert "href" not in "".join("".join(values.values()) for _, _, values in made[0].values())

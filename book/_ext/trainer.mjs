@@ -6,6 +6,7 @@
 
 const KEY = "rlhf-interview-trainer";
 const FORMAT = 1;
+const DAY = 24 * 60 * 60e3;
 const LARGEST = 2 ** 20; // bytes of a file that is read: a hundred cards take 30 kB
 const GRADES = ["Again", "Hard", "Good", "Easy"]; // rated 1 to 4
 const MEANING = ["did not know it", "with effort", "knew it", "at once"];
@@ -13,28 +14,34 @@ const MEANING = ["did not know it", "with effort", "knew it", "at once"];
 const maths = {
   empty: () => ({ format: FORMAT, cards: {} }),
 
-  // One card as it was saved. A card that was never graded is not saved, so its state is 1, 2 or 3.
-  card: (id, found) => {
+  // One card as it was saved, last graded at `latest` at the latest. A card that was never graded is not saved, so its
+  // state is 1, 2 or 3. The bounds of stability and difficulty are the scheduler's.
+  card: (id, found, latest) => {
     const wrong = (what) => { throw new Error(`the card ${id} has no usable ${what}`); };
     if (!/^[a-z0-9-]{1,80}$/.test(id)) throw new Error(`${JSON.stringify(id).slice(0, 60)} is no question's id`);
     if (typeof found !== "object" || found === null) wrong("contents");
     const number = (name, low, high) =>
       (typeof found[name] === "number" && found[name] >= low && found[name] <= high ? found[name] : wrong(name));
     const whole = (name, low, high) => (Number.isInteger(found[name]) ? number(name, low, high) : wrong(name));
-    const time = (name) => {
+    const time = (name, last) => {
       const at = typeof found[name] === "string" ? Date.parse(found[name]) : NaN;
-      return Number.isNaN(at) ? wrong(name) : new Date(at).toISOString();
+      return at >= 0 && at <= last ? new Date(at).toISOString() : wrong(name);
     };
+    const due = time("due", Date.UTC(2400)), reviewed = time("last_review", Date.UTC(2200));
+    if (Date.parse(reviewed) > latest) {
+      throw new Error(`the card ${id} was graded on ${reviewed.slice(0, 10)}, which is yet to come: a clock is wrong`);
+    }
     return {
-      due: time("due"), last_review: time("last_review"),
-      stability: number("stability", 1e-6, 1e6), difficulty: number("difficulty", 1, 10),
+      due, last_review: reviewed,
+      stability: number("stability", 0.001, 36500), difficulty: number("difficulty", 1, 10),
       scheduled_days: whole("scheduled_days", 0, 36500), learning_steps: whole("learning_steps", 0, 100),
       reps: whole("reps", 1, 1e6), lapses: whole("lapses", 0, 1e6), state: whole("state", 1, 3),
     };
   },
 
-  // What a text holds, or an error that says what is wrong with it.
-  parse: (text) => {
+  // What a text holds, or an error that says what is wrong with it. A card counts as usable when the scheduler takes it.
+  // With `spoiled`, a list, unusable cards are left out, and what is wrong with each is added to the list.
+  parse: (text, { library, now, latest = Infinity, spoiled }) => {
     let found;
     try {
       found = JSON.parse(text);
@@ -47,7 +54,18 @@ const maths = {
       throw new Error(`its format is ${JSON.stringify(found.format).slice(0, 20)}, and this page reads ${FORMAT}`);
     }
     if (!object(found.cards)) throw new Error("it holds no cards");
-    return { format: FORMAT, cards: Object.fromEntries(Object.entries(found.cards).map(([id, card]) => [id, maths.card(id, card)])) };
+    const cards = Object.entries(found.cards).flatMap(([id, contents]) => {
+      try {
+        const card = maths.card(id, contents, latest);
+        maths.outcomes(library, id, card, now);
+        return [[id, card]];
+      } catch (problem) {
+        if (!spoiled) throw problem;
+        spoiled.push(problem.message);
+        return [];
+      }
+    });
+    return { format: FORMAT, cards: Object.fromEntries(cards) };
   },
 
   text: (state) => JSON.stringify(state, null, 1),
@@ -59,10 +77,16 @@ const maths = {
     return { state: { format: FORMAT, cards: { ...mine.cards, ...Object.fromEntries(newer) } }, taken: newer.length };
   },
 
-  // The card after each of the four grades. A clock that was set back does not count backwards.
-  outcomes: (library, card, now) => {
-    const at = card && Date.parse(card.last_review) > now.getTime() ? new Date(card.last_review) : now;
-    const found = library.fsrs({ request_retention: 0.9 }).repeat(card ?? library.createEmptyCard(at), at);
+  // The card after each of the four grades. Days are spread a little, by the question and how often it was asked, so
+  // that what was learned on one day does not return on one day. A clock that was set back by hours does not count
+  // backwards; a card from further ahead was graded by a wrong clock, and begins now.
+  outcomes: (library, id, card, now) => {
+    const ahead = card ? Date.parse(card.last_review) - now.getTime() : 0;
+    const from = ahead > DAY ? { ...card, due: now.toISOString(), last_review: now.toISOString() } : card;
+    const at = ahead > 0 && ahead <= DAY ? new Date(card.last_review) : now;
+    const scheduler = library.fsrs({ request_retention: 0.9, enable_fuzz: true })
+      .useStrategy(library.StrategyMode.SEED, () => `${id} ${card?.reps ?? 0}`);
+    const found = scheduler.repeat(from ?? library.createEmptyCard(at), at);
     return [1, 2, 3, 4].map((rating) => {
       const { elapsed_days: _, ...after } = found[rating].card;
       return { ...after, due: after.due.toISOString(), last_review: after.last_review.toISOString() };
@@ -74,6 +98,16 @@ const maths = {
     const { [id]: _, ...others } = state.cards;
     return { format: FORMAT, cards: card ? { ...others, [id]: card } : others };
   },
+
+  // What one step has changed, { id: [before, after] }, where a card may be missing on one side.
+  changes: ({ cards: before }, { cards: after }) => Object.fromEntries(Object.keys({ ...before, ...after })
+    .filter((id) => before[id] !== after[id]).map((id) => [id, [before[id], after[id]]])),
+
+  // The state with a step taken back, but for the cards that were graded again since, in another tab.
+  undone: (state, changes) => Object.entries(changes)
+    .filter(([id, [, after]]) =>
+      ["due", "last_review", "reps"].every((name) => state.cards[id]?.[name] === after?.[name]))
+    .reduce((found, [id, [before]]) => maths.put(found, id, before), state),
 
   chosen: (cards, { levels, chapter }) => cards.filter((card) =>
     (!levels.length || levels.includes(card.level)) && (!chapter || card.chapter === chapter)),
@@ -131,6 +165,8 @@ const HTML = `
 <p class="trainer-file"><button type="button" class="trainer-undo" disabled>Undo the last grade</button>
 <button type="button" class="trainer-export">Export progress</button>
 <button type="button" class="trainer-import">Import progress</button>
+<button type="button" class="trainer-anew">Begin anew</button>
+<button type="button" class="trainer-aside" hidden>Download what could not be read</button>
 <input type="file" accept=".json,application/json" aria-label="A file of exported progress" hidden></p>
 <p class="trainer-trouble" role="alert"></p>`;
 
@@ -145,7 +181,7 @@ const start = ({ root, deck, library, now }) => {
   const kept = shelf();
   let state = maths.empty();
   let asked; // the card on the page, if there is one
-  let before; // { id, card } as it was before the last grade
+  const steps = []; // what was done on this page, { words, changes, card }, for Undo
   let waiting; // the clock that looks whether something has become due
 
   const trouble = (text) => { $(".trainer-trouble").textContent = text; };
@@ -157,22 +193,74 @@ const start = ({ root, deck, library, now }) => {
 
   // ── what is kept ──────────────────────────────────────────────────────────────────────────────────────────────
 
-  const load = () => {
+  // What the browser keeps is what counts: it is read again before every change, since another tab, or a page to which
+  // one has gone and come back, may have changed it unheard. Only what the browser refused to keep is added to it.
+  let seen = null; // the text that was read or written last, and stands in `state`
+  let refused = false; // `state` is ahead of what is kept
+  const current = () => {
     const text = kept.read(KEY);
-    if (text === null) return maths.empty();
-    try {
-      return maths.parse(text);
-    } catch (problem) {
-      kept.write(`${KEY}-unreadable`, text);
-      trouble(`What this browser had kept of your progress cannot be read: ${problem.message}. It is set aside, under the ` +
-        `name ${KEY}-unreadable, and you begin anew. A file that you have exported can be imported.`);
-      return maths.empty();
+    if (text === seen) return state;
+    const spoiled = [];
+    let found = maths.empty();
+    if (text !== null) {
+      try {
+        found = maths.parse(text, { library, now: now(), spoiled });
+      } catch (problem) {
+        spoiled.push(problem.message);
+      }
     }
+    seen = text;
+    if (spoiled.length) setAside(text, spoiled, Object.keys(found.cards).length);
+    return refused ? maths.merge(found, state).state : found;
+  };
+
+  // A text that cannot be read is kept, under a name that is still free, and can be downloaded.
+  const ASIDE = `${KEY}-unreadable`;
+  const unkept = []; // what could not even be set aside
+  const asides = () => {
+    const texts = [];
+    let free = ASIDE;
+    for (let text; (text = kept.read(free)) !== null; free = `${ASIDE}-${texts.length + 1}`) texts.push(text);
+    return { free, texts };
+  };
+  const setAside = (text, spoiled, good) => {
+    const { free, texts } = asides();
+    const safe = texts.includes(text) || kept.write(free, text);
+    if (!safe) unkept.push(text);
+    $(".trainer-aside").hidden = false;
+    const some = good ? ` in ${spoiled.length} of ${spoiled.length + good} questions` : "";
+    trouble(`What this browser had kept of your progress cannot be read${some}: ${spoiled[0]}. ` +
+      `${good ? "The others are as they were." : "You begin anew."} ${safe
+        ? "The old text is set aside, and can be downloaded below."
+        : "The old text could not be set aside: download it below before you grade a question."}`);
   };
   const save = () => {
-    if (!kept.write(KEY, maths.text(state))) {
-      trouble("This browser does not keep your progress. Export it before you leave the page.");
-    }
+    const text = maths.text(state);
+    refused = !kept.write(KEY, text);
+    if (refused) trouble("This browser does not keep your progress. Export it before you leave the page.");
+    else seen = text;
+  };
+
+  // Every change, as a step that can be taken back.
+  const change = (words, card, next) => {
+    const old = current();
+    state = next(old);
+    steps.push({ words, card, changes: maths.changes(old, state) });
+    save();
+    offerUndo();
+  };
+  const offerUndo = () => {
+    $(".trainer-undo").disabled = !steps.length;
+    $(".trainer-undo").textContent = `Undo ${steps.at(-1)?.words ?? "the last grade"}`;
+  };
+
+  // Look whether it has been changed elsewhere.
+  const refresh = () => {
+    const found = current();
+    if (found === state) return;
+    state = found;
+    if (!asked || $(".trainer-shown").hidden) askNext();
+    status();
   };
 
   // ── choosing ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -253,10 +341,10 @@ const start = ({ root, deck, library, now }) => {
 
   const reveal = () => {
     if (!asked || !$(".trainer-shown").hidden) return;
-    const answer = document.querySelector(`template.trainer-answer[data-id="${asked.id}"]`).content.cloneNode(true);
-    $(".trainer-shown").append(answer);
-    const at = now();
-    $(".trainer-grades").replaceChildren(...maths.outcomes(library, state.cards[asked.id], at).map((card, i) => {
+    const at = now(), outcomes = maths.outcomes(library, asked.id, state.cards[asked.id], at);
+    $(".trainer-shown").append(
+      document.querySelector(`template.trainer-answer[data-id="${asked.id}"]`).content.cloneNode(true));
+    $(".trainer-grades").replaceChildren(...outcomes.map((card, i) => {
       const when = maths.wait(Date.parse(card.due) - at.getTime());
       const button = make("button", { type: "button" }, make("b", { textContent: `${i + 1} ${GRADES[i]}` }),
         make("span", { textContent: MEANING[i] }), make("span", { className: "trainer-interval", textContent: when }));
@@ -272,53 +360,84 @@ const start = ({ root, deck, library, now }) => {
     typeset($(".trainer-shown"));
   };
 
+  let persistent = false; // whether the browser was asked not to throw away what it keeps
   const grade = (rating) => {
     if (!asked || $(".trainer-shown").hidden) return;
-    const { id } = asked, at = now(), card = maths.outcomes(library, state.cards[id], at)[rating - 1];
-    before = { id, card: state.cards[id] };
-    state = maths.put(state, id, card);
+    const { id } = asked, at = now();
     trouble("");
-    save();
-    $(".trainer-undo").disabled = false;
+    change("the last grade", asked, (old) =>
+      maths.put(old, id, maths.outcomes(library, id, old.cards[id], at)[rating - 1]));
+    if (!persistent) navigator.storage?.persist?.().catch(() => {});
+    persistent = true;
+    const due = Date.parse(state.cards[id].due);
     askNext();
-    status(`${GRADES[rating - 1]}: comes back in ${maths.wait(Date.parse(card.due) - at.getTime())}.`);
+    status(`${GRADES[rating - 1]}: comes back in ${maths.wait(due - at.getTime())}.`);
     focus();
   };
 
   const undo = () => {
-    if (!before) return;
-    state = maths.put(state, before.id, before.card);
-    ask(deck.cards.find((card) => card.id === before.id));
-    before = undefined;
+    const step = steps.pop();
+    if (!step) return;
+    trouble("");
+    const old = current();
+    state = maths.undone(old, step.changes);
     save();
-    reveal();
-    status("The last grade is taken back.");
-    $(".trainer-undo").disabled = true;
+    offerUndo();
+    const left = Object.keys(step.changes).length - Object.keys(maths.changes(old, state)).length;
+    if (step.card && !left && chosen().includes(step.card)) {
+      ask(step.card);
+      reveal();
+    } else {
+      askNext();
+      focus();
+    }
+    if (!left) status(`Taken back: ${step.words}.`);
+    else status(step.card ? "Not taken back: it was graded again elsewhere."
+      : `Taken back: ${step.words}, but for ${left} of the questions, which were graded since.`);
   };
 
   // ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  const exported = () => {
-    const address = URL.createObjectURL(new Blob([maths.text(state)], { type: "application/json" }));
-    make("a", { href: address, download: `rlhf-interview-${now().toISOString().slice(0, 10)}.json` }).click();
+  const download = (text, name) => {
+    const address = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    make("a", { href: address, download: `rlhf-interview${name}-${now().toISOString().slice(0, 10)}.json` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 60e3);
+  };
+  const exported = () => {
+    state = current();
+    download(maths.text(state), "");
     status(`Exported: ${Object.keys(state.cards).length} graded questions.`);
   };
   const imported = async (file) => {
     try {
       if (file.size > LARGEST) throw new Error("it is larger than a megabyte");
-      const theirs = maths.parse(await file.text());
-      const { state: both, taken } = maths.merge(state, theirs);
+      const at = now();
+      const theirs = maths.parse(await file.text(), { library, now: at, latest: at.getTime() + DAY });
+      let taken;
       trouble("");
-      before = undefined;
-      $(".trainer-undo").disabled = true;
-      state = both;
-      save();
+      change("the import", undefined, (old) => {
+        const both = maths.merge(old, theirs);
+        taken = both.taken;
+        return both.state;
+      });
       if (!asked || $(".trainer-shown").hidden) askNext();
       status(`Imported: ${Object.keys(theirs.cards).length} graded questions, ${taken} of them newer than here.`);
     } catch (problem) {
       trouble(`${file.name} was not imported: ${problem.message}. Nothing has changed.`);
     }
+  };
+  const anew = () => {
+    trouble("");
+    state = current();
+    const graded = Object.keys(state.cards).length;
+    if (!graded) {
+      status("Nothing is graded yet.");
+      return;
+    }
+    download(maths.text(state), "");
+    change("“Begin anew”", undefined, maths.empty);
+    askNext();
+    status(`${graded} graded questions were exported and then forgotten.`);
   };
 
   // ── hands ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -333,6 +452,9 @@ const start = ({ root, deck, library, now }) => {
   $(".trainer-undo").addEventListener("click", undo);
   $(".trainer-early").addEventListener("click", () => { ask(maths.byDue(state, chosen())[0]); focus(); });
   $(".trainer-export").addEventListener("click", exported);
+  $(".trainer-anew").addEventListener("click", anew);
+  $(".trainer-aside").addEventListener("click", () =>
+    download([...asides().texts, ...unkept].join("\n\n"), "-unreadable"));
   $(".trainer-import").addEventListener("click", () => $("input[type=file]").click());
   $("input[type=file]").addEventListener("change", async (event) => {
     const [file] = event.target.files;
@@ -340,30 +462,26 @@ const start = ({ root, deck, library, now }) => {
     event.target.value = ""; // so that the same file can be chosen again
   });
 
-  // Buttons, links and fields keep their own Space and Enter; a digit grades wherever in the trainer the focus is.
+  // Buttons, links and fields keep their own Space and Enter. Where nothing has the focus, the keys are the trainer's.
   document.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.repeat) return;
-    const at = event.target, here = root.contains(at);
-    if (at.closest?.("input, select, textarea")) return;
-    if ((event.key === " " || event.key === "Enter") && (here || at === document.body) && !at.closest("button, a, summary")) {
+    const at = event.target;
+    if (!(root.contains(at) || at === document.body) || at.closest("input, select, textarea")) return;
+    if ((event.key === " " || event.key === "Enter") && !event.shiftKey && !at.closest("button, a, summary")) {
       if (!asked || !$(".trainer-shown").hidden) return;
       event.preventDefault();
       reveal();
-    } else if (here && /^[1-4]$/.test(event.key) && asked && !$(".trainer-shown").hidden) {
+    } else if (/^[1-4]$/.test(event.key) && asked && !$(".trainer-shown").hidden) {
       event.preventDefault();
       grade(Number(event.key));
     }
   });
-  addEventListener("storage", (event) => { // graded in another tab
-    if (event.key !== KEY) return;
-    state = load();
-    before = undefined;
-    $(".trainer-undo").disabled = true;
-    if (!asked || $(".trainer-shown").hidden) askNext();
-    status();
-  });
+  addEventListener("storage", (event) => { if (event.key === KEY || event.key === null) refresh(); }); // another tab
+  addEventListener("pageshow", (event) => { if (event.persisted) refresh(); }); // back, from another page
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
 
-  state = load();
+  state = current();
+  $(".trainer-aside").hidden = !(asides().texts.length + unkept.length);
   recall();
   askNext();
   status();

@@ -10,6 +10,7 @@ that of `html: baseurl` in _config.yml; while there is none, proofs are named by
 
 import argparse
 import sys
+from datetime import date
 from html import escape
 from pathlib import Path
 
@@ -121,11 +122,24 @@ def fields(card: cards.Card, found: list[apparatus.Claim], address: str) -> list
     ]
 
 
+def description(config: dict, address: str) -> str:
+    """What Anki shows above the deck: from which book it is, whose, under which licence, and of which day."""
+    repository = (config.get("repository") or {}).get("url") or ""
+    places = [f'<a href="{escape(place)}">{escape(place)}</a>' for place in (address, repository) if place]
+    lines = [
+        f"The interview questions of <i>{escape(config['title'])}</i>, as of {date.today().isoformat()}.",
+        f"Text: {escape(str(config['copyright']))}, {escape(config['author'])},"
+        ' <a href="https://creativecommons.org/licenses/by/4.0/">CC BY 4.0</a>.',
+        *([" ".join(places)] if places else []),
+    ]
+    return "<br>".join(lines)
+
+
 def deck(address: str = "") -> genanki.Deck:
     """The deck, with a note for each question, in the order in which the trainer asks them."""
     style = [{"name": "Question", "qfmt": FRONT, "afmt": BACK}]
     kind = genanki.Model(NOTE_TYPE, "Interview question", [{"name": name} for name in FIELDS], style, css=STYLE)
-    made, found = genanki.Deck(DECK, NAME), apparatus.claims()
+    made, found = genanki.Deck(DECK, NAME, description(configured(), address)), apparatus.claims()
     for card in cards.cards():
         tags = [f"chapter::{card.name}", f"level::{card.question.level}"]
         tags += [f"topic::{topic.replace(' ', '-')}" for topic in card.question.topics]
@@ -133,10 +147,14 @@ def deck(address: str = "") -> genanki.Deck:
     return made
 
 
+def configured() -> dict:
+    """The book's _config.yml."""
+    return yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+
+
 def published() -> str:
     """The address of the book, empty until somebody has published it."""
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    return (config.get("html") or {}).get("baseurl") or ""
+    return (configured().get("html") or {}).get("baseurl") or ""
 
 
 def main(words: list[str] | None = None) -> int:
