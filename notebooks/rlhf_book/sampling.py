@@ -120,8 +120,8 @@ def best_of(n: int, scores: Tensor, right: Tensor) -> Tensor:
         right: [P, K].
 
     Example:
-        >>> best_of(2, torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[False, True, True]])).tolist()
-        [0.33333333333333337]
+        >>> best_of(3, torch.tensor([[4.0, 3.0, 2.0, 1.0]]), torch.tensor([[False, True, True, True]])).tolist()
+        [0.25]
     """
     K = scores.shape[1]
     order = scores.argsort(dim=1, descending=True, stable=True)

@@ -68,7 +68,7 @@ const STYLE = `
   .budget-explorer .said { min-height: 10em; } }
 `;
 const COLORS = { pass: "#8a8a8a", majority: "#3b8fcf", best: "#d9671e", vote: "#b8860b", steps: "#2e9e6b", search: "#b05fc0", held: "#d04a6a" };
-const WIDTH = 560, HEIGHT = 300, LEFT = 42, BOTTOM = 34, TOP = 8, LEAST = 2, MOST = 1400;
+const WIDTH = 560, HEIGHT = 300, LEFT = 56, BOTTOM = 34, TOP = 8, LEAST = 2, MOST = 1400;
 const SVG = "http://www.w3.org/2000/svg";
 
 function element(tag, properties = {}, ...children) {
@@ -128,7 +128,7 @@ function render({ model, el }) {
   }
   const lines = picture("g", {});
   plot.append(picture("text", { x: (LEFT + WIDTH) / 2, y: HEIGHT - 4, "text-anchor": "middle" }, "tokens a problem"),
-    picture("text", { x: 4, y: TOP + 4, "text-anchor": "start", transform: `rotate(-90 10 ${HEIGHT / 2}) translate(-30 ${HEIGHT / 2 - 8})` }, "accuracy"),
+    picture("text", { x: 0, y: 0, "text-anchor": "middle", transform: `translate(12 ${(HEIGHT - BOTTOM + TOP) / 2}) rotate(-90)` }, "accuracy"),
     lines, picture("rect", { class: "frame", x: LEFT, y: upwards(1), width: WIDTH - LEFT - 8, height: upwards(0) - upwards(1) }));
 
   const body = element("tbody");
@@ -138,7 +138,7 @@ function render({ model, el }) {
     element("div", { className: "controls" }, element("label", {}, "show ", shown), element("label", {}, "problems ", set),
       element("label", {}, "budget ", budget, out)),
     plot,
-    element("p", { className: "key", textContent: "Solid: the start. Dashed: the model after training. The dotted line is the budget." }),
+    element("p", { className: "key", textContent: "Solid: the start. Dashed: the model after training. The dotted vertical line is the budget." }),
     element("table", {}, element("thead", {}, element("tr", {}, element("th", { textContent: "within the budget" }),
       element("th", { textContent: "start" }), element("th", { textContent: "trained" }))), body),
     said,

@@ -45,7 +45,7 @@ const STYLE = `
 .divergence-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
 .divergence-explorer :is(th, td) { padding: 0 0.25rem; border: 0; background: none; font-weight: normal; text-align: start; }
 .divergence-explorer thead th { font-size: 0.85em; font-weight: 600; vertical-align: bottom; }
-.divergence-explorer .tiny { width: 3.6rem; } .divergence-explorer .push { width: 4.6rem; text-align: end; }
+.divergence-explorer .tiny { width: 4.8rem; } .divergence-explorer .push { width: 4.6rem; text-align: end; }
 .divergence-explorer svg { display: block; width: 100%; height: 1.1rem; }
 .divergence-explorer svg.curve { height: 5rem; }
 .divergence-explorer .teacher { fill: #d9671e; } .divergence-explorer .student { fill: #3b8fcf; }
