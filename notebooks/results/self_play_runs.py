@@ -12,14 +12,17 @@ weights judge, and N % of the problems are paid by the verifier; "frozen" is jud
 the verifier's labels on 5 % of the problems also train the judge in every step; "majority" pays agreement with the most
 frequent completion of the group; "coin" a coin. Share right in the last ten steps: .00 to .07 without a dose, .01 to .15
 with 5 %, .18 to .51 with 20 %, .82 to .87 with 50 %, .92 to .93 with the verifier alone. The rewards end at 1.0, .95, .86,
-.87 and .92: they rank the arms upside down. Frozen: 0 to .01. Coin: 0 to .04, so the fall alone says nothing against a
-judge at this rate. "slow-" is the same at 2e-4: there the own judge is ahead of the coin in steps 21 to 30, by .12, and then
-falls in every seed, to .08 to .17 (coin .13 to .24, not separated at the end). Taught-5 ended with a judge who says no to
-everything, in all seeds; one setting was tried.
+.87 and .92. Frozen: 0 to .01. Coin: 0 to .04, so at this rate a fall says nothing against a judge, frozen or not. "slow-"
+is the same at 2e-4, run after the others: there the own judge is ahead of the coin in steps 21 to 30, by .12, and then
+falls in every seed, to .08 to .17 (coin .13 to .24, not separated at the end, but the change since is). "slow-frozen",
+run last, does the same: ahead by .11, then .06 to .21. Of the wrong completions of its last ten steps the start's judge
+accepts .68, of those of "slow-coin", which it does not pay, .18. Taught-5 ended with a judge who says no to everything,
+in all seeds; one setting was tried.
 
 **Reuse**: three rounds of 256 x 8 completions, 60 steps of 128 rows on each. "rft" imitates the right ones, "clipped" is
-GRPO without KL with its clip: .81/.95/.97 and .41/.56/.72 in seed 0, the same order in all seeds and rounds. The rate of
-"clipped" is the best of 5e-4, 1e-3 and 2e-3 on seed 10; for "rft" 1e-3 alone was tried.
+GRPO without KL with its clip: .81/.95/.97 and .41/.56/.72 in seed 0, the same order in all seeds and rounds. "rft-clipped" is
+"rft" with ratio and clip and lies between: .52/.77/.92 in the mean. The rate of "clipped" is the best of 2.5e-4, 5e-4,
+1e-3 and 2e-3 on seed 10; for "rft" 1e-3 alone was tried.
 
 **SPIN**: three rounds of 1024 demonstrations, 60 steps of 128 pairs, beta 1, 1e-4. "spin-right" falls in the first round,
 then rises to .50 to .64; "spin-teacher" has a teacher's demonstrations, most of which drop every carry. Tried on seed 10
@@ -47,6 +50,7 @@ from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.pairwise import PAIRWISE, Pairs, pairwise_loss
 from rlhf_minimal.tasks import CompletionRow, get_task
+from rlhf_minimal.tasks.arithmetic import add
 from rlhf_minimal.training import (
     FitConfig,
     Recipe,
@@ -72,7 +76,7 @@ EXAM, EVERY = 200, 10  # completions of the start on which the judge is asked ag
 
 # The same completions, used otherwise: rounds of samples, and passes over them.
 ROUNDS, ASKED, PASSES, ROWS = 3, 256, 60, 128
-REUSE_LR = {"rft": 1e-3, "clipped": 5e-4}
+REUSE_LR = {"rft": 1e-3, "clipped": 5e-4, "rft-clipped": 1e-3}
 SHOWS, SHOWN_LR, BETA = 1024, 1e-4, 1.0  # SPIN: demonstrations a round, rate, beta
 SEEN = ("reward", "right", "yes_right", "yes_wrong", "kinds", "exam")
 
@@ -80,12 +84,17 @@ SPIN = replace(PAIRWISE["spin"], loss=partial(pairwise.logistic_loss, beta=BETA)
 
 DOSES = {"dose-0": 0.0, "dose-5": 0.05, "dose-20": 0.2, "dose-50": 0.5, "dose-100": 1.0}
 JUDGED = (*DOSES, "frozen", "taught-5", "majority", "coin")
-GENTLE = (
-    "slow-dose-0",
-    "slow-dose-100",
-    "slow-coin",
-)  # the same at a quarter of the rate
-REUSED = ("rft", "clipped")
+GENTLE = ("slow-dose-0", "slow-dose-100", "slow-coin", "slow-frozen")  # a quarter of it
+# Runs whose completions the start's judge reads as well, by kind: those that it pays, and those that a coin pays.
+SHOWN_TO_START = ("coin", "slow-coin", "slow-frozen")
+KINDS = (
+    "right",
+    "all carries dropped",
+    "one digit wrong",
+    "more digits wrong",
+    "another length",
+)
+REUSED = ("rft", "clipped", "rft-clipped")
 SHOWN = ("spin-right", "spin-teacher")
 ARMS = (*JUDGED, *GENTLE, *REUSED, *SHOWN)
 
@@ -182,10 +191,37 @@ def share(x: Tensor, of: Tensor) -> float | None:
     return round(x[of].mean().item(), 4) if of.any() else None
 
 
+def kind(prompt: str, answer: str, text: str) -> str:
+    """Which of `KINDS` a completion is."""
+    if text == answer:
+        return "right"
+    a, b = prompt[:-1].split("+")
+    if text == add(int(a), int(b), len(a), carry=False):
+        return "all carries dropped"
+    if len(text) != len(answer):
+        return "another length"
+    wrong = sum(x != y for x, y in zip(text, answer, strict=True))
+    return "one digit wrong" if wrong == 1 else "more digits wrong"
+
+
+def by_kind(out: Rollout, said: Tensor) -> list[list[int]]:
+    """How many completions of each of `KINDS` there are, and to how many of them a judge said yes."""
+    kinds = [
+        kind(problem.prompt, problem.answer, text)
+        for problem, text in zip(out.problems, out.texts, strict=True)
+    ]
+    counts = []
+    for name in KINDS:
+        rows = torch.tensor([one == name for one in kinds])
+        counts.append([int(rows.sum()), int(said[rows].sum())])
+    return counts
+
+
 def train(
     arm: str, seed: int, *, steps: int = STEPS
 ) -> tuple[PreTrainedModel, dict[str, list[Any]]]:
     """The policy after so many steps of GRPO without KL, and what is seen on the way."""
+    read, reads = arm in SHOWN_TO_START, dict[int, Tensor]()
     lr, arm = (SLOW if arm in GENTLE else LR), arm.removeprefix("slow-")
     model, vocabulary = begin()
     fixed, _ = begin()
@@ -203,6 +239,10 @@ def train(
         asked = [problem.prompt for problem in out.problems]
         judge = fixed if arm == "frozen" else model
         yes = (judgements(judge, vocabulary, asked, out.texts) > 0.5).float()
+        if read:
+            of_start = (judgements(fixed, vocabulary, asked, out.texts) > 0.5).float()
+            counts = torch.tensor(by_kind(out, of_start))
+            reads[step // EVERY] = counts + reads.get(step // EVERY, 0)
         lot = random.Random(f"dose/{seed}/{step}")  # the same problems in every arm
         chosen = torch.tensor([lot.random() < dose for _ in problems])
         verified = chosen.repeat_interleave(GROUP)
@@ -231,6 +271,8 @@ def train(
             ]
             loss = loss + completion_loss(model, vocabulary, known)
         take(optimizer, model, loss)
+    if read:  # for each ten steps and kind: how many, and how many the start accepts
+        seen["start_reads"] = [counts.tolist() for counts in reads.values()]
     return model, seen
 
 
@@ -253,7 +295,7 @@ def reuse(
     """The policy after rounds of samples, each of which is used for so many optimiser steps.
 
     `rft` imitates the right completions, all of them alike; `clipped` is GRPO without KL, in as many steps of as many
-    rows of the same samples.
+    rows of its samples. `rft-clipped` is `rft` with the ratio and the clip of GRPO, and nothing else of it.
     """
     model, vocabulary = begin()
     seen: dict[str, list[Any]] = {"right": [], "held_out": []}
@@ -280,7 +322,7 @@ def reuse(
             ids, mask, w = out.completions[some], out.mask[some], A[some, None]
             logits = policy_logits(model, out.prompts[some], out.prompt_mask[some], ids)
             logp = token_logprobs(logits, ids)
-            if arm == "clipped":
+            if arm.endswith("clipped"):
                 known = {"advantages": w * mask, "rewards": A[some]}
                 batch = Batch(logp, out.logp[some], mask, group_size=1, **known)
                 loss = policy_loss(ROW, batch)

@@ -23,6 +23,10 @@ def test_every_arm_has_every_seed_and_every_step():
     for (arm, _), run in RUNS.items():
         assert 0 <= run["sampled"] <= 1
         if script.METHOD[arm] is script.train:
+            if arm in script.SHOWN_TO_START:
+                reads = torch.tensor(run["start_reads"])  # [10, kinds, (completions, yes)]
+                assert reads[..., 0].sum(1).eq(script.EVERY * script.PROMPTS * script.GROUP).all()
+                assert (reads[..., 1] <= reads[..., 0]).all()
             assert all(len(run[name]) == script.STEPS for name in script.SEEN if name != "exam")
             assert len(run["exam"]) == script.STEPS // script.EVERY
             assert all(x is None or math.isfinite(x) for name in script.SEEN for x in run[name])
@@ -41,7 +45,7 @@ def test_the_first_steps_come_out_as_recorded(arm):
     assert seen["exam"][0] == pytest.approx(recorded["exam"][0], abs=0.02)
 
 
-@pytest.mark.parametrize("arm", ["rft", "clipped", "spin-right"])
+@pytest.mark.parametrize("arm", ["rft", "rft-clipped", "clipped", "spin-right"])
 def test_the_first_samples_of_a_round_come_out_as_recorded(arm):
     _, seen = script.METHOD[arm](arm, 0, rounds=1, passes=1)
     assert seen["right"][0] == pytest.approx(RUNS[arm, 0]["right"][0], abs=0.03)
@@ -88,11 +92,28 @@ def test_at_a_quarter_of_the_rate_the_judge_helps_first_and_hurts_later():
     def early(arm):
         return torch.tensor([sum(RUNS[arm, seed]["right"][20:30]) / 10 for seed in script.SEEDS])
 
-    assert separated(early("slow-coin"), early("slow-dose-0"))
-    assert (ends("slow-dose-0") < 0.6 * early("slow-dose-0")).all()
+    for arm in ("slow-dose-0", "slow-frozen"):
+        assert separated(early("slow-coin"), early(arm))
+        assert (ends(arm) < 0.6 * early(arm)).all()
+        assert not separated(ends("slow-coin"), ends(arm))
+        assert separated(ends(arm) - early(arm), ends("slow-coin") - early("slow-coin"))
+    assert not separated(early("slow-dose-0"), early("slow-frozen"))
     assert (ends("slow-dose-0", "reward") > 0.95).all()
-    assert not separated(ends("slow-coin"), ends("slow-dose-0"))
     assert ends("slow-dose-100").min() > 0.6
+
+
+def test_a_frozen_judge_accepts_what_is_trained_on_it_and_not_what_a_coin_pays():
+    def accepted(arm):
+        last = [RUNS[arm, seed]["start_reads"][-1] for seed in script.SEEDS]
+        return torch.tensor([sum(yes for _, yes in kinds[1:]) / sum(n for n, _ in kinds[1:]) for kinds in last])
+
+    assert separated(accepted("slow-coin"), accepted("slow-frozen"))
+    assert accepted("slow-coin").max() < 0.3 < 0.6 < accepted("slow-frozen").min()
+
+
+def test_kinds_of_completions():
+    kinds = [script.kind("175+050=", "5220", text) for text in ("5220", "5210", "5320", "0000", "52")]
+    assert kinds == list(script.KINDS[:1]) + [script.KINDS[1]] + list(script.KINDS[2:])
 
 
 def test_a_judge_taught_on_few_labels_says_no():
@@ -109,7 +130,8 @@ def test_right_completions_teach_more_than_a_clip_lets_through():
     for seed in script.SEEDS:
         rft, clipped = RUNS["rft", seed], RUNS["clipped", seed]
         assert rft["right"][0] == clipped["right"][0]  # the same first samples
-        assert all(a > b for a, b in zip(rft["held_out"], clipped["held_out"], strict=True))
+        both = RUNS["rft-clipped", seed]["held_out"]
+        assert all(a > b > c for a, b, c in zip(rft["held_out"], both, clipped["held_out"], strict=True))
 
 
 def test_spin_takes_what_it_is_shown():
