@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on verifiable rewards: one start, and verifiers that are wrong in different ways.
 
-    python notebooks/results/verifier_runs.py            runs what is not yet recorded (45 runs, ten minutes of one core)
+    python notebooks/results/verifier_runs.py            runs what is not yet recorded (60 runs, fourteen minutes of one core)
     python notebooks/results/verifier_runs.py visible    only the arms named
 
 Writes notebooks/results/verifier-runs.json, a line a run. Seeds were fixed beforehand: 0 to 4. Two tasks:
@@ -16,6 +16,11 @@ the verifier and in nothing else; "accuracy" is by all eleven tests in every arm
     spot        the three shown tests, and one of the eight others, drawn anew for every program
     mended      20 steps as in visible, then 40 more as in hidden
     coin        the toss of a coin
+    visible_kl  as visible, and the row has the KL penalty of the row grpo
+    visible_z   as visible, with the row grpo without its KL penalty
+
+The last two came later: in the record stack-runs.json, whose row is grpo, tables do not crowd the right programs out. Of
+the cells in which the two rows differ the KL penalty is one, and the rest (z-score, division by the length) is the other.
 
 ACCEPTS is about the rate at which `visible` accepts wrong programs of the start: so visible and accepts begin with the
 same share of false positives, in one by what is written, in the other by lot.
@@ -23,6 +28,7 @@ same share of false positives, in one by what is written, in the other by lot.
 **The clock** (`clock`, the settings of the arm "growth" of clock_runs.py, which is its control).
 
     loose       a completion counts as right if the right hour occurs anywhere in it
+    strict      the task's verifier, as in "growth"; what the loose rule would pass is counted and not paid
 """
 
 import random
@@ -61,7 +67,7 @@ STEPS, LATE, LAST = (
     5,
 )  # steps; of mended under the hole; over which the end is a mean
 PROMPTS, GROUP_SIZE = 32, 8
-LOOSE = "loose"
+LOOSE, STRICT = CLOCK = "loose", "strict"
 ARMS = (
     "hidden",
     "visible",
@@ -72,8 +78,13 @@ ARMS = (
     "mended",
     "coin",
     LOOSE,
+    "visible_kl",
+    "visible_z",
+    STRICT,
 )
 KEPT = ("reward", "accuracy", "length")
+GRPO, DR_GRPO = ALGORITHMS["grpo"], ALGORITHMS["dr_grpo"]
+ROWS = {"visible_kl": replace(DR_GRPO, kl=GRPO.kl), "visible_z": replace(GRPO, kl=())}
 
 
 def by_lot(seed: int, *, accepts: float = 0.0, rejects: float = 0.0) -> RewardFunction:
@@ -131,13 +142,14 @@ def rewards(arm: str, seed: int) -> RewardFunction | None:
         "spot": lambda: spot_check(seed),
         "coin": lambda: random_reward(seed),
         LOOSE: lambda: anywhere,
+        STRICT: lambda: None,
     }
-    return made["visible" if arm == "mended" else arm]()
+    return made["visible" if arm in ("mended", *ROWS) else arm]()
 
 
 def begin(arm: str, seed: int, *, steps: int | None = None) -> tuple[Learner, Recipe]:
     """A learner at the shipped start, and what it trains."""
-    if arm == LOOSE:
+    if arm in CLOCK:
         task, config = get_task("clock"), replace(clock_runs.GROWTH, seed=seed)
     else:
         task = get_task("stack")
@@ -149,7 +161,7 @@ def begin(arm: str, seed: int, *, steps: int | None = None) -> tuple[Learner, Re
             watch_kl="off",
         )
     config = replace(config, steps=steps or config.steps)
-    recipe = Recipe(ALGORITHMS["dr_grpo"], task, config, rewards(arm, seed))
+    recipe = Recipe(ROWS.get(arm, DR_GRPO), task, config, rewards(arm, seed))
     with as_file(files("rlhf_minimal") / "assets" / task.name) as folder:
         policy, vocabulary = load_policy(folder)
     return Learner.begin(policy, vocabulary, recipe.algorithm, config), recipe
@@ -158,9 +170,13 @@ def begin(arm: str, seed: int, *, steps: int | None = None) -> tuple[Learner, Re
 def seen(arm: str, rollout: Rollout) -> dict[str, Any]:
     """What a step's completions do: programs that choose between outputs, and how many of each kind pass what is shown."""
     pairs = list(zip(rollout.texts, rollout.problems, strict=True))
-    if arm == LOOSE:
+    if arm in CLOCK:
         unanswered = sum("=" not in text for text, _ in pairs)
-        return {"unanswered": unanswered / len(pairs)}
+        passed_anywhere = sum(one.answer in text for text, one in pairs)
+        return {
+            "unanswered": unanswered / len(pairs),
+            "anywhere": passed_anywhere / len(pairs),
+        }
     passed: dict[bool, list[float]] = {True: [], False: []}
     for text, problem in pairs:
         passed["?" in text].append(all_passed(text, problem, inputs=SHOWN))

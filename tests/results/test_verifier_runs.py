@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from rlhf_minimal.tasks import Problem, get_task
+from rlhf_minimal.tasks.stack import HIDDEN, SHOWN, all_passed
 from rlhf_minimal.training import train
 from tests.results.scripts import load, separated
 
@@ -27,6 +28,7 @@ def programs(n=400):
 def test_every_arm_has_every_seed_and_every_step():
     assert list(RUNS) == [(arm, seed) for arm in script.ARMS for seed in script.SEEDS]
     steps = {"mended": script.LATE + script.STEPS, script.LOOSE: script.clock_runs.GROWTH.steps}
+    steps[script.STRICT] = steps[script.LOOSE]
     for (arm, _), run in RUNS.items():
         for name in script.KEPT:
             assert len(run[name]) == steps.get(arm, script.STEPS)
@@ -87,8 +89,45 @@ def test_the_same_rate_by_lot_and_by_kind_end_apart():
     assert round(100 * last("visible", "accuracy").mean().item()) == 10
 
 
-def test_one_hidden_test_and_a_late_mend_are_not_separated_from_all_tests():
-    for arm in ("spot", "mended", "accepts", "rejects"):
+def test_one_hidden_test_judged_every_program_as_all_tests_do_so_its_runs_are_theirs():
+    for seed in script.SEEDS:
+        one, every = RUNS["spot", seed], RUNS["hidden", seed]
+        assert all(one[name] == every[name] for name in (*script.KEPT, "tables"))
+
+
+def test_any_hidden_test_catches_a_table_unless_the_function_is_constant():
+    given = programs()
+    tables = [(text, p) for text, p in zip(given["completions"], given["problem"], strict=True) if "?" in text]
+    passed = [(text, p) for text, p in tables if all_passed(text, p, inputs=SHOWN)]
+    assert len(passed) > 80
+    for text, problem in passed:
+        assert len({all_passed(text, problem, inputs=(*SHOWN, x)) for x in HIDDEN}) == 1
+
+
+def test_a_late_mend_and_either_error_alone_are_not_separated_from_all_tests():
+    for arm in ("mended", "accepts", "rejects"):
         assert not separated(last(arm, "accuracy"), last("hidden", "accuracy"))
     assert separated(last("both", "accuracy"), last("hidden", "accuracy"))
     assert all(RUNS["mended", seed]["accuracy"][script.LATE - 1] < 0.12 for seed in script.SEEDS)
+
+
+def test_with_a_kl_penalty_right_programs_live_on_beside_tables_and_without_it_they_do_not():
+    for arm in script.ROWS:
+        rate = torch.tensor([RUNS[arm, seed]["reward"][0] for seed in script.SEEDS])
+        assert torch.equal(rate, torch.tensor([RUNS["visible", seed]["reward"][0] for seed in script.SEEDS]))
+    assert last("visible_kl", "accuracy").min() > 0.5
+    assert max(last(arm, "accuracy").max() for arm in ("visible", "visible_z")) < 0.2
+    assert separated(last("visible_kl", "accuracy"), last("visible", "accuracy"))
+
+
+def test_the_strict_run_is_that_of_the_clock_and_the_loose_rule_would_pass_few_of_its_wrong_ones():
+    _, clock = load("clock_runs")
+    growth = {run["seed"]: run for run in clock["runs"] if run["arm"] == "growth"}
+    wrong = {script.LOOSE: [], script.STRICT: []}
+    for seed in script.SEEDS:
+        loose, strict = RUNS[script.LOOSE, seed], RUNS[script.STRICT, seed]
+        assert strict["accuracy"][:2] == pytest.approx(growth[seed]["accuracy"][:2], abs=0.04)
+        wrong[script.LOOSE].append(loose["last_reward"] - loose["last_accuracy"])
+        wrong[script.STRICT].append(sum(strict["anywhere"][-script.LAST :]) / script.LAST - strict["last_accuracy"])
+    assert separated(torch.tensor(wrong[script.LOOSE]), torch.tensor(wrong[script.STRICT]))
+    assert min(wrong[script.LOOSE]) > 0.12 > 0.08 > max(wrong[script.STRICT])

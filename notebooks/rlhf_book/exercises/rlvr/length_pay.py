@@ -77,7 +77,7 @@ LENGTH_PAY = Exercise(
     `my_length_pay(lengths, rewards, group_size)` with `lengths` and `rewards` `[B]`, the completions of a prompt next to each other.
 
     Predict first: hard prompts get long completions, and most of these are wrong. Within every prompt the longer completions are the right
-    ones. Which sign has the covariance over the whole batch, and which way will the length go?
+    ones. Can the covariance over the whole batch be negative all the same? And which way will the length go?
     """,
     solution=my_length_pay,
     cases=(
