@@ -236,6 +236,14 @@ def test_every_card_that_is_believed_can_be_asked_and_is_believed_again():
     assert found == [2**6 * 3 * 4 * 3, 8 * 2**6 * 3 * 4 * 3]
 
 
+def test_what_the_scheduler_refuses_is_refused_whatever_its_numbers():
+    found = run(
+        'const other = { ...library, fsrs: () => { throw new Error("Invalid memory state"); } };\n'
+        f"out = said(() => read({json.dumps(card())}, {{ library: other }}));"
+    )
+    assert found == "Invalid memory state"
+
+
 def test_of_what_the_browser_kept_the_good_cards_are_read():
     text = json.dumps({"format": 1, "cards": {"a": GOOD, "b": {**GOOD, "stability": 0}, "c d": GOOD, "e": GOOD}})
     found = run(
