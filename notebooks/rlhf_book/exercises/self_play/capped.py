@@ -63,8 +63,8 @@ CAPPED = Exercise(
     data. Prompt $i$ has pass rate $p_i$ and $G$ completions. Write `my_kept(p, G, most)`: how many rows it has in
     the data on average, if of its right completions at most `most` are kept.
 
-    Predict first, for $G = 64$ and a cap of 4: how many times the rows of a prompt at $p = 0.02$ has one at $p = 0.5$,
-    with the cap and without?
+    Predict first, for $G = 64$: what is the ratio of rows, a prompt at $p = 0.5$ to one at $p = 0.02$, with a cap of 4 and
+    without?
     """,
     solution=my_kept,
     cases=(
@@ -93,5 +93,5 @@ CAPPED = Exercise(
         ),
     ),
     where="The number of right completions is binomial; take the mean of the smaller of it and the cap.",
-    right="Right. Where all prompts reach the cap, each solved one counts the same: the gradient of the mean log pass rate.",
+    right="Right. Where G p is far above the cap, all prompts count the same: the gradient of the mean log pass rate.",
 )

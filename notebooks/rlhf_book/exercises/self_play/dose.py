@@ -62,7 +62,7 @@ DOSE = Exercise(
     as every other one.
 
     Predict first: the judge says yes to the right answer with 0.6 and to nine wrong ones with 0.1, 0.1, ..., 0.1, 0.9. It is a
-    good judge of nearly all of them. How large is the dose?
+    good judge of nearly all of them. How large is the dose with `found` at 1, and at 0.5?
     """,
     solution=my_dose,
     cases=(
@@ -81,7 +81,9 @@ DOSE = Exercise(
             _lead,
             "Verified completions are not judged: the judge's lead counts only for the share 1 - d.",
         ),
-        Mistake(_unclamped, "A judge who is right needs no dose, and no negative one."),
+        Mistake(
+            _unclamped, "A judge that is right needs no dose, and no negative one."
+        ),
         Mistake(
             _odds, "That is the ratio of verified to judged ones, not the share of all."
         ),
