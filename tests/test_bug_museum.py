@@ -205,5 +205,5 @@ def test_mended_forms_are_the_librarys():
     library = advantages.returns_to_go(rewards, mask, gamma=0.9)
     torch.testing.assert_close(mended["reset-returns"](rewards, mask, 0.9), library)
     gate = partial(gates.clip_weight, cap=5.0)
-    ratio = torch.tensor([0.1, 0.9, 3.0, 40.0])
-    torch.testing.assert_close(gate(ratio, torch.ones(4)), mended["floored-weight"](ratio))
+    ratio = torch.tensor([[0.1, 0.9, 3.0, 40.0]])
+    torch.testing.assert_close(gate(ratio, torch.ones(1, 4)), mended["floored-weight"](ratio))

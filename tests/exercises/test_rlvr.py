@@ -25,7 +25,7 @@ def test_they_stand_in_the_order_of_the_chapter_and_its_depth():
 @pytest.mark.parametrize(("p", "a", "b"), [(0.1, 0.2, 0.05), (0.6, 0.05, 0.4)])
 def test_an_audit_finds_the_rates_that_made_the_verdicts(p, a, b):
     n = 100_000
-    passed = n * (p * (1 - b) + (1 - p) * a)
+    passed = round(n * (p * (1 - b) + (1 - p) * a))
     wrong_passed, right_failed = n * (1 - p) * a / passed, n * p * b / (n - passed)
     assert my_rates(passed, n - passed, wrong_passed, right_failed) == pytest.approx((a, b))
 

@@ -108,7 +108,7 @@ def test_it_says_who_wins(case, parts):
 def test_examples_and_sliders_fit_the_widget():
     examples = in_node("console.log(JSON.stringify(maths.examples))")
     for source, share, gap, dose in examples.values():
-        SelfRewardExplorer(source, share=share, gap=gap, dose=dose)
+        SelfRewardExplorer(source, share=float(share), gap=float(gap), dose=float(dose))
     for source in in_node("console.log(JSON.stringify(maths.sources))"):
         SelfRewardExplorer(source)
     for name in ("share", "gap", "dose"):
