@@ -3,7 +3,24 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.browser.chrome import Browser, Page
+
+BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
+
+
+def opened(browser: Browser, name: str, figure: str, **look: Any) -> Page:
+    """A page of the built book once its figure stands there: the widget manager of a chapter takes its time."""
+    if not (BUILT / name).is_file():
+        pytest.skip(f"{name} is not built: run `make book` first")
+    page = browser.keep(BUILT / name, **look)
+    for _ in range(50):
+        if page.evaluate(f"Boolean({figure})"):
+            break
+        page.settle(0.1)
+    assert page.evaluate(f"Boolean({figure})"), f"{figure} finds nothing on {name}"
+    return page
 
 
 def stays_in_its_place(page: Page, figure: str, width: int) -> bool:

@@ -2,14 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.browser.explorers import in_browser, stays_in_its_place, unnamed
+from tests.browser.explorers import in_browser, opened, stays_in_its_place, unnamed
 from tests.viz.test_group_explorer import MODULE, cases, compare
 
-BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 # A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
 PAGES = ["book/figures.html", "notebooks/grpo-in-depth.html"]
 
@@ -24,22 +22,10 @@ def name(request):
     return request.param
 
 
-def opened(browser, name, **look):
-    if not (BUILT / name).is_file():
-        pytest.skip(f"{name} is not built: run `make book` first")
-    page = browser.keep(BUILT / name, **look)
-    for _ in range(50):  # the widget manager takes its time
-        if page.evaluate(f"Boolean({FIGURE})"):
-            break
-        page.settle(0.1)
-    assert page.evaluate(f"Boolean({FIGURE})"), "no group explorer on the page"
-    return page
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_the_keyboard_moves_it(browser, name, dark, width):
-    page = opened(browser, name, width=width, dark=dark)
+    page = opened(browser, name, FIGURE, width=width, dark=dark)
     before, said = page.evaluate(BARS), page.evaluate(SAID)
     assert len(before) % 3 == 0
     page.evaluate(f"{FIGURE}.querySelectorAll('.reward-slider')[1].focus()")
@@ -59,7 +45,7 @@ def test_the_keyboard_moves_it(browser, name, dark, width):
 
 
 def test_its_controls_work_by_keyboard(browser, name):
-    page = opened(browser, name)
+    page = opened(browser, name, FIGURE)
     rows = f"{FIGURE}.querySelectorAll('tbody tr').length"
     page.evaluate(f"{FIGURE}.querySelector('.size').focus()")
     page.press("End")
@@ -84,7 +70,7 @@ def test_its_controls_work_by_keyboard(browser, name):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_can_be_seen_and_heard(browser, name, dark):
-    page = opened(browser, name, dark=dark)
+    page = opened(browser, name, FIGURE, dark=dark)
     assert unnamed(page, FIGURE) == 0
     assert len(page.evaluate(f"{FIGURE}.closest('[role=group][aria-label]').ariaLabel")) > 80
     # A fresh focus by keyboard shows an outline.

@@ -1,16 +1,14 @@
 """The pass-rate figure on the built pages: by keyboard, without a kernel or a network, in the dark and on a phone."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from rlhf_book.figures.pass_rates import pass_rates
-from tests.browser.explorers import in_browser, stays_in_its_place, unnamed
+from tests.browser.explorers import in_browser, opened, stays_in_its_place, unnamed
 from tests.browser.test_group_explorer import contrast
 from tests.viz.test_soft_gates import MODULE, cases, compare
 
-BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 # A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
 PAGES = ["book/figures.html", "notebooks/soft-gates.html"]
 
@@ -25,22 +23,10 @@ def name(request):
     return request.param
 
 
-def opened(browser, name, **look):
-    if not (BUILT / name).is_file():
-        pytest.skip(f"{name} is not built: run `make book` first")
-    page = browser.keep(BUILT / name, **look)
-    for _ in range(50):  # the widget manager takes its time
-        if page.evaluate(f"Boolean({FIGURE})"):
-            break
-        page.settle(0.1)
-    assert page.evaluate(f"Boolean({FIGURE})"), "no pass-rate figure on the page"
-    return page
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [360, 390, 1400])
 def test_the_keyboard_moves_it(browser, name, dark, width):
-    page = opened(browser, name, width=width, dark=dark)
+    page = opened(browser, name, FIGURE, width=width, dark=dark)
     said = page.evaluate(SAID)
     page.evaluate(f"{FIGURE}.querySelector('.rate').focus()")
     page.press("ArrowRight", times=5)
@@ -52,7 +38,7 @@ def test_the_keyboard_moves_it(browser, name, dark, width):
 
 
 def test_its_menus_work_by_keyboard(browser, name):
-    page = opened(browser, name)
+    page = opened(browser, name, FIGURE)
     before = page.evaluate(CURVES)
     page.evaluate(f"{FIGURE}.querySelector('select.size').focus()")
     page.press("End")
@@ -68,7 +54,7 @@ def test_its_menus_work_by_keyboard(browser, name):
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_can_be_seen_and_heard(browser, name, dark):
-    page = opened(browser, name, dark=dark)
+    page = opened(browser, name, FIGURE, dark=dark)
     assert unnamed(page, FIGURE) == 0
     assert len(page.evaluate(f"{FIGURE}.closest('[role=group][aria-label]').ariaLabel")) > 60
     ink = page.evaluate(f"getComputedStyle({FIGURE}.querySelector('.said')).color")
