@@ -18,9 +18,10 @@ def test_every_arm_has_every_seed_and_every_step():
     assert list(RUNS) == [(arm, seed) for arm in script.ARMS for seed in script.SEEDS]
     for run in RUNS.values():
         for name in ("loss", "right", "tokens", "grad_norm"):
-            assert len(run[name]) == RECORD["steps"] == script.STEPS
+            assert len(run[name]) == script.steps_of(run["arm"])
             assert all(map(math.isfinite, run[name]))
         assert 0 <= run["greedy"] <= run["pass_at_8"] <= 1
+    assert RECORD["steps"] == script.STEPS
     assert RECORD["completions_a_step"] == script.PROMPTS * script.GROUP
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
@@ -30,7 +31,8 @@ def test_the_rates_are_the_best_of_the_grid_on_another_seed():
     assert not set(grid.SEEDS) & set(script.SEEDS)
     found = {one["arm"]: one["held_out"][-1] for one in GRID["runs"]}
     for (arm, _), run in RUNS.items():
-        own = "rl" if arm == "coin" else arm
+        own = {"coin": "rl"} | dict.fromkeys(script.LONG, "rest")
+        own = own.get(arm, arm)
         best = max(found[f"{own}@{lr:g}"] for lr in grid.RATES)
         assert found[f"{own}@{run['lr']:g}"] == best
         assert run["lr"] == script.rates()[arm]
@@ -46,6 +48,16 @@ def test_the_losses_are_what_their_names_say():
     torch.testing.assert_close(of["full"], (p * (p / u).log()).sum(-1))
     torch.testing.assert_close(of["soft"], (u * (u / p).log()).sum(-1))
     assert torch.equal(of["soft"], of["cover"])
+    top = u.topk(3).indices
+    a, b = p.gather(-1, top), u.gather(-1, top)
+    kept = (a * (a / b).log()).sum(-1)  # what a sum over the top 3 alone has, and the two ways to complete it
+    left, right = a.sum(-1), b.sum(-1)
+    torch.testing.assert_close(of["cut"], kept)
+    torch.testing.assert_close(of["renormal"], kept / left - (left / right).log())
+    torch.testing.assert_close(of["rest"], kept + (1 - left) * ((1 - left) / (1 - right)).log())
+    assert (of["rest"] >= 0).all()
+    assert (of["rest"] <= of["full"] + 1e-12).all()
+    assert all(torch.equal(of[long], of[arm]) for long, arm in script.LONG.items())
     assert torch.equal(of["rl"], of["coin"])  # the rewards differ, which `train` hands over
 
     logits = student.clone().requires_grad_()
