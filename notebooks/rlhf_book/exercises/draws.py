@@ -49,11 +49,14 @@ def batch(
     }
 
 
-def any_batch(generator: Generator) -> dict[str, Tensor]:
-    """One to six responses of any lengths, padded to a width that none of them need fill."""
+def any_batch(generator: Generator, *, holes: bool = False) -> dict[str, Tensor]:
+    """One to six responses of any lengths, padded to a width that none of them need fill; every other one with holes."""
     rows, width = integer(generator, 1, 7), integer(generator, 1, 7)
     lengths = torch.randint(1, width + 1, (rows,), generator=generator)
-    return batch(lengths.tolist(), generator, width=width)
+    drawn = batch(lengths.tolist(), generator, width=width)
+    if holes and integer(generator, 0, 2):
+        drawn["mask"] = with_holes(drawn["mask"], generator)
+    return drawn
 
 
 def with_holes(mask: Tensor, generator: Generator) -> Tensor:
@@ -61,6 +64,11 @@ def with_holes(mask: Tensor, generator: Generator) -> Tensor:
     holes = torch.rand(mask.shape, generator=generator) < 0.3
     holes[:, 0] = False
     return mask.masked_fill(holes, 0.0)
+
+
+def to_the_front(mask: Tensor) -> Tensor:
+    """As many trained tokens a row, as if none had a zero before it: what a slice by the length reads."""
+    return (torch.arange(mask.shape[1]) < mask.sum(1, keepdim=True)).to(mask.dtype)
 
 
 def books_batch() -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Generator, Tensor
 
-from ..draws import integer
+from ..draws import integer, to_the_front, with_holes
 from ..exercise import Case, Exercise, Mistake
 
 
@@ -94,9 +94,20 @@ def _like_a_ratio(
     return 0.5 * (error * mask).sum() / mask.sum()
 
 
+def _front(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> Tensor:
+    return my_value_loss(values, old_values, returns, to_the_front(mask), clip)
+
+
 def _case(rows: list[int], seed: int, clip: float) -> Case:
     generator = torch.Generator().manual_seed(seed)
     return _drawn(rows, max(rows), generator, clip)
+
+
+def _holed(case: Case, generator: Generator) -> Case:
+    given = case.arguments
+    return Case({**given, "mask": with_holes(given["mask"], generator)})
 
 
 def _drawn(lengths: list[int], width: int, generator: Generator, clip: float) -> Case:
@@ -118,7 +129,8 @@ def _drawn(lengths: list[int], width: int, generator: Generator, clip: float) ->
 def _draw(generator: Generator) -> Case:
     rows, width = integer(generator, 1, 5), integer(generator, 1, 6)
     lengths = torch.randint(1, width + 1, (rows,), generator=generator).tolist()
-    return _drawn(lengths, width, generator, 0.1 + 0.1 * integer(generator, 0, 6))
+    drawn = _drawn(lengths, width, generator, 0.1 + 0.1 * integer(generator, 0, 6))
+    return _holed(drawn, generator) if integer(generator, 0, 2) else drawn
 
 
 def _one(value: float, old: float, target: float, clip: float = 0.2) -> Case:
@@ -142,7 +154,7 @@ VALUE_LOSS = Exercise(
     A critic should not move far on one rollout. So a second version of each new value is made, held within `clip` of the
     old one. For each token the squared errors of both against the target are compared, and the *larger* one counts. The
     loss is half the mean over all trained tokens of the batch. Write `my_value_loss`: from `values`, `old_values`,
-    `returns` (the targets), `mask` `[B, T]` and the number `clip` return one number, to minimise. Before you try it: for
+    `returns` (the targets), `mask` (1 on trained tokens, and perhaps 0 between them) `[B, T]` and the number `clip` return one number, to minimise. Before you try it: for
     which values is the gradient 0? The checker compares the value and the gradient with respect to `values`.
     """,
     solution=my_value_loss,
@@ -153,6 +165,7 @@ VALUE_LOSS = Exercise(
         _one(1.5, 0.0, 1.0),
         _case([3, 1, 4], 1, 0.2),
         _case([2, 5], 2, 0.4),
+        _holed(_case([5, 4, 6], 3, 0.2), torch.Generator().manual_seed(6)),
     ),
     draw=_draw,
     mistakes=(
@@ -171,6 +184,11 @@ VALUE_LOSS = Exercise(
         ),
         Mistake(_no_half, "The factor 1/2 is missing."),
         Mistake(_padded, "The padding is averaged in, with whatever stands there."),
+        Mistake(
+            _front,
+            "You read as many tokens from the front of a row as it has trained ones. The mask may have zeros in between, "
+            "where a tool's output stands: multiply by it.",
+        ),
         Mistake(
             _padded_width,
             "You divide by the number of places in the padded batch and not by the trained tokens.",

@@ -3,7 +3,15 @@
 import torch
 from torch import Generator, Tensor
 
-from ..draws import any_batch, batch, books_batch, mean_of_means, uniform
+from ..draws import (
+    any_batch,
+    batch,
+    books_batch,
+    mean_of_means,
+    to_the_front,
+    uniform,
+    with_holes,
+)
 from ..exercise import Case, Exercise, Mistake
 
 
@@ -269,9 +277,24 @@ def _along_tokens(
     )
 
 
+def _front(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    low: float,
+    high: float,
+) -> Tensor:
+    return my_clipped_loss(logp, old_logp, advantages, to_the_front(mask), low, high)
+
+
+def _holed(drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {**drawn, "mask": with_holes(drawn["mask"], Generator().manual_seed(6))}
+
+
 def _draw_loss(generator: Generator) -> Case:
     low, high = (0.1 + 0.4 * uniform(generator, 2)).tolist()
-    return _loss_case(any_batch(generator), low, high)
+    return _loss_case(any_batch(generator, holes=True), low, high)
 
 
 def _loss_case(batch: dict[str, Tensor], low: float = 0.2, high: float = 0.2) -> Case:
@@ -287,8 +310,8 @@ CLIPPED_LOSS = Exercise(
     difficulty="core",
     statement=r"""
     Write `my_clipped_loss(logp, old_logp, advantages, mask, low, high)`, GRPO's objective without its KL term, as a
-    *loss*. `logp`, `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens; under a 0 stands some finite
-    number without meaning. `advantages` is `[B]`, one number a completion, a constant.
+    *loss*. `logp`, `old_logp` and `mask` are `[B, T]`; the mask is 1 on trained tokens, and may be 0 between
+    them; under a 0 stands some finite number without meaning. `advantages` is `[B]`, one number a completion, a constant.
 
     $$L = -\frac1B \sum_i \frac1{|o_i|} \sum_t \min\big(w_{i,t} A_i,\; \mathrm{clip}(w_{i,t}, 1-\mathrm{low},
     1+\mathrm{high})\, A_i\big), \qquad w_{i,t} = \frac{\pi(o_{i,t})}{\pi_{\mathrm{old}}(o_{i,t})}$$
@@ -311,12 +334,18 @@ CLIPPED_LOSS = Exercise(
         ),
         _loss_case(batch([2, 5, 1, 3, 5], Generator().manual_seed(2))),
         _loss_case(batch([3, 1, 4], Generator().manual_seed(3)), low=0.1, high=0.5),
+        _loss_case(_holed(batch([5, 4, 6], Generator().manual_seed(4)))),
     ),
     draw=_draw_loss,
     mistakes=(
         Mistake(
             _no_mask,
             "The mask is not used: rubbish in the padding enters the sum, and rows are divided by the padded width.",
+        ),
+        Mistake(
+            _front,
+            "You read as many tokens from the front of a row as it has trained ones. The mask may have zeros in between, "
+            "where a tool's output stands: multiply by it.",
         ),
         Mistake(
             _padded_width,

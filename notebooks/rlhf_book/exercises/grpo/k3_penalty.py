@@ -3,7 +3,14 @@
 import torch
 from torch import Generator, Tensor
 
-from ..draws import any_batch, batch, books_batch, mean_of_means
+from ..draws import (
+    any_batch,
+    batch,
+    books_batch,
+    mean_of_means,
+    to_the_front,
+    with_holes,
+)
 from ..exercise import Case, Exercise, Mistake
 
 BOOK = books_batch()
@@ -73,8 +80,16 @@ def _k3_times_beta(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
     )  # GRPO's beta; other values are told as a factor
 
 
+def _front(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
+    return my_k3_penalty(logp, ref_logp, to_the_front(mask))
+
+
+def _holed(drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {**drawn, "mask": with_holes(drawn["mask"], Generator().manual_seed(6))}
+
+
 def _draw_penalty(generator: Generator) -> Case:
-    return _penalty_case(any_batch(generator))
+    return _penalty_case(any_batch(generator, holes=True))
 
 
 def _penalty_case(batch: dict[str, Tensor]) -> Case:
@@ -91,7 +106,7 @@ K3 = Exercise(
     difficulty="core",
     statement=r"""
     Write `my_k3_penalty(logp, ref_logp, mask)`, the term that GRPO multiplies by $\beta$ and adds to the loss. For
-    each trained token
+    each trained token (the mask is 1 there, and may be 0 between two of them)
 
     $$k_3 = r - 1 - \log r, \qquad r = \frac{\pi_{\mathrm{ref}}(o_{i,t})}{\pi(o_{i,t})},$$
 
@@ -116,6 +131,7 @@ K3 = Exercise(
             }
         ),
         _penalty_case(batch([2, 5, 1], Generator().manual_seed(5), apart=1.0)),
+        _penalty_case(_holed(batch([5, 4, 6], Generator().manual_seed(4)))),
     ),
     draw=_draw_penalty,
     mistakes=(
@@ -146,6 +162,11 @@ K3 = Exercise(
         Mistake(
             _k3_no_mask,
             "The mask is not used: rubbish in the padding enters the penalty.",
+        ),
+        Mistake(
+            _front,
+            "You read as many tokens from the front of a row as it has trained ones. The mask may have zeros in between, "
+            "where a tool's output stands: multiply by it.",
         ),
         Mistake(
             _k3_padded,

@@ -3,7 +3,14 @@
 import torch
 from torch import Generator, Tensor
 
-from ..draws import any_batch, batch, books_batch, mean_of_means
+from ..draws import (
+    any_batch,
+    batch,
+    books_batch,
+    mean_of_means,
+    to_the_front,
+    with_holes,
+)
 from ..exercise import Case, Exercise, Mistake
 
 
@@ -136,8 +143,18 @@ def _case(drawn: dict[str, Tensor], generator: Generator, eps: float = 0.2) -> C
     return Case({**order, "eps": eps})
 
 
+def _front(
+    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
+) -> Tensor:
+    return my_ppo_loss(logp, old_logp, advantages, to_the_front(mask), eps)
+
+
+def _holed(drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {**drawn, "mask": with_holes(drawn["mask"], Generator().manual_seed(6))}
+
+
 def _draw(generator: Generator) -> Case:
-    drawn = any_batch(generator)
+    drawn = any_batch(generator, holes=True)
     return _case(
         drawn, generator, 0.1 + 0.3 * float(torch.rand((), generator=generator))
     )
@@ -157,8 +174,8 @@ LOSS = Exercise(
 
     Write `my_ppo_loss(logp, old_logp, advantages, mask, eps)` for a batch of completions: a *loss*, in which all trained
     tokens of the batch count alike, whatever completion they belong to. All tensors are `[B, T]`; each token has an
-    advantage of its own, a constant. The mask is 1 on trained tokens; under a 0 stands some finite number without
-    meaning. The checker compares the value and the gradient with respect to `logp`.
+    advantage of its own, a constant. The mask is 1 on trained tokens, and may be 0 between them; under a 0
+    stands some finite number without meaning. The checker compares the value and the gradient with respect to `logp`.
     """,
     solution=my_ppo_loss,
     cases=(
@@ -180,6 +197,10 @@ LOSS = Exercise(
             Generator().manual_seed(5),
             eps=0.1,
         ),
+        _case(
+            _holed(batch([5, 4, 6], Generator().manual_seed(7))),
+            Generator().manual_seed(8),
+        ),
     ),
     draw=_draw,
     mistakes=(
@@ -190,6 +211,11 @@ LOSS = Exercise(
         ),
         Mistake(
             _no_mask, "The mask is not used: rubbish in the padding enters the sum."
+        ),
+        Mistake(
+            _front,
+            "You read as many tokens from the front of a row as it has trained ones. The mask may have zeros in between, "
+            "where a tool's output stands: multiply by it.",
         ),
         Mistake(_padded, "You divide by all of B x T. Padding is no time step."),
         Mistake(
