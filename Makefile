@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: book test smollm2 train lab notebooks generated deck bench env mutants clean
+.PHONY: book test smollm2 train lab notebooks generated deck offline bench env mutants clean
 
 book: env  ## build the book from the committed, executed notebooks
 	$(BIN)/jupyter-book build .
@@ -42,6 +42,9 @@ deck: env  ## write the interview questions as a deck for Anki, _build/rlhf-inte
 
 mutants: env  ## break the library in every small way and see whether a test goes red (what has changed since; not part of test)
 	$(BIN)/python -m tests.mutation
+
+offline: book  ## the built book as one zip that opens from disk, _build/rlhf-book.zip
+	$(BIN)/python book/_tools/downloads.py
 
 bench: env  ## how fast, against TRL, on this machine (half an hour; not part of test)
 	$(BIN)/python -m tests.benchmarks

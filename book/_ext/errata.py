@@ -134,10 +134,10 @@ def repository() -> str:
 def way_to_report() -> str:
     """Where the form is, for the page of errata."""
     if address := repository():
-        return f"[Report an error]({form(address)}): a form that asks where, what it says, and what shows it to be wrong."
+        return f"[Report an error]({form(address)}): a form that asks where, what it says, and what shows it wrong."
     return (
-        "In the repository that this book was built from: **Issues**, **New issue**, **Erratum**. This copy does not know"
-        " that repository's address (`repository: url` in `_config.yml`). With it, every page ends with a link to the form."
+        "In the repository that this book was built from: **Issues**, **New issue**, **Erratum**. This copy does not"
+        " know that repository's address (`repository: url` in `_config.yml`). With it, every page links to the form."
     )
 
 
