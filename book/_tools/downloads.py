@@ -1,11 +1,11 @@
 """The built book as one zip that opens from disk: `python book/_tools/downloads.py`, which is `make offline`.
 
     python book/_tools/downloads.py              writes _build/rlhf-book.zip
-    python book/_tools/downloads.py --publish    puts the zip and the deck for Anki into _build/html/downloads, and links
-                                                 to them from the front page; the publishing workflow does this
+    python book/_tools/downloads.py --publish    puts the zip and the deck for Anki into _build/html/downloads, and
+                                                 links to them from the front page, as the publishing workflow does
 
-The zip holds what the build wrote, in one folder; `index.html` in it is where one begins. What is only for the site that
-is published, the links to the downloads, is not in it.
+The zip holds what the build wrote, in one folder; `index.html` in it is where one begins. What is only for the site
+that is published, the links to the downloads, is not in it.
 """
 
 import argparse
