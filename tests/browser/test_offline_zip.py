@@ -36,7 +36,7 @@ def test_it_opens_where_it_was_unpacked(browser, book):
 
 
 def test_a_chapter_is_alive_and_asks_for_nothing_outside_its_folder(browser, book):
-    page = opened(browser, str(book / "notebooks" / "gae.html"), "document.querySelector('input[type=range]')")
+    page = opened(browser, str(book / "notebooks" / "gae-in-depth.html"), "document.querySelector('.gae-explorer')")
     assert page.evaluate("document.querySelectorAll('mjx-container').length") > 10
     assert page.errors == []
     asked = [unquote(url) for url in page.requests if url.startswith("file:")]
