@@ -11,7 +11,6 @@ KINDS = [
     "book/interview",
     "book/trainer",
     "book/bug-museum",
-    "book/api/functional",
     "notebooks/gae",
     "search",
 ]
