@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: book test smollm2 train lab notebooks generated deck bench env mutants clean
+.PHONY: book test smollm2 train lab notebooks generated deck offline axe bench env mutants clean
 
 book: env  ## build the book from the committed, executed notebooks
 	$(BIN)/jupyter-book build .
@@ -42,6 +42,14 @@ deck: env  ## write the interview questions as a deck for Anki, _build/rlhf-inte
 
 mutants: env  ## break the library in every small way and see whether a test goes red (what has changed since; not part of test)
 	$(BIN)/python -m tests.mutation
+
+offline: book  ## the built book as one zip that opens from disk, _build/rlhf-book.zip
+	$(BIN)/python book/_tools/downloads.py
+
+# Not part of the environment: one script of another licence, used as it is.
+axe: book  ## ask axe-core for what WCAG 2.2 AA forbids, on every page, light and dark (half an hour; not part of test)
+	test -f _build/axe/package/axe.min.js || (mkdir -p _build/axe && cd _build/axe && npm pack axe-core@4.14.1 && tar xzf axe-core-4.14.1.tgz)
+	$(BIN)/python -m tests.browser.axe
 
 bench: env  ## how fast, against TRL, on this machine (half an hour; not part of test)
 	$(BIN)/python -m tests.benchmarks

@@ -8,7 +8,7 @@ from .anatomy import diff, gradient_weight, table, token_weights
 from .objective import KL, Algorithm, Batch, Totals, policy_loss, prepare, value_loss
 from .pairwise import PAIRWISE, Pairs, PairwiseAlgorithm, pairwise_gap, pairwise_loss
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "ALGORITHMS",
     "KL",

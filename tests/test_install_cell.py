@@ -57,7 +57,7 @@ def test_it_installs_the_repository_in_which_the_chapter_lies(pip, monkeypatch):
 
 
 def test_it_installs_what_the_reader_names(pip, monkeypatch, tmp_path):
-    wheel = tmp_path / "rlhf_minimal-0.1.0-py3-none-any.whl"
+    wheel = tmp_path / "rlhf_minimal-0.2.0-py3-none-any.whl"
     wheel.touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RLHF_MINIMAL", wheel.name)

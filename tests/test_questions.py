@@ -33,6 +33,23 @@ def test_a_question_is_worth_asking(question):
         assert part in text
 
 
+def test_every_question_among_the_ideas_is_asked():
+    """Under its own id or, where the chapter that answers it has another name for it, under that one."""
+    ideas = [idea.id for idea in concepts().values() if idea.part == "interview"]
+    others = apparatus.other_names()
+    assert others == {"q-x-clip-geometry": "q-tr-clip-geometry", "f-ema-mixing": "q-rloo-mixture"}
+    assert [name for name in ideas if name not in questions() and others.get(name) not in questions()] == []
+    for idea, question in others.items():
+        assert any(proof.cell == idea for proof in questions()[question].proof), "the proof is the cell that claims it"
+
+
+def test_an_idea_that_no_question_asks_is_named(monkeypatch):
+    left = {name: question for name, question in questions().items() if name != "f-adaptive-g"}
+    monkeypatch.setattr(apparatus, "questions", lambda: left)
+    with pytest.raises(ValueError, match="no question asks f-adaptive-g"):
+        apparatus.other_names()
+
+
 def test_the_pilots_questions_are_there():
     assert {"q-l1-grpo-saves", "q-l3-value-baseline", "q-x-group-size", "q-x-all-wrong"} <= questions().keys()
     assert {question.level for question in questions().values()} == {1, 2, 3}

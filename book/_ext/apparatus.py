@@ -322,6 +322,19 @@ def _questions(entries: list[Any]) -> dict[str, Question]:
     return found
 
 
+def other_names() -> dict[str, str]:
+    """Ids of ideas that are questions, and that a question with an id of its own asks: the idea's id, the question's.
+
+    Raises:
+        ValueError: such an idea that no question asks.
+    """
+    asked = {question.concept: question.id for question in reversed(questions().values())}
+    ideas = [idea.id for idea in concepts().values() if idea.part == "interview"]
+    if missing := [name for name in ideas if name not in asked and name not in questions()]:
+        raise ValueError(f"no question asks {', '.join(missing)}")
+    return {name: asked[name] for name in ideas if name not in questions()}
+
+
 def _flat(text: str) -> str:
     return " ".join(text.split())
 

@@ -232,9 +232,11 @@ class InterviewQuestions(Apparatus):
         return [*result, html(SCRIPT)]
 
     def question(self, question, found):
+        names = [name for name, asked in apparatus.other_names().items() if asked == question.id]
+        others = "".join(f'<span id="{name}"></span>' for name in names)  # a link to the idea opens it, too
         head = (
             f'<section class="question" id="{question.id}" data-level="{question.level}" '
-            f'data-topics="{escape(" ".join(question.topics))}">\n'
+            f'data-topics="{escape(" ".join(question.topics))}">\n{others}'
             f'<details><summary><span class="asked">{escape(question.question)}</span> '
             f'<span class="level">level {question.level}: {escape(", ".join(question.topics))}</span></summary>'
         )

@@ -20,6 +20,7 @@ import apparatus  # noqa: E402
 import benchmarks  # noqa: E402
 import book_facts  # noqa: E402
 import data_files  # noqa: E402
+import errata  # noqa: E402
 import fidelity  # noqa: E402
 import library_settings  # noqa: E402
 import llms_txt  # noqa: E402
@@ -60,6 +61,11 @@ def read_questions(path):
     return apparatus.questions(path)
 
 
+def read_errata(path):
+    errata.errata.cache_clear()
+    return errata.errata(path)
+
+
 def read_times(path):
     book_facts.TIMES = path
     return book_facts.times()
@@ -77,6 +83,7 @@ READERS = {
     "settings": (read_settings, library_settings.DATA),
     "ideas": (read_ideas, apparatus.DATA / "concepts.yml"),
     "questions": (read_questions, apparatus.DATA / "questions.yml"),
+    "errata": (read_errata, errata.ERRATA),
     "times": (read_times, book_facts.TIMES),
     "notebook": (read_notebook, ROOT / "notebooks" / "gspo.ipynb"),
 }
