@@ -386,7 +386,7 @@ DEAD = Leaf(
     evidence=(
         Evidence(
             "paper",
-            "Yu et al. (arXiv 2503.14476), 32 billion weights, AIME 2024: parts added one by one, one run each",
+            "Yu et al. (arXiv 2503.14476), 32 billion weights, AIME 2024: parts added one by one, no spread reported",
         ),
         Evidence(
             "none",
