@@ -16,7 +16,7 @@ from rlhf_minimal.extras.export import trl_settings, verl_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAVES = list(leaves())
-TRAINED = [leaf for leaf in LEAVES if leaf.exports]
+TRAINED = [leaf for leaf in LEAVES if leaf.lines and not leaf.pairwise]
 each_leaf = pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.id)
 
 
@@ -57,6 +57,12 @@ def test_the_printed_lines_train_and_export(leaf, tmp_path):
     for line in exports:
         assert main([*arguments(line, tmp_path), "--out", str(tmp_path / "out" / line.split()[-1])]) == 0
         assert any((tmp_path / "out" / line.split()[-1]).iterdir())
+
+
+def test_the_line_for_pairs_runs(tmp_path):
+    pairs = follow("pairs of completions")
+    assert main([*arguments(pairs.lines[0], tmp_path), "--steps", "1"]) == 0
+    assert (tmp_path / pairs.id / "config.json").exists()
 
 
 @each_leaf

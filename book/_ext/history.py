@@ -138,8 +138,8 @@ def svg():
             f'<a href="{place_of(row)}"><title>{escape(told)}</title><text x="{x + 12}" y="{y + 5}">{words}</text></a>'
         )
     alt = (
-        f"A tree of {len(rows)} algorithms. It begins with REINFORCE. Each line names one, its month, and the columns of "
-        "the table that change from the row above it that it descends from. The same tree stands in words below."
+        f"A tree of {len(rows)} algorithms. It begins with REINFORCE. Each line names one, its month, and the "
+        "columns of the table that change from the row above it that it descends from. The same tree stands in words below."
     )
     return (
         f'<svg class="family-tree" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="group" '

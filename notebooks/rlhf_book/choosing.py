@@ -311,6 +311,7 @@ TEACHER = Leaf(
     "opd",
     "A teacher says something about every token; a verifier says one number about all of them.",
     "the student's own samples; full distributions where both models fit",
+    flags="--start untrained --teacher shipped",
     evidence=(
         Evidence("ours", "at equal completions, on addition", ("teacher",)),
         Evidence(
@@ -334,7 +335,7 @@ LEAKY = Leaf(
     "a program that checks less than you mean",
     "grpo",
     "First mend the verifier: one hidden test is worth more than any row. Until then keep a penalty to the start.",
-    "KL coefficient by a score that is not trained for; 0.03 to 0.1 was best in section 6",
+    "KL coefficient by a score that is not trained for, over a factor of 30",
     flags="--kl-coef 0.1",
     exports=("trl", "verl"),
     evidence=(
@@ -434,7 +435,7 @@ STALE = Leaf(
     "stale",
     "samples that are some steps old",
     "grpo",
-    "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one. Without them a lag of one step already costs.",
+    "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one. Without them a lag of one step already cost.",
     "no KL; one update a batch, old log-probs from the sampler; a clip of 0.5 below and 1 above if samples are very old",
     flags="--kl-coef 0",
     exports=("trl", "verl"),
