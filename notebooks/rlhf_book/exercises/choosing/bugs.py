@@ -17,7 +17,7 @@ def suspect_row(updates: int, critic: bool, learned_reward: bool) -> str:
 
 
 def push_on_a_token_that_has_moved(choose: Callable[..., str]) -> None:
-    """A good token whose probability has tripled since it was sampled: is it pushed further?"""
+    """A good token that has become three times as likely: is it pushed further?"""
     for updates in (1, 4):
         for learned in (False, True):
             name = choose(updates, False, learned)

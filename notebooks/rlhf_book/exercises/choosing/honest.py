@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_honest(scores: Tensor) -> float:
-    """[arms, seeds] -> mean score of an arm chosen without the seed that it is scored on."""
+    """[arms, seeds] -> mean score of arms chosen on the other seeds."""
     seeds = scores.shape[1]
     left = (scores.sum(1, keepdim=True) - scores) / (seeds - 1)  # [arms, seeds]
     return scores.gather(0, left.argmax(0, keepdim=True)).mean().item()

@@ -12,7 +12,7 @@ TABLE = torch.tensor([student(degrees) for degrees in range(200)], dtype=torch.f
 
 
 def my_seeds(gap: float, spread: float, t: Tensor) -> int:
-    """Mean and standard deviation of paired differences -> seeds until they separate."""
+    """Mean and spread of paired differences -> seeds until they separate."""
     n = 2
     while t[n - 1] * spread / n**0.5 >= gap:
         n += 1
