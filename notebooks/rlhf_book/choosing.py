@@ -234,7 +234,7 @@ class Leaf:
         if self.row is None or self.pairwise:
             return "policy, reference" if self.pairwise else "-"
         needs = ALGORITHMS[self.row].needs
-        without_kl = "--kl-coef 0" in self.flags and "values" not in needs
+        without_kl = "--kl-coef 0 " in f"{self.flags} " and "values" not in needs
         names = ["policy", "critic" if "values" in needs else ""]
         names.append("reference" if "ref_logp" in needs and not without_kl else "")
         return ", ".join(name for name in names if name)
@@ -482,7 +482,7 @@ SAMPLES = Question(
     {
         "the policy's own, one update each": LENGTHS,
         "the policy's own, several updates": Question(
-            "experts",
+            "mixture",
             "Is the model a mixture of experts?",
             {"no": UPDATES, "yes": EXPERTS},
         ),

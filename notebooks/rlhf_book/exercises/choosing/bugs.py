@@ -23,9 +23,8 @@ def push_on_a_token_that_has_moved(choose: Callable[..., str]) -> None:
             name = choose(updates, False, learned)
             ratio, good = torch.tensor(3.0), torch.tensor(1.0)
             push = gradient_weight(ALGORITHMS[name], ratio, good).item()
-            print(
-                f"{updates} updates, learned reward {learned!s:5}: {name:8s} weight {push:.2f}"
-            )
+            said = f"{updates} updates, learned reward {learned!s:5}"
+            print(f"{said}: {name:8s} weight {push:.2f}")
 
 
 def every_choice_has_what_the_situation_asks(choose: Callable[..., str]) -> None:
