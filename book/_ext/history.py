@@ -139,7 +139,8 @@ def svg():
         )
     alt = (
         f"A tree of {len(rows)} algorithms. It begins with REINFORCE. Each line names one, its month, and the "
-        "columns of the table that change from the row above it that it descends from. The same tree stands in words below."
+        "columns of the table that change from the row above it that it descends from. "
+        "The same tree stands in words below."
     )
     return (
         f'<svg class="family-tree" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="group" '
