@@ -67,6 +67,22 @@ COMPARISONS: dict[str, Comparison] = {
     "gspo-dense": Comparison(
         "gspo-runs", "gspo-paper", "grpo", "sampled", "GSPO − GRPO, dense", False
     ),
+    "gspo-band": Comparison(
+        "clock-runs",
+        "band-paper",
+        "band-token",
+        "last_accuracy",
+        "GSPO, its band − token clip",
+        False,
+    ),
+    "gspo-wide": Comparison(
+        "clock-runs",
+        "band-wide",
+        "band-token",
+        "last_accuracy",
+        "GSPO, wide band − token clip",
+        False,
+    ),
     "gspo-experts": Comparison(
         "replay-runs",
         "experts-gspo",
@@ -422,8 +438,8 @@ EXPERTS = Leaf(
     evidence=(
         Evidence(
             "ours",
-            "16 experts, 0.4 million weights",
-            ("gspo-experts", "replay", "gspo-dense"),
+            "16 experts, 0.4 million weights; dense on addition; dense on the clock, with the paper's band and a wide one",
+            ("gspo-experts", "replay", "gspo-dense", "gspo-band", "gspo-wide"),
         ),
         Evidence(
             "paper",
