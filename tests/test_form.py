@@ -45,6 +45,7 @@ FORM = (
     "self-play",
     "making-it-fast",
     "scaling-up",
+    "choosing",
 )
 # Notebooks that derive nothing: blank functions to write. They have no main point, no depth and no questions.
 PRACTICE = ("whiteboard",)

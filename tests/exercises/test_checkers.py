@@ -171,6 +171,7 @@ CHAPTERS = [
         "self_play",
         "making_it_fast",
         "scaling_up",
+        "choosing",
         "whiteboard",
     )
 ]

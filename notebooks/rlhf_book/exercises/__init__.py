@@ -15,6 +15,7 @@ from typing import Any
 
 from . import (
     anatomy,
+    choosing,
     dapo,
     distillation,
     dr_grpo,
@@ -83,6 +84,7 @@ CHAPTERS = (
     self_play,
     making_it_fast,
     scaling_up,
+    choosing,
     whiteboard,
 )  # in the book's order
 EXERCISES: dict[str, Exercise] = {
