@@ -435,7 +435,8 @@ def run(arm: str, seed: int) -> dict[str, Any]:
             coin=arm == "coin",
         )
     seconds = round(time.process_time() - began, 1)
-    return {**examined(model, vocabulary), "cpu_seconds": seconds, **seen}
+    found: dict[str, Any] = {**examined(model, vocabulary), "cpu_seconds": seconds}
+    return found | ({"steps": seen} if seen else {})
 
 
 if __name__ == "__main__":

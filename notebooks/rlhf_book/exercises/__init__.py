@@ -16,6 +16,7 @@ from typing import Any
 from . import (
     anatomy,
     dapo,
+    deepseek_r1,
     distillation,
     dr_grpo,
     gae,
@@ -78,6 +79,7 @@ CHAPTERS = (
     distillation,
     anatomy,
     rlvr,
+    deepseek_r1,
     process_rewards,
     test_time_scaling,
     self_play,
