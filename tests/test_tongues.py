@@ -60,7 +60,8 @@ def test_a_crowd_writes_by_its_shares():
     small = [text for text, (count, *_) in zip(texts, moves, strict=True) if count and tongues.consistency(text) == 1]
     capital = [text for text, (count, *_) in zip(texts, moves, strict=True) if count and text.upper() == text]
     slips = [
-        1 - sum(tongues.right_moves(t, PROBLEM)[1] for t in some) / sum(tongues.right_moves(t, PROBLEM)[0] for t in some)
+        1
+        - sum(tongues.right_moves(t, PROBLEM)[1] for t in some) / sum(tongues.right_moves(t, PROBLEM)[0] for t in some)
         for some in (small, capital)
     ]
     assert slips[0] == pytest.approx(0.12 * 0.9, abs=0.02)  # a random hour is the right one in ten

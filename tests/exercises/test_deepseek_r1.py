@@ -48,7 +48,9 @@ def test_the_factor_gives_the_wanted_share_and_drops_out_of_a_z_score():
     assert (push[0] / sum(push)).item() == pytest.approx(0.4)
 
     def z(x):
-        return advantages.group_normalized(x.view(-1, 1), torch.ones(x.numel(), 1, dtype=x.dtype), group_size=8, eps=0.0)
+        return advantages.group_normalized(
+            x.view(-1, 1), torch.ones(x.numel(), 1, dtype=x.dtype), group_size=8, eps=0.0
+        )
 
     torch.testing.assert_close(z(scores), z(factor * scores))
 
