@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_format_groups(p: Tensor, f: Tensor, G: int) -> Tensor:
-    """[N] accuracies and [N] format rates -> [N]: share of groups of G in which the format alone decides."""
+    """[N] and [N] chances of right and tidy -> [N]: groups decided by format."""
     equal = p**G + (1 - p) ** G
     return equal * (1 - f**G - (1 - f) ** G)
 

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_price(accuracy: Tensor, language: Tensor, weight: float) -> float:
-    """[K] and [K]: what each kind of completion scores -> accuracy that is lost at the optimum."""
+    """[K] and [K], what each kind scores -> accuracy lost at the optimum."""
     kind = (accuracy + weight * language).argmax()
     return (accuracy.max() - accuracy[kind]).item()
 

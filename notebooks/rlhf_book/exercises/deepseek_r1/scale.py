@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_scale(rule: float, model: float, share: float, wanted: float) -> float:
-    """Spreads of the two rewards, share of prompts with the model, wanted share of the push -> factor for the score."""
+    """Two spreads, share of prompts, wanted share of the push -> factor."""
     return wanted * (1 - share) * rule / ((1 - wanted) * share * model)
 
 
