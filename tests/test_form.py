@@ -40,6 +40,7 @@ FORM = (
     "distillation",
     "anatomy",
     "rlvr",
+    "deepseek-r1",
     "process-rewards",
     "test-time-scaling",
     "self-play",

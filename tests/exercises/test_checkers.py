@@ -166,6 +166,7 @@ CHAPTERS = [
         "distillation",
         "anatomy",
         "rlvr",
+        "deepseek_r1",
         "process_rewards",
         "test_time_scaling",
         "self_play",

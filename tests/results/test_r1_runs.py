@@ -1,0 +1,122 @@
+"""The recorded runs on DeepSeek-R1: whole, still what the code of today begins to do, and as the chapter tells them."""
+
+import pytest
+import torch
+
+from rlhf_book import tongues
+from rlhf_minimal.tasks import Problem
+from tests.results.scripts import load, separated
+
+script, RECORD = load("r1_runs")
+RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
+AFTER = ("base", "cold", "rl", "kept", *script.LAST)
+
+
+def ends(arm, name="accuracy"):
+    return torch.tensor([RUNS[arm, seed][name] for seed in script.SEEDS])
+
+
+def stage(which, name="accuracy"):
+    return torch.tensor([RUNS["stages", seed][which][name] for seed in script.SEEDS])
+
+
+def test_every_arm_has_every_seed_and_every_step():
+    assert list(RUNS) == [(arm, seed) for arm in script.ARMS for seed in script.SEEDS]
+    for (arm, _), run in RUNS.items():
+        if arm == "stages":
+            assert set(AFTER) < set(run)
+            assert run["written"] == script.STEPS * script.PROMPTS * script.GROUP
+            assert all(len(run["last_steps"][way]["accuracy"]) == script.LAST_STEPS for way in script.LAST)
+        else:
+            assert 0 <= run["accuracy"] <= 1
+        if arm not in script.TAUGHT:
+            assert all(len(run["steps"][name]) == script.STEPS for name in script.SEEN)
+    assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
+
+
+@pytest.mark.parametrize("arm", ["zero", "small-centred", "coin"])
+def test_the_first_steps_come_out_as_recorded(arm):
+    """Another machine may round differently and draw a few other tokens."""
+    model, vocabulary = script.begin()
+    seen = script.reinforce(
+        model,
+        vocabulary,
+        script.PAID[arm],
+        "zero/0",
+        steps=3,
+        centred=arm in script.CENTRED,
+        coin=arm == "coin",
+    )
+    for name in ("accuracy", "format", "small"):
+        assert seen[name] == pytest.approx(RUNS[arm, 0]["steps"][name][:3], abs=0.06)
+
+
+def test_the_stages_begin_as_recorded():
+    """The cold start, and the first step of RL after it."""
+    model, vocabulary = script.cold_start(0)
+    assert script.examined(model, vocabulary)["accuracy"] == pytest.approx(
+        RUNS["stages", 0]["cold"]["accuracy"], abs=0.06
+    )
+    seen = script.reinforce(model, vocabulary, script.COLD_TIDY, "stages/0", steps=1)
+    assert seen["accuracy"][0] == pytest.approx(RUNS["stages", 0]["steps"]["accuracy"][0], abs=0.06)
+
+
+def test_what_is_paid():
+    problem = Problem("3+8+........:", "b")
+    assert script.rule("3d8b(b)", problem, ("tidy", "small")) == pytest.approx(1.4)
+    assert script.rule("3D8B(B)", problem, ("tidy", "capital")) == pytest.approx(1.4)
+    assert script.rule("3D8B(B)", problem, ("tidy", "small")) == pytest.approx(1.2)
+    assert script.rule("", problem, ("tidy", "small", "capital")) == 0
+
+
+def test_a_new_start_begins_to_write_as_the_crowd():
+    model, vocabulary = script.base_start(32, 40)
+    begun = script.examined(model, vocabulary, n=60, tries=1)
+    whole = script.examined(*script.begin("tongues-small"), n=60, tries=1)
+    assert 0.2 < whole["format"] < 0.6
+    assert whole["liking"] > begun["liking"]
+
+
+def test_a_reward_of_the_format_crowds_out_the_reasoning_and_less_so_where_it_is_centred():
+    assert separated(ends("zero"), ends("accuracy"))
+    assert ((ends("zero-centred") - ends("zero")) > 0.2).sum() == 4  # and one seed in which nothing is gained
+    assert ends("zero").max() < 0.25 < 0.5 < ends("accuracy").min()
+    assert ends("zero", "format").min() > 0.9
+    assert ends("accuracy", "format").max() < 0.2
+
+
+def test_the_language_costs_from_the_base_and_nothing_that_is_seen_after_a_cold_start():
+    assert separated(ends("small-centred"), ends("zero-centred"))
+    assert not separated(ends("no-language"), stage("rl"))
+
+
+def test_stages_one_and_two_each_gain():
+    assert separated(stage("base"), stage("cold"))
+    assert separated(stage("cold"), stage("rl"))
+    assert stage("cold", "format").min() > 0.8 > 2 * stage("base", "format").max()
+
+
+def test_the_score_rises_while_the_liking_falls():
+    for seed in script.SEEDS:
+        run = RUNS["stages", seed]
+        score = run["last_steps"]["last-fast"]["score"]
+        assert sum(score[-5:]) > sum(score[:5])
+        assert run["last-fast"]["liking"] < run["kept"]["liking"]
+    assert separated(stage("last", "liking"), stage("last-rules", "liking"))
+
+
+def test_imitation_beats_rl_on_the_weak_base_and_rl_needs_the_better_one():
+    assert separated(ends("small-rl"), ends("small-sft"))
+    assert separated(ends("small-both"), ends("small-sft"))
+    assert separated(ends("small-rl"), ends("more-rl"))
+    assert ends("small-rl").max() < 0.2
+
+
+def test_kept_completions_earn_everything():
+    model, vocabulary = script.cold_start(0)
+    rows, written = script.kept_rows(model, vocabulary, 99)
+    assert 0 < len(rows) < written
+    for row in rows[:50]:
+        assert tongues.in_format(row.completion) == tongues.consistency(row.completion) == 1
+        due = tongues.HOURS[sum(tongues.moves_of(row.prompt)) % len(tongues.HOURS)]
+        assert tongues.accuracy(row.completion, Problem(row.prompt, due)) == 1
