@@ -37,6 +37,7 @@ from rlhf_minimal.training.metrics import (
     describe_rollouts,
     peak_memory,
     sequence_kl,
+    weight_norm,
 )
 from rlhf_minimal.training.optimizers import parameters_of
 from rlhf_minimal.training.recipe import Recipe
@@ -124,6 +125,7 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater = None, on_
     metrics |= updater(learner, recipe, groups, batch, step)
     metrics |= {"sampling_seconds": sampled_at - began, "update_seconds": clock(device) - prepared_at}
     end_step(learner, recipe, batch, metrics["reward"])
+    metrics["weight_norm"] = weight_norm(learner.policy.parameters())
     return metrics | {**peak_memory(device), "seconds": clock(device) - began}
 
 
@@ -272,7 +274,7 @@ def _forward_backward(
         (loss + config.value_coef * critic_loss).backward()
     else:
         loss.backward()
-    watch.record(algorithm, micro, reading.entropy.detach())
+    watch.record(algorithm, micro, reading.entropy.detach(), groups.mask[rows])
     watch.add(loss, critic_loss, reading.tokens)
 
 
