@@ -42,7 +42,7 @@ def test_the_library_does_not_grow():
     # export (45).
     rooms = lines.rooms()
     assert {"training", "functional", "models", "objective.py"} <= set(rooms)
-    assert rooms.total() <= 10650
+    assert rooms.total() <= 10800
 
 
 def test_the_plain_path_from_the_command_to_the_gradient_has_at_most_600_lines():

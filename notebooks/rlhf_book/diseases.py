@@ -228,8 +228,10 @@ def _constant(patient: Patient) -> None:
 
 
 def _hole(patient: Patient) -> None:
+    """The share of a text's characters that are its most frequent one."""
     patient.reward = lambda *, completions, **columns: [
-        len(text) / 20 for text in completions
+        max(map(text.count, text), default=0) / max(len(text), 1)
+        for text in completions
     ]
 
 
@@ -371,7 +373,10 @@ DISEASES = {
             _constant,
         ),
         Disease(
-            "reward-hole", "the reward is the length of the text", "reward-hole", _hole
+            "reward-hole",
+            "the reward is for one character, again and again",
+            "reward-hole",
+            _hole,
         ),
         Disease(
             "temperature",
@@ -404,7 +409,7 @@ DISEASES = {
             "padding-trained",
             _changed(_with_padding),
         ),
-        Disease("kl-high", "KL coefficient times 100", "kl-high", _kl_high, needs="kl"),
+        Disease("kl-high", "KL coefficient times 100", "leash", _kl_high, needs="kl"),
         Disease(
             "aliased-reference",
             "the reference is the policy itself",

@@ -26,5 +26,5 @@ def run(args: argparse.Namespace) -> int:
         print("Nothing stands out. Some bugs leave no trace: see the chapter `diagnosis`, section 6.")
     for place, name in enumerate(likely(findings), start=1):
         cause = CAUSES[name]
-        print(f"\n{place}. {cause.what}\n   test: {cause.test}\n   read: {cause.section}")
+        print(f"\n{place}. {cause['what']}\n   test: {cause['test']}\n   read: {cause['section']}")
     return 0

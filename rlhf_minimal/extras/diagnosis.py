@@ -1,36 +1,25 @@
 """What stands out in the metrics of a run, the likely causes, and which section of the book explains each.
 
-A rule is a row of `RULES`: a name, a function of the run's `Series` that says what it saw or nothing, and causes with
-the likeliest first. Rules stand in order of how little else could explain them: first quantities that a healthy loop
-holds at a known value (a gap of 0, a trained share of 1), last what many bugs have in common (the reward falls). The
-run's causes are those of the rules that fire, in that order.
+The rules and causes are data, `diagnosis.yml` beside this file; what is more than one number compared with a threshold
+is a function here. The causes of a run are those of the rules that fire, in the order of the rules.
 
 Only metrics are read, never the settings: a number that somebody has set may be right.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from math import inf, sqrt
 from statistics import fmean, stdev
+from typing import Any
+
+import yaml
 
 from rlhf_minimal.training.metrics import Metrics
 
 LEAST = 10  # steps, below which nothing is said
-
-
-@dataclass(frozen=True)
-class Cause:
-    """What may be wrong.
-
-    Attributes:
-        what: In words.
-        test: What would tell whether it is this.
-        section: The chapter and the section that explain it.
-    """
-
-    what: str
-    test: str
-    section: str
+DATA = yaml.safe_load(files("rlhf_minimal.extras").joinpath("diagnosis.yml").read_text(encoding="utf-8"))
+CAUSES: dict[str, dict[str, str]] = DATA["causes"]
 
 
 @dataclass(frozen=True)
@@ -42,106 +31,8 @@ class Finding:
     causes: tuple[str, ...]
 
 
-CAUSES: dict[str, Cause] = {
-    "verifier-raises": Cause(
-        "the verifier raises or hangs", "call it on ten completions by hand", "rlvr: 3. From scratch"
-    ),
-    "weights-frozen": Cause(
-        "the optimiser holds other weights, or its rate is 0",
-        "compare the ids of the optimiser's and the policy's parameters",
-        "from-zero: 6. The loop",
-    ),
-    "reference-aliased": Cause(
-        "the reference is the policy itself, or follows it",
-        "after a step, compare a weight of both",
-        "kl-divergence: 8. In practice",
-    ),
-    "padding-trained": Cause(
-        "padding, prompts or tool outputs are trained",
-        "print the trained tokens of one row",
-        "language-models: 6. Which tokens count",
-    ),
-    "end-untrained": Cause(
-        "the last token of a completion is not trained",
-        "print the trained tokens of one row that ended",
-        "language-models: 6. Which tokens count",
-    ),
-    "logp-shifted": Cause(
-        "the trainer reads the log-probs of other tokens",
-        "recompute one row by hand, token by token",
-        "from-zero: 4. The log-probability of what was sampled",
-    ),
-    "temperature": Cause(
-        "sampler and trainer use different temperatures",
-        "set both to 1: the gap should vanish",
-        "off-policy: 1. Whose log-probs?",
-    ),
-    "dropout": Cause(
-        "dropout is on while training",
-        "read one batch twice: the log-probs should be equal",
-        "off-policy: 1. Whose log-probs?",
-    ),
-    "precision": Cause(
-        "sampler and trainer compute with other kernels or digits",
-        "read one batch in float32 in both",
-        "off-policy: 7. In practice",
-    ),
-    "stale-sampler": Cause(
-        "the sampler lags behind the trainer",
-        "copy the weights before each rollout: the gap should vanish",
-        "off-policy: 1. Whose log-probs?",
-    ),
-    "advantage-sign": Cause(
-        "the advantage has the wrong sign",
-        "print rewards and advantages of one group",
-        "grpo: 4. One batch by hand",
-    ),
-    "rewards-misplaced": Cause(
-        "rewards or advantages belong to other completions",
-        "print the text, its reward and its advantage in one line",
-        "grpo: 3. From scratch",
-    ),
-    "groups-mixed": Cause(
-        "groups hold completions of several prompts",
-        "the advantages of a prompt should sum to 0",
-        "grpo: 4. One batch by hand",
-    ),
-    "budget": Cause(
-        "the token budget ends completions early", "double it and look at `truncated`", "dapo: 9. In practice"
-    ),
-    "never-right": Cause(
-        "the verifier accepts nothing, or the problems are too hard",
-        "give it a right answer; sample 64 times",
-        "rlvr: 2. Symbols, and kinds of verifiers",
-    ),
-    "reward-constant": Cause(
-        "the reward is the same for all",
-        "score one right and one wrong completion",
-        "dapo: 3. Dynamic sampling: what it keeps, and its price",
-    ),
-    "reward-hole": Cause(
-        "the reward pays for something else", "read twenty completions with a high reward", "rlvr: 1. Why it exists"
-    ),
-    "leash": Cause("the KL coefficient is too large", "divide it by 10", "kl-divergence: 7. Does it hold a policy?"),
-    "critic-frozen": Cause("the critic is not trained", "does `value_loss` fall on one batch?", "gae: 7. In practice"),
-    "weight-decay": Cause("weight decay shrinks the weights", "set it to 0", "scaling-up: 8. In practice"),
-    "entropy-bonus": Cause(
-        "the entropy bonus outweighs the reward",
-        "set it to 0",
-        "dapo-in-depth: The pull of an entropy bonus",
-    ),
-    "rate-high": Cause("the learning rate is too large", "divide it by 10", "scaling-up: 8. In practice"),
-    "ratio-inverted": Cause(
-        "a sign or the ratio is inverted in the loss",
-        "after one update, are good tokens likelier?",
-        "ppo-clip: 1. The objective, and its six cases",
-    ),
-    "rate-low": Cause("the learning rate is too small", "multiply it by 10", "scaling-up: 8. In practice"),
-}
-
-
 class Series:
-    """A run's metrics by name; NaN-free, since a folder refuses to hold such numbers.
+    """A run's metrics by name.
 
     Args:
         history: The metrics of every step, in order.
@@ -162,230 +53,116 @@ class Series:
         """Its mean over the last steps; 0 where no step has it."""
         return fmean(self.all(name)[-self.span :] or [0.0])
 
-    def mean(self, name: str) -> float:
-        """Its mean over all steps; NaN-free: 0 where no step has it."""
-        return fmean(self.all(name) or [0.0])
-
     def rise(self, name: str) -> tuple[float, float]:
-        """By how much the end is above the beginning, and that in standard errors of the difference."""
-        xs = self.all(name)
-        begin, end = xs[: self.span], xs[-self.span :]
-        risen = fmean(end) - fmean(begin)
-        error = sqrt((stdev(begin) ** 2 + stdev(end) ** 2) / self.span)
-        return risen, risen / error if error else inf * (risen > 0) - inf * (risen < 0) if risen else 0.0
+        """By how much the end is above the first three steps, and the same in standard errors of that difference."""
+        begin, end = self.all(name)[:3], self.all(name)[-self.span :]  # three: what breaks a policy takes few steps
+        risen, error = fmean(end) - fmean(begin), max(stdev(begin), stdev(end)) * sqrt(1 / 3 + 1 / self.span)
+        return risen, risen / error if error else inf * risen if risen else 0.0
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One thing that may stand out.
-
-    Attributes:
-        name: What stands out.
-        saw: Given the run, the figures if it does, else None.
-        causes: Names of `CAUSES`, the likeliest first.
-        why: Why the threshold is what it is.
-    """
-
-    name: str
-    saw: Callable[[Series], str | None]
-    causes: tuple[str, ...]
-    why: str
+def compared(run: Series, metric: str, of: str = "all", above: float = -inf, below: float = inf) -> str | None:
+    """The figures, if a metric is within two thresholds; None if it is not, or if the run does not have it."""
+    if not run.all(metric):
+        return None
+    value = fmean(run.all(metric)) if of == "all" else getattr(run, of)(metric)
+    return f"{metric} {value:.3g} (mean of {of} steps)" if above < value < below else None
 
 
-def _when(holds: bool, figures: str) -> str | None:
-    return figures if holds else None
-
-
-def _sees(name: str, holds: Callable[[float], bool], of: str = "mean") -> Callable[[Series], str | None]:
-    """A rule on one number of one metric: its mean, or its mean over the first or the last steps."""
-
-    def saw(run: Series) -> str | None:
-        if not run.all(name):
-            return None
-        value = getattr(run, of)(name)
-        return _when(holds(value), f"{name} {value:.3g} ({'all' if of == 'mean' else of} steps)")
-
-    return saw
-
-
-def _still(run: Series) -> str | None:
+def still(run: Series) -> str | None:
+    """The norm of the weights is the same in every step."""
     norms = run.all("weight_norm")
-    return _when(bool(norms) and min(norms) == max(norms), f"weight_norm {norms[0] if norms else 0:.6g} in every step")
+    return f"weight_norm {norms[0]:.6g} in every step" if norms and min(norms) == max(norms) else None
 
 
-def _no_distance(run: Series) -> str | None:
-    for name in ("kl_reference", "kl"):
-        if (xs := run.all(name)) and max(xs) < 1e-9:
-            return f"{name} 0 in every step"
-    return None
+def no_distance(run: Series) -> str | None:
+    """A KL is 0 in every step."""
+    zero = [name for name in ("kl_reference", "kl") if (xs := run.all(name)) and max(xs) < 1e-9]
+    return f"{zero[0]} 0 in every step" if zero else None
 
 
-def _gap_at_once(run: Series) -> str | None:
+def _gap(run: Series, low: float, high: float) -> str | None:
+    """A gap in the first step, where the policy is still the start: how far from itself does the trainer find it?"""
+    gap, kl = (run.all("gap") or [0.0])[0], (run.all("kl") or [0.0])[0]
+    return f"gap {gap:.3g}, kl {kl:.1g} in the first step" if gap > 1e-3 and low <= kl < high else None
+
+
+def gap_in_training(run: Series) -> str | None:
+    """Without a gradient the trainer reads as the sampler wrote, with one it does not."""
+    return _gap(run, -inf, 1e-4)
+
+
+def gap_at_once(run: Series) -> str | None:
+    """The trainer reads all completions a little differently."""
+    return _gap(run, 1e-4, 0.5)
+
+
+def other_tokens(run: Series) -> str | None:
+    """The trainer finds the untrained policy far from itself."""
+    return _gap(run, 0.5, inf)
+
+
+def gap_later(run: Series) -> str | None:
+    """They agree in the first step, and not later."""
     gaps = run.all("gap") or [0.0]
-    return _when(gaps[0] > 1e-3, f"gap {gaps[0]:.3g} in the first step")
+    return f"gap {gaps[0]:.1g} in the first step, later up to {max(gaps):.2g}" if gaps[0] <= 1e-3 < max(gaps) else None
 
 
-def _gap_later(run: Series) -> str | None:
-    gaps = run.all("gap") or [0.0]
-    return _when(gaps[0] <= 1e-3 < max(gaps), f"gap {gaps[0]:.3g} in the first step, later up to {max(gaps):.3g}")
+def _no_difference(run: Series) -> str | None:
+    dead = run.first("dead_groups")
+    return f"dead_groups {dead:.2f}, reward {run.first('reward'):.3g} (first steps)" if dead > 0.9 else None
 
 
-def _nothing_earned(run: Series) -> str | None:
-    dead, reward = run.first("dead_groups"), run.first("reward")
-    return _when(dead > 0.9 and reward < 0.02, f"reward {reward:.3g}, dead_groups {dead:.2f} (first steps)")
+def nothing_earned(run: Series) -> str | None:
+    """Hardly a group with a difference from the beginning on, and hardly a reward."""
+    return _no_difference(run) if run.first("reward") < 0.02 else None
 
 
-def _all_the_same(run: Series) -> str | None:
-    dead, reward = run.first("dead_groups"), run.first("reward")
-    return _when(dead > 0.9 and reward >= 0.02, f"reward {reward:.3g}, dead_groups {dead:.2f} (first steps)")
+def all_the_same(run: Series) -> str | None:
+    """Hardly a group with a difference from the beginning on, and rewards."""
+    return _no_difference(run) if run.first("reward") >= 0.02 else None
 
 
-def _hole(run: Series) -> str | None:
-    if not run.all("accuracy"):
-        return None
+def hole(run: Series) -> str | None:
+    """The reward rises, and the verifier's verdict by less than a quarter of it."""
     (paid, sure), (right, _) = run.rise("reward"), run.rise("accuracy")
-    return _when(sure > 3 and paid > 0.02 and right < 0.25 * paid, f"reward {paid:+.3f}, accuracy {right:+.3f}")
+    return f"reward {paid:+.3f}, accuracy {right:+.3f}" if sure > 3 and paid > 0.02 and right < paid / 4 else None
 
 
-def _constant_values(run: Series) -> str | None:
+def constant_values(run: Series) -> str | None:
+    """The critic explains nothing and misleads in nothing: it says the same everywhere."""
     explained = run.all("explained_variance")[1:]
-    return _when(bool(explained) and max(map(abs, explained)) < 1e-4, "explained_variance 0 in every step")
+    return "explained_variance 0 in every step" if explained and max(map(abs, explained)) < 1e-4 else None
 
 
-def _shrinks(run: Series) -> str | None:
-    if not (norms := run.all("weight_norm")):
-        return None
-    return _when(norms[-1] < 0.98 * norms[0], f"weight_norm from {norms[0]:.4g} to {norms[-1]:.4g}")
+def shrinks(run: Series) -> str | None:
+    """The weights' norm has lost 2 %."""
+    norms = run.all("weight_norm") or [0.0]
+    return f"weight_norm from {norms[0]:.4g} to {norms[-1]:.4g}" if norms[-1] < 0.98 * norms[0] else None
 
 
-def _entropy_rises(run: Series) -> str | None:
+def entropy_rises(run: Series) -> str | None:
+    """By more than a quarter of a nat, and by half."""
     before, after = run.first("entropy"), run.last("entropy")
-    return _when(after > before + 0.5, f"entropy from {before:.2f} to {after:.2f} nats")
+    return f"entropy from {before:.2f} to {after:.2f} nats" if after > max(before + 0.25, 1.5 * before) else None
 
 
-def _falls(run: Series) -> str | None:
+def falls(run: Series) -> str | None:
+    """The reward falls by more than its noise."""
     risen, sure = run.rise("reward")
-    return _when(sure < -3 and risen < -0.05, f"reward {risen:+.3f}, {-sure:.1f} standard errors")
+    return f"reward {risen:+.3f}, {-sure:.1f} standard errors" if sure < -3 and risen < -0.05 else None
 
 
-def _does_not_move(run: Series) -> str | None:
+def does_not_move(run: Series) -> str | None:
+    """The policy stays where it began, and so does the reward."""
     (risen, sure), kl = run.rise("reward"), run.last("kl")
-    return _when(bool(run.all("kl")) and kl < 1e-3 and sure < 3, f"kl {kl:.2g} (last steps), reward {risen:+.3f}")
+    return f"kl {kl:.2g} (last steps), reward {risen:+.3f}" if run.all("kl") and kl < 1e-3 and sure < 3 else None
 
 
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "the verifier fails",
-        _sees("verifier_errors", lambda errors: errors > 0),
-        ("verifier-raises",),
-        "a verifier that works never raises",
-    ),
-    Rule("the weights stay as they are", _still, ("weights-frozen",), "any step of Adam changes them"),
-    Rule(
-        "no distance is ever measured",
-        _no_distance,
-        ("reference-aliased", "weights-frozen"),
-        "between two policies it is above 0; equal ones show rounding, 1e-12",
-    ),
-    Rule(
-        "more is trained than was sampled",
-        _sees("trained", lambda share: share > 1.001),
-        ("padding-trained",),
-        "1 exactly",
-    ),
-    Rule(
-        "less is trained than was sampled",
-        _sees("trained", lambda share: share < 0.999),
-        ("end-untrained",),
-        "1 exactly",
-    ),
-    Rule(
-        "trainer and sampler disagree from the start",
-        _gap_at_once,
-        ("temperature", "logp-shifted", "dropout", "precision"),
-        "float32 leaves 1e-7, bfloat16 1e-2 at most: then look at precision first",
-    ),
-    Rule(
-        "trainer and sampler drift apart",
-        _gap_later,
-        ("stale-sampler", "precision"),
-        "as above; both begin with the same weights",
-    ),
-    Rule(
-        "advantages against rewards",
-        _sees("agreement", lambda r: r < -0.2),
-        ("advantage-sign", "rewards-misplaced"),
-        "+1 but for lengths, values and penalties",
-    ),
-    Rule(
-        "a group's advantages do not sum to 0",
-        _sees("between", lambda share: share > 0.05),
-        ("groups-mixed", "rewards-misplaced"),
-        "0 but for rounding",
-    ),
-    Rule(
-        "advantages without relation to rewards",
-        _sees("agreement", lambda r: -0.2 <= r < 0.5),
-        ("rewards-misplaced", "groups-mixed"),
-        "0.9 and more in healthy runs",
-    ),
-    Rule(
-        "completions are cut off",
-        _sees("truncated", lambda share: share > 0.5, "first"),
-        ("budget", "end-untrained"),
-        "most of what is written can earn nothing",
-    ),
-    Rule(
-        "nothing is earned",
-        _nothing_earned,
-        ("never-right", "budget"),
-        "nine of ten groups without a difference: no gradient to speak of",
-    ),
-    Rule("all earn the same", _all_the_same, ("reward-constant", "never-right"), "as above"),
-    Rule(
-        "reward rises without accuracy",
-        _hole,
-        ("reward-hole", "reward-constant"),
-        "3 standard errors; a quarter of the gain should be true",
-    ),
-    Rule(
-        "the KL coefficient is large",
-        _sees("kl_coef", lambda coef: coef >= 0.5),
-        ("leash",),
-        "0.001 to 0.1 is usual",
-    ),
-    Rule("values are constant", _constant_values, ("critic-frozen",), "any update of the critic changes them"),
-    Rule(
-        "the weights shrink",
-        _shrinks,
-        ("weight-decay", "rate-high"),
-        "healthy steps make the norm grow, by 1e-3 here",
-    ),
-    Rule(
-        "entropy rises",
-        _entropy_rises,
-        ("entropy-bonus", "rate-high", "ratio-inverted"),
-        "healthy runs lose it or gain 0.1",
-    ),
-    Rule(
-        "far from the start",
-        _sees("kl", lambda kl: kl > 2, "last"),
-        ("rate-high", "ratio-inverted", "leash"),
-        "nats per token; 0.1 to 0.8 where these tasks are learnt",
-    ),
-    Rule(
-        "reward falls",
-        _falls,
-        ("ratio-inverted", "rate-high", "advantage-sign"),
-        "3 standard errors, the trend that no sampling noise has",
-    ),
-    Rule(
-        "nothing moves",
-        _does_not_move,
-        ("rate-low", "leash", "weights-frozen"),
-        "nats per token; one step at a usual rate gives more",
-    ),
-)
+def _saw(rule: dict[str, Any], run: Series) -> str | None:
+    if "saw" in rule:
+        function: Callable[[Series], str | None] = globals()[rule["saw"]]
+        return function(run)
+    return compared(run, **{name: rule[name] for name in ("metric", "of", "above", "below") if name in rule})
 
 
 def diagnose(history: Sequence[Metrics]) -> list[Finding]:
@@ -398,14 +175,19 @@ def diagnose(history: Sequence[Metrics]) -> list[Finding]:
         ValueError: If there are fewer than `LEAST` steps.
 
     Example:
-        >>> steps = [{"step": i + 1, "gap": 0.2, "reward": 0.5} for i in range(10)]
+        >>> steps = [{"step": i + 1, "gap": 0.2, "reward": 0.5, "accuracy": 0.5, "kl": 0.01} for i in range(10)]
         >>> [finding.rule for finding in diagnose(steps)]
         ['trainer and sampler disagree from the start']
     """
     if len(history) < LEAST:
-        raise ValueError(f"the run has taken {len(history)} steps, and nothing can be said below {LEAST}: let it go on")
+        raise ValueError(f"the run has taken {len(history)} steps, and below {LEAST} nothing can be said: let it go on")
+    if missing := [name for name in ("reward", "accuracy") if any(name not in row for row in history)]:
+        raise ValueError(
+            f"the metrics have no {missing[0]} in some step: is this the metrics.jsonl of the command train?"
+        )
     run = Series(history)
-    return [Finding(rule.name, seen, rule.causes) for rule in RULES if (seen := rule.saw(run)) is not None]
+    seen = [(rule, _saw(rule, run)) for rule in DATA["rules"]]
+    return [Finding(rule["name"], figures, tuple(rule["causes"])) for rule, figures in seen if figures is not None]
 
 
 def likely(findings: Sequence[Finding], most: int = 3) -> list[str]:
