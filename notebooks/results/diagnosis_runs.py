@@ -49,8 +49,6 @@ HEALTHY = {
     )
     for row, task, config, factor in (
         ("rloo", "stack", STACK, 0.5),
-        ("rloo", "clock:slip", CLOCK, 1.0),
-        ("dr_grpo", "stack", STACK, 1.0),
         ("dr_grpo", "clock:slip", CLOCK, 0.5),
         ("dapo", "stack", STACK, 0.5),
         ("dapo", "clock:slip", CLOCK, 1.0),

@@ -16,8 +16,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints findings, the likeliest causes and what to test next."""
     folder = RunFolder(args.run)
-    settings = folder.settings("train")
-    history = folder.history()
+    settings, history = folder.settings("train"), folder.history()
     findings = diagnose(history)
     print(f"{args.run}: {settings.get('algorithm', 'a row')}, {len(history)} steps\n")
     for finding in findings:
