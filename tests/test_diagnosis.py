@@ -147,7 +147,7 @@ def batch_of(rewards, advantages=None, mask=None):
 
 def test_agreement_and_between_by_hand():
     rewards = [1.0, 0.0, 0.0, 3.0]
-    right = prepare(replace(ALGORITHMS["dr_grpo"]), batch_of(rewards))
+    right = prepare(ALGORITHMS["kimi_k2"], batch_of(rewards))
     found = describe_advantages(right, compares=True)
     assert found["agreement"] == pytest.approx(1)
     assert found["between"] == pytest.approx(0, abs=1e-6)

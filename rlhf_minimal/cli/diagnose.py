@@ -24,6 +24,5 @@ def run(args: argparse.Namespace) -> int:
     if not findings:
         print("Nothing stands out. Some bugs leave no trace: see the chapter `diagnosis`, section 6.")
     for place, name in enumerate(likely(findings), start=1):
-        cause = CAUSES[name]
-        print(f"\n{place}. {cause['what']}\n   test: {cause['test']}\n   read: {cause['section']}")
+        print("\n{}. {what}\n   test: {test}\n   read: {section}".format(place, **CAUSES[name]))
     return 0

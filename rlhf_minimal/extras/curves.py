@@ -84,9 +84,10 @@ def running_mean(values: ArrayLike, width: int) -> np.ndarray:
     return (total[ends] - total[starts]) / (ends - starts)
 
 
-def health(history: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+def health(history: Sequence[Mapping[str, int | float]]) -> dict[str, list[float]]:
     """The metrics of `HEALTH` that every step of a run has."""
-    return {name: [row[name] for row in history] for name in HEALTH if history and all(name in row for row in history)}
+    known = [name for name in HEALTH if history and all(name in row for row in history)]
+    return {name: [float(row[name]) for row in history] for name in known}
 
 
 def in_lines(measured: Mapping[str, Sequence[float]], width: int = 36) -> list[str]:

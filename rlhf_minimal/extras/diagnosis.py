@@ -43,7 +43,7 @@ class Series:
 
     def all(self, name: str) -> list[float]:
         """The metric in the steps that have it."""
-        return [row[name] for row in self.rows if name in row]
+        return [float(row[name]) for row in self.rows if name in row]
 
     def first(self, name: str) -> float:
         """Its mean over the first steps; 0 where no step has it."""

@@ -169,6 +169,7 @@ CHAPTERS = [
         "process_rewards",
         "test_time_scaling",
         "self_play",
+        "diagnosis",
         "making_it_fast",
         "scaling_up",
         "whiteboard",

@@ -16,6 +16,7 @@ from typing import Any
 from . import (
     anatomy,
     dapo,
+    diagnosis,
     distillation,
     dr_grpo,
     gae,
@@ -81,6 +82,7 @@ CHAPTERS = (
     process_rewards,
     test_time_scaling,
     self_play,
+    diagnosis,
     making_it_fast,
     scaling_up,
     whiteboard,
