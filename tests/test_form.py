@@ -43,6 +43,7 @@ FORM = (
     "process-rewards",
     "test-time-scaling",
     "self-play",
+    "diagnosis",
     "making-it-fast",
     "scaling-up",
 )
