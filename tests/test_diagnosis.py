@@ -185,7 +185,7 @@ def test_the_gap_is_that_of_the_first_minibatch_and_trained_counts_tokens():
 def test_the_norm_counts_weights_with_a_gradient():
     one, other = torch.nn.Parameter(torch.tensor([3.0])), torch.nn.Parameter(torch.tensor([[4.0]]))
     frozen = torch.nn.Parameter(torch.tensor([100.0]), requires_grad=False)
-    assert weight_norm([one, other, frozen]) == pytest.approx(5)
+    assert weight_norm(torch.nn.ParameterList([one, other, frozen])) == pytest.approx(5)
 
 
 @pytest.mark.parametrize("row", ["grpo", "ppo", "rloo", "dapo", "reinforce"])

@@ -125,7 +125,6 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater = None, on_
     metrics |= updater(learner, recipe, groups, batch, step)
     metrics |= {"sampling_seconds": sampled_at - began, "update_seconds": clock(device) - prepared_at}
     end_step(learner, recipe, batch, metrics["reward"])
-    metrics["weight_norm"] = weight_norm(learner.policy.parameters())
     return metrics | {**peak_memory(device), "seconds": clock(device) - began}
 
 
@@ -193,7 +192,7 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
         if not _step_policy(learner, recipe.config, watch, step):
             break
     watch.value_losses += fit_critic(learner, recipe, groups, batch, step, early_stop=watch.early_stop)
-    return watch.metrics()
+    return watch.metrics() | {"weight_norm": weight_norm(learner.policy)}
 
 
 def warm_up_critic(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int) -> Metrics:

@@ -3,7 +3,7 @@
 import math
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -60,7 +60,7 @@ METRICS: dict[str, str] = {
     "had a group with a difference)",
     "between": "share of the advantages' mean square that lies between groups: 0 with a baseline from the group (rows "
     "with one, and without marks for steps)",
-    "weight_norm": "norm of the policy's trained weights, after the update",
+    "weight_norm": "norm of the policy's trained weights, after the update (not with a trust region)",
     "grad_norm": "norm of the policy's gradient before clipping, mean over the optimiser steps; the value head's "
     "included if the trunk is shared",
     "value_loss": "loss of the critic, mean over the optimiser steps (critics only)",
@@ -195,10 +195,10 @@ def describe_distance(
     }
 
 
-def weight_norm(weights: Iterable[Tensor]) -> float:
+def weight_norm(model: torch.nn.Module) -> float:
     """`weight_norm` of `METRICS`; weights without a gradient do not count."""
     with torch.no_grad():
-        return math.hypot(*(weight.norm().item() for weight in weights if weight.requires_grad))
+        return math.hypot(*(weight.norm().item() for weight in model.parameters() if weight.requires_grad))
 
 
 def throughput(history: Sequence[dict[str, int | float]], parameters: int, trained: int | None = None) -> str:
