@@ -15,7 +15,7 @@ def suspect_gap(logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> float:
 
 
 def one_long_neighbour(gap: Callable[..., float]) -> None:
-    """Three completions of four tokens, each read 0.1 too low, beside one that is long."""
+    """Three completions of four tokens, each read 0.1 too low, beside a long one."""
     for width in (4, 16, 64):
         lengths = torch.tensor([[4], [4], [4], [width]])
         mask = (torch.arange(width) < lengths).float()
