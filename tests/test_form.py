@@ -44,6 +44,7 @@ FORM = (
     "process-rewards",
     "test-time-scaling",
     "self-play",
+    "diagnosis",
     "making-it-fast",
     "scaling-up",
     "choosing",

@@ -12,12 +12,25 @@ from types import ModuleType
 import torch
 import transformers
 
-from rlhf_minimal.cli import diff, evaluate, export, memory, prefer, pretrain, reward, sample, sft, table, train
+from rlhf_minimal.cli import (
+    diagnose,
+    diff,
+    evaluate,
+    export,
+    memory,
+    prefer,
+    pretrain,
+    reward,
+    sample,
+    sft,
+    table,
+    train,
+)
 from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.tasks.base import check_name
 
-COMMANDS = (train, pretrain, sft, reward, prefer, sample, evaluate, table, memory, export, diff)
+COMMANDS = (train, pretrain, sft, reward, prefer, sample, evaluate, diagnose, table, memory, export, diff)
 
 
 def main(argv: list[str] | None = None) -> int:

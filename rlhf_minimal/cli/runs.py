@@ -4,9 +4,10 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib
@@ -102,7 +103,11 @@ class Journal:
 
 
 def write_report(
-    folder: RunFolder, text: str, measured: Mapping[str, Any], draw: Callable[[Axes, list[Metrics]], None]
+    folder: RunFolder,
+    text: str,
+    measured: Mapping[str, Any],
+    draw: Callable[[Axes, list[Metrics]], None],
+    panels: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> None:
     """The end of a run, written into its folder and printed.
 
@@ -111,15 +116,24 @@ def write_report(
         text: The report, without a last line end.
         measured: What is kept as `evaluation.json`.
         draw: Puts the run's steps into the learning curve.
+        panels: Other metrics of all steps, each drawn under the curve in a small picture of its own.
     """
     write_file(folder.report, text + "\n")
     write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
     with matplotlib.rc_context({**curves.STYLE, "text.parse_math": False}):  # names may hold dollars
-        ax = figure.add_subplot()
+        rows = -(-len(panels) // 2)
+        figure.set_size_inches(6.4, 3.6 + 1.3 * rows)
+        grid = figure.add_gridspec(1 + rows, 2, height_ratios=[2.6, *[1] * rows])
+        ax = figure.add_subplot(grid[0, :])
         draw(ax, folder.history())
         ax.legend()
+        for place, (name, values) in enumerate(panels.items()):
+            small = figure.add_subplot(grid[1 + place // 2, place % 2])
+            small.plot(range(1, len(values) + 1), values, color=curves.CONTROL, linewidth=1)
+            small.set_title(name, fontsize=8, loc="left")
+            small.tick_params(labelsize=7)
     with naming(folder.picture):
         figure.savefig(folder.picture, dpi=120)
     print(f"\n{text}\n")

@@ -224,17 +224,20 @@ def _report(plan: Run, before: training.Evaluation, after: training.Evaluation) 
     lines.append(f"{'':<12}{'before':<24}{'after':<24}")
     for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
         lines.append(f"{name:<12}{one:<24}{other:<24}")
+    measured = curves.health(plan.folder.history())
+    lines += ["", *curves.in_lines(measured)]
 
     def draw(ax: Axes, history: list[Metrics]) -> None:
         name, limits = "accuracy", (0.0, 1.0)
         if task.score_range is not None:
             name, limits = "gold" if plan.recipe.reward else "reward", task.score_range
         color = curves.POLICY if settings["reward"] == "verifier" else curves.CONTROL
-        steps, measured = ([row[column] for row in history] for column in ("step", name))
-        curves.learning_curve(ax, steps, [measured], label=settings["algorithm"], color=color, smooth=5)
+        steps, right = ([row[column] for row in history] for column in ("step", name))
+        curves.learning_curve(ax, steps, [right], label=settings["algorithm"], color=color, smooth=5)
         ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
         ax.set_title(f"{task.about}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
 
     text = "\n".join(line.rstrip() for line in lines)
-    write_report(plan.folder, text, {"before": before.as_json(), "after": after.as_json()}, draw)
-    print(f"try it:     python -m rlhf_minimal sample {shlex.quote(str(plan.folder.path))}")
+    write_report(plan.folder, text, {"before": before.as_json(), "after": after.as_json()}, draw, measured)
+    for command, what in (("sample", "try it"), ("diagnose", "check it")):
+        print(f"{what + ':':<12}python -m rlhf_minimal {command} {shlex.quote(str(plan.folder.path))}")

@@ -37,6 +37,7 @@ from rlhf_minimal.training.metrics import (
     describe_rollouts,
     peak_memory,
     sequence_kl,
+    weight_norm,
 )
 from rlhf_minimal.training.optimizers import parameters_of
 from rlhf_minimal.training.recipe import Recipe
@@ -191,7 +192,7 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
         if not _step_policy(learner, recipe.config, watch, step):
             break
     watch.value_losses += fit_critic(learner, recipe, groups, batch, step, early_stop=watch.early_stop)
-    return watch.metrics()
+    return watch.metrics() | {"weight_norm": weight_norm(learner.policy)}
 
 
 def warm_up_critic(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int) -> Metrics:
@@ -272,7 +273,7 @@ def _forward_backward(
         (loss + config.value_coef * critic_loss).backward()
     else:
         loss.backward()
-    watch.record(algorithm, micro, reading.entropy.detach())
+    watch.record(algorithm, micro, reading.entropy.detach(), groups.mask[rows])
     watch.add(loss, critic_loss, reading.tokens)
 
 

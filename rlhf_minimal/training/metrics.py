@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlhf_minimal.functional.advantages import returns_to_go
 from rlhf_minimal.functional.kl import k1, k3
-from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_sum
+from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_mean, sequence_sum
 from rlhf_minimal.objective import Algorithm, Batch, _rewards_of_tokens
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.kl_control import kl_coefficient
@@ -52,6 +52,15 @@ METRICS: dict[str, str] = {
     "optimiser step: k3 on the sampled tokens",
     "early_stop": "number of the minibatch at which target_kl ended the step's updates, from 1; 0 if none did (with "
     "target_kl only)",
+    "gap": "mean |log(policy / sampler)| over the tokens of the step's first minibatch, before any update: 0 but for "
+    "rounding, unless trainer and sampler disagree about what was sampled",
+    "trained": "trained tokens of the update, as a share of the sampled tokens of the same completions: 1, unless the "
+    "mask is wrong",
+    "agreement": "correlation, within groups, of a completion's mean advantage with its reward: near 1 (in steps that "
+    "had a group with a difference)",
+    "between": "share of the advantages' mean square that lies between groups: 0 with a baseline from the group (rows "
+    "with one, and without marks for steps)",
+    "weight_norm": "norm of the policy's trained weights, after the update (not with a trust region)",
     "grad_norm": "norm of the policy's gradient before clipping, mean over the optimiser steps; the value head's "
     "included if the trunk is shared",
     "value_loss": "loss of the critic, mean over the optimiser steps (critics only)",
@@ -155,7 +164,25 @@ def describe_batch(recipe: Recipe, sampled: list[Rollout], batch: Batch) -> Metr
     if batch.values is not None:
         returns = monte_carlo_returns(recipe.algorithm, batch)
         metrics["explained_variance"] = explained_variance(batch.values, returns, batch.mask)
-    return metrics
+    return metrics | describe_advantages(batch, compares="group" in recipe.algorithm.needs and not recipe.step_reward)
+
+
+def describe_advantages(batch: Batch, *, compares: bool) -> Metrics:
+    """Whether the advantages of a prepared batch belong to its rewards: `agreement` and `between` of `METRICS`.
+
+    Args:
+        batch: Whole groups.
+        compares: Whether the row's baseline comes from the group.
+    """
+    whole = (batch.mask != 0).any(-1).view(-1, batch.group_size).all(-1)  # [P] no row of it was filtered out
+    if batch.advantages is None or batch.group_size == 1 or not whole.any():
+        return {}
+    own = sequence_mean(batch.advantages, batch.mask)
+    groups, rewards = (x.view(-1, batch.group_size)[whole].double() for x in (own, batch.rewards))  # [P, G]
+    within, rewards = (x - x.mean(-1, keepdim=True) for x in (groups, rewards))
+    size, spread = groups.square().sum().item(), (within.square().sum() * rewards.square().sum()).sqrt().item()
+    metrics: Metrics = {"agreement": (within * rewards).sum().item() / spread} if spread > 1e-9 else {}
+    return metrics | ({"between": 1 - within.square().sum().item() / size} if compares and size > 1e-9 else {})
 
 
 def describe_distance(
@@ -166,6 +193,12 @@ def describe_distance(
         "kl": masked_mean(k3(logp, start_logp), mask).item(),
         "kl_sequence": sequence_kl(logp, start_logp, mask),
     }
+
+
+def weight_norm(model: torch.nn.Module) -> float:
+    """`weight_norm` of `METRICS`; weights without a gradient do not count."""
+    with torch.no_grad():
+        return math.hypot(*(weight.norm().item() for weight in model.parameters() if weight.requires_grad))
 
 
 def throughput(history: Sequence[dict[str, int | float]], parameters: int, trained: int | None = None) -> str:

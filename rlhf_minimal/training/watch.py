@@ -33,6 +33,8 @@ class Watch:
         self.entropy = 0.0
         self.weighted = 0  # trained tokens with an advantage
         self.clipped = 0  # of those, the ones to which the gate, or trust, gives no gradient
+        self.sampled = 0  # tokens of the same completions that were sampled
+        self.gap = torch.zeros(2, dtype=torch.float64)  # of the first minibatch: sum of |log-ratio|, and tokens
         self.ratio_min, self.ratio_max = math.inf, -math.inf
         self.losses: list[float] = []
         self.grad_norms: list[float] = []
@@ -44,8 +46,10 @@ class Watch:
         self._losses = torch.zeros(2, dtype=torch.float64)  # this minibatch's policy loss and value loss
         self._kl = torch.zeros(2, dtype=torch.float64)  # sum over this minibatch's trained tokens, and their number
 
-    def record(self, algorithm: Algorithm, batch: Batch, entropy: Float[Tensor, "B T"]) -> None:
-        """Takes in one micro-batch."""
+    def record(
+        self, algorithm: Algorithm, batch: Batch, entropy: Float[Tensor, "B T"], sampled: Float[Tensor, "B T"]
+    ) -> None:
+        """Takes in one micro-batch; `sampled` is 1 for each token that the sampler wrote."""
         trained = batch.mask != 0
         if not trained.any() or batch.advantages is None:
             return
@@ -53,6 +57,11 @@ class Watch:
         (slope,) = torch.autograd.grad(algorithm.gate(ratio, batch.advantages).sum(), ratio)
         weighted = trained & (batch.advantages != 0)
         self.tokens += int(trained.sum())
+        self.sampled += int((sampled != 0).sum())
+        if self.minibatches == 0:
+            sampler = batch.old_logp if batch.sampler_logp is None else batch.sampler_logp
+            apart = (batch.logp.detach() - sampler)[trained].abs()
+            self.gap += torch.tensor([apart.sum().item(), len(apart)], dtype=torch.float64)
         self.entropy += entropy[trained].sum().item()
         self.weighted += int(weighted.sum())
         if algorithm.trust is not None:
@@ -91,9 +100,9 @@ class Watch:
 
     def metrics(self) -> Metrics:
         """The update's metrics."""
-        sums = [self.tokens, self.entropy, self.weighted, self.clipped, self.tokens_read]
+        sums = [self.tokens, self.entropy, self.weighted, self.clipped, self.tokens_read, self.sampled, *self.gap]
         totals = self.processes.total(torch.tensor(sums, dtype=torch.float64))
-        tokens, entropy, weighted, clipped, read = totals.tolist()
+        tokens, entropy, weighted, clipped, read, sampled, apart, first = totals.tolist()
         ends = torch.tensor([-self.ratio_min, self.ratio_max], dtype=torch.float64)
         low, high = self.processes.most(ends).tolist()
         always = {
@@ -101,6 +110,8 @@ class Watch:
             "grad_norm": _mean(self.grad_norms),
             "entropy": entropy / max(tokens, 1),
             "clip_fraction": clipped / max(weighted, 1),
+            "gap": apart / max(first, 1),
+            "trained": tokens / max(sampled, 1),
             "ratio_min": -low,
             "ratio_max": high,
         }

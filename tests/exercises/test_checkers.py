@@ -170,6 +170,7 @@ CHAPTERS = [
         "process_rewards",
         "test_time_scaling",
         "self_play",
+        "diagnosis",
         "making_it_fast",
         "scaling_up",
         "choosing",

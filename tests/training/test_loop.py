@@ -434,7 +434,7 @@ def test_clip_fraction_counts_where_the_gate_is_shut_and_nothing_else():
     zeros = torch.zeros(3, 3)
     batch = Batch(ratio.log() - 1, zeros - 1, torch.ones(3, 3), torch.zeros(3), 1, advantages=advantage)
     watch = Watch()
-    watch.record(ALGORITHMS["grpo"], batch, entropy=zeros + 0.5)
+    watch.record(ALGORITHMS["grpo"], batch, entropy=zeros + 0.5, sampled=batch.mask)
     found = watch.metrics()
     assert found["clip_fraction"] == pytest.approx(2 / 6)
     assert (found["ratio_min"], found["ratio_max"]) == (pytest.approx(0.5), pytest.approx(1.5))
@@ -448,7 +448,7 @@ def test_a_token_that_is_not_trusted_counts_as_clipped():
     new = torch.tensor([[0.2, 0.6, 0.8, 0.1]]).log()
     batch = Batch(new, old, torch.ones(1, 4), torch.zeros(1), 1, advantages=torch.ones(1))
     watch = Watch()
-    watch.record(ALGORITHMS["dppo"], batch, entropy=torch.zeros(1, 4))
+    watch.record(ALGORITHMS["dppo"], batch, entropy=torch.zeros(1, 4), sampled=batch.mask)
     assert watch.metrics()["clip_fraction"] == pytest.approx(1 / 4)  # the third rose by 0.3
 
 

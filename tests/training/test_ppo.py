@@ -257,7 +257,7 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
             TREE.logp(new)[row], TREE.logp(old)[row], TREE.mask[row], torch.zeros(1), 1, advantages=torch.ones(1)
         )
         watch = Watch()
-        watch.record(ALGORITHMS["grpo"], batch, torch.zeros(1, 3))
+        watch.record(ALGORITHMS["grpo"], batch, torch.zeros(1, 3), batch.mask)
         total += probability[n].item() * watch.end_minibatch() * TREE.lengths[n].item()
         tokens += probability[n].item() * TREE.lengths[n].item()
     exact = TREE.kl(old, new).item()
@@ -270,7 +270,7 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
         batch = Batch(
             logp[part], old_logp[part], mask[part], torch.zeros(len(part)), 1, advantages=torch.ones(len(part))
         )
-        watch.record(ALGORITHMS["grpo"], batch, torch.zeros_like(logp[part]))
+        watch.record(ALGORITHMS["grpo"], batch, torch.zeros_like(logp[part]), batch.mask)
     assert watch.end_minibatch() == pytest.approx(exact / tokens, rel=0.05)
 
 

@@ -1,0 +1,28 @@
+"""`diagnose`: what stands out in a run's metrics, what may cause it, and where the book explains it."""
+
+import argparse
+
+from rlhf_minimal.extras.diagnosis import CAUSES, diagnose, likely
+from rlhf_minimal.training.run_folder import RunFolder
+
+ABOUT = "Say what stands out in a run's metrics, and what may cause it."
+
+
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's argument."""
+    sub.add_argument("run", metavar="RUN", help="A run folder, as train writes it.")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints findings, the likeliest causes and what to test next."""
+    folder = RunFolder(args.run)
+    settings, history = folder.settings("train"), folder.history()
+    findings = diagnose(history)
+    print(f"{args.run}: {settings.get('algorithm', 'a row')}, {len(history)} steps\n")
+    for finding in findings:
+        print(f"stands out  {finding.rule}: {finding.figures}")
+    if not findings:
+        print("Nothing stands out. Some bugs leave no trace: see the chapter `diagnosis`, section 6.")
+    for place, name in enumerate(likely(findings), start=1):
+        print("\n{}. {what}\n   test: {test}\n   read: {section}".format(place, **CAUSES[name]))
+    return 0
