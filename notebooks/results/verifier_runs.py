@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on verifiable rewards: one start, and verifiers that are wrong in different ways.
 
-    python notebooks/results/verifier_runs.py            runs what is not yet recorded (60 runs, fourteen minutes of one core)
+    python notebooks/results/verifier_runs.py            runs what is not yet recorded (75 runs, seventeen minutes of one core)
     python notebooks/results/verifier_runs.py visible    only the arms named
 
 Writes notebooks/results/verifier-runs.json, a line a run. Seeds were fixed beforehand: 0 to 4. Two tasks:
@@ -18,9 +18,13 @@ the verifier and in nothing else; "accuracy" is by all eleven tests in every arm
     coin        the toss of a coin
     visible_kl  as visible, and the row has the KL penalty of the row grpo
     visible_z   as visible, with the row grpo without its KL penalty
+    fixed       as accepts, but the lot is drawn once for each problem and text, and kept: a verdict that never changes
+    visible_long, visible_kl_long    visible and visible_kl, for 80 steps; the first 40 are theirs
 
-The last two came later: in the record stack-runs.json, whose row is grpo, tables do not crowd the right programs out. Of
-the cells in which the two rows differ the KL penalty is one, and the rest (z-score, division by the length) is the other.
+visible_kl and visible_z came later: in the record stack-runs.json, whose row is grpo, tables do not crowd the right programs out. Of
+the cells in which the two rows differ the KL penalty is one, and the rest (z-score, division by the length) is the other. fixed came last: a program's verdict on a
+text does not change from call to call, and the lot of accepts does. Both long arms came
+after it was seen that the share of right programs still rose at step 40.
 
 ACCEPTS is about the rate at which `visible` accepts wrong programs of the start: so visible and accepts begin with the
 same share of false positives, in one by what is written, in the other by lot.
@@ -68,6 +72,7 @@ STEPS, LATE, LAST = (
 )  # steps; of mended under the hole; over which the end is a mean
 PROMPTS, GROUP_SIZE = 32, 8
 LOOSE, STRICT = CLOCK = "loose", "strict"
+FIXED, LONGER = "fixed", "_long"
 ARMS = (
     "hidden",
     "visible",
@@ -81,6 +86,9 @@ ARMS = (
     "visible_kl",
     "visible_z",
     STRICT,
+    FIXED,
+    "visible_long",
+    "visible_kl_long",
 )
 KEPT = ("reward", "accuracy", "length")
 GRPO, DR_GRPO = ALGORITHMS["grpo"], ALGORITHMS["dr_grpo"]
@@ -97,6 +105,25 @@ def by_lot(seed: int, *, accepts: float = 0.0, rejects: float = 0.0) -> RewardFu
         return [
             1 - right if rng.random() < turned[right] else right
             for right in exact(**columns)
+        ]
+
+    return reward
+
+
+def by_fixed_lot(seed: int, *, accepts: float) -> RewardFunction:
+    """All tests, and of the wrong (problem, text) pairs a share that always passes, scattered over what is written."""
+    exact = verifier_reward(get_task("stack"))
+
+    def reward(
+        *, completions: Sequence[str], problem: Sequence[Problem], **columns: Any
+    ) -> list[float]:
+        verdicts = exact(completions=completions, problem=problem, **columns)
+        return [
+            right
+            or float(
+                random.Random(f"fixed/{seed}/{one.prompt}/{text}").random() < accepts
+            )
+            for right, text, one in zip(verdicts, completions, problem, strict=True)
         ]
 
     return reward
@@ -139,12 +166,19 @@ def rewards(arm: str, seed: int) -> RewardFunction | None:
         "accepts": lambda: by_lot(seed, accepts=ACCEPTS),
         "rejects": lambda: by_lot(seed, rejects=ACCEPTS),
         "both": lambda: by_lot(seed, accepts=ACCEPTS, rejects=ACCEPTS),
+        FIXED: lambda: by_fixed_lot(seed, accepts=ACCEPTS),
         "spot": lambda: spot_check(seed),
         "coin": lambda: random_reward(seed),
         LOOSE: lambda: anywhere,
         STRICT: lambda: None,
     }
-    return made["visible" if arm in ("mended", *ROWS) else arm]()
+    kind = arm.removesuffix(LONGER)
+    return made["visible" if kind in ("mended", *ROWS) else kind]()
+
+
+def steps_of(arm: str) -> int:
+    """Steps of an arm of programs, those under the hole of `mended` not counted."""
+    return 2 * STEPS if arm.endswith(LONGER) else STEPS
 
 
 def begin(arm: str, seed: int, *, steps: int | None = None) -> tuple[Learner, Recipe]:
@@ -154,14 +188,16 @@ def begin(arm: str, seed: int, *, steps: int | None = None) -> tuple[Learner, Re
     else:
         task = get_task("stack")
         config = Config(
-            steps=LATE if arm == "mended" else STEPS,
+            steps=LATE if arm == "mended" else steps_of(arm),
             prompts=PROMPTS,
             group_size=GROUP_SIZE,
             seed=seed,
             watch_kl="off",
         )
     config = replace(config, steps=steps or config.steps)
-    recipe = Recipe(ROWS.get(arm, DR_GRPO), task, config, rewards(arm, seed))
+    recipe = Recipe(
+        ROWS.get(arm.removesuffix(LONGER), DR_GRPO), task, config, rewards(arm, seed)
+    )
     with as_file(files("rlhf_minimal") / "assets" / task.name) as folder:
         policy, vocabulary = load_policy(folder)
     return Learner.begin(policy, vocabulary, recipe.algorithm, config), recipe

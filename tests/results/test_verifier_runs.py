@@ -31,7 +31,7 @@ def test_every_arm_has_every_seed_and_every_step():
     steps[script.STRICT] = steps[script.LOOSE]
     for (arm, _), run in RUNS.items():
         for name in script.KEPT:
-            assert len(run[name]) == steps.get(arm, script.STEPS)
+            assert len(run[name]) == steps.get(arm, script.steps_of(arm))
             assert run[f"last_{name}"] == pytest.approx(sum(run[name][-script.LAST :]) / script.LAST, abs=1e-3)
     assert (RECORD["steps"], RECORD["late"], RECORD["accepts"]) == (script.STEPS, script.LATE, script.ACCEPTS)
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
@@ -48,6 +48,22 @@ def test_verdicts_are_turned_by_lot_at_their_rates_and_by_nothing_else():
         for right, rate in zip((0.0, 1.0), rates, strict=True):
             assert sum(turned[right]) / len(turned[right]) == pytest.approx(rate, abs=0.03)
         assert reward(**given, step=[3] * 400) == reward(**given, step=[3] * 400)
+
+
+def test_a_fixed_lot_keeps_its_verdict_on_a_text_of_a_problem_and_draws_another_for_another():
+    given = programs()
+    exact = [TASK.verify(text, problem) for text, problem in zip(given["completions"], given["problem"], strict=True)]
+    wrong = [i for i, right in enumerate(exact) if not right]
+    some = {name: [x[i] for i in wrong] for name, x in given.items()}
+    reward, other = script.rewards(script.FIXED, 0), script.rewards(script.FIXED, 1)
+    verdicts = reward(**some, step=[0] * len(wrong))
+    assert verdicts == reward(**some, step=[7] * len(wrong)) != other(**some, step=[0] * len(wrong))
+    assert sum(verdicts) / len(wrong) == pytest.approx(script.ACCEPTS, abs=0.08)
+    one = {name: x[:1] for name, x in some.items()}
+    columns = {name: x * len(wrong) for name, x in one.items()} | {"problem": some["problem"]}
+    assert len(set(reward(**columns, step=[0] * len(wrong)))) == 2  # one text, other problems
+    right = [i for i, ok in enumerate(exact) if ok]
+    assert all(reward(**{name: [x[i] for i in right] for name, x in given.items()}))
 
 
 def test_a_table_passes_what_is_shown_and_hardly_a_spot_check():
@@ -105,13 +121,28 @@ def test_any_hidden_test_catches_a_table_unless_the_function_is_constant():
 
 
 def test_a_late_mend_and_either_error_alone_are_not_separated_from_all_tests():
-    for arm in ("mended", "accepts", "rejects"):
+    for arm in ("mended", "accepts", "rejects", script.FIXED):
         assert not separated(last(arm, "accuracy"), last("hidden", "accuracy"))
     assert separated(last("both", "accuracy"), last("hidden", "accuracy"))
     assert all(RUNS["mended", seed]["accuracy"][script.LATE - 1] < 0.12 for seed in script.SEEDS)
 
 
-def test_with_a_kl_penalty_right_programs_live_on_beside_tables_and_without_it_they_do_not():
+def share(arm, name, step):
+    """[seeds] of a step, counted from 1."""
+    return torch.tensor([RUNS[arm, seed][name][step - 1] for seed in script.SEEDS])
+
+
+def test_long_runs_begin_as_the_short_ones():
+    for arm in ("visible", "visible_kl"):
+        for seed in script.SEEDS:
+            for name in (*script.KEPT, "tables"):
+                assert RUNS[arm + script.LONGER, seed][name][: script.STEPS] == RUNS[arm, seed][name]
+
+
+def test_with_a_kl_penalty_right_programs_fall_first_and_come_back_and_without_it_they_do_not_in_40_steps():
+    begun = share("visible_kl", "accuracy", 1) / share("visible_kl", "tables", 1)
+    fallen = share("visible_kl", "accuracy", 10) / share("visible_kl", "tables", 10)
+    assert (fallen < begun / 2).all()
     for arm in script.ROWS:
         rate = torch.tensor([RUNS[arm, seed]["reward"][0] for seed in script.SEEDS])
         assert torch.equal(rate, torch.tensor([RUNS["visible", seed]["reward"][0] for seed in script.SEEDS]))
