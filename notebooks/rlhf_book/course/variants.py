@@ -74,9 +74,7 @@ def exercise_for(
     """
     if exercise not in EXERCISES:
         raise ValueError(f"there is no exercise {exercise!r}")
-    return apply(
-        EXERCISES[exercise], choice(exercise, seed), draws=draws, count=count
-    )
+    return apply(EXERCISES[exercise], choice(exercise, seed), draws=draws, count=count)
 
 
 def apply(
