@@ -159,9 +159,7 @@ def plan(name):
             for c in week.chapters
         )
         total = found.minutes(week)
-        rows.append(
-            (week.number, week.title, chapters, week.reading, week.solving, week.running, f"{total / 60:.1f}")
-        )
+        rows.append((week.number, week.title, chapters, week.reading, week.solving, week.running, f"{total / 60:.1f}"))
     head = ("", "meeting", "read before", "reading, min", "exercises, min", "computing, min", "hours in all")
     parts = [
         f"For {found.who}. A meeting takes {found.session} minutes.",
@@ -224,9 +222,7 @@ def variants():
 @cache
 def _chapters_of_exercises():
     return {
-        name: page
-        for page in numbering.chapters()
-        for name in numbering.set_by(read(ROOT / f"{page}.ipynb")["cells"])
+        name: page for page in numbering.chapters() for name in numbering.set_by(read(ROOT / f"{page}.ipynb")["cells"])
     }
 
 

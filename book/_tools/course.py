@@ -2,10 +2,11 @@
 
 One notebook a week, week-01.ipynb and so on, in plain Markdown: what is read, and its exercises, blank, with their
 points. No hint and no solution stands in it. The seed draws a convention for every exercise that has some; the same
-seed writes the same bytes.
+seed writes the same bytes. `make course PLAN=five-weeks SEED=7` hands both over.
 """
 
 import argparse
+import os
 import sys
 import textwrap
 from pathlib import Path
@@ -27,8 +28,8 @@ HAND_IN = """\
 ## Before you hand in
 
 Choose *Restart Kernel and Run All Cells* and look at every verdict. Leave the names of the functions as they are: they
-are looked for by name. Cells of your own may stand anywhere. What a cell prints is not read, `%` and `!` commands are not
-run, and a cell that takes longer than a minute is left out. Save, and hand in this file as `{name}.ipynb`."""
+are looked for by name. Cells of your own may stand anywhere. What a cell prints is not read, `%` and `!` commands are
+not run, and a cell that takes longer than a minute is left out. Save, and hand in this file as `{name}.ipynb`."""
 
 START = """\
 import math  # noqa: F401
@@ -108,15 +109,18 @@ def write(plan: course_pages.Plan, seed: int, out: Path) -> list[Path]:
 def main(arguments: list[str]) -> None:
     """Read the command line, write, say where."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--plan", choices=list(course_pages.plans()), default="ten-weeks")
-    parser.add_argument("--seed", type=int, required=True, help="of the course: a new one every time it is held")
+    parser.add_argument("--plan", choices=list(course_pages.plans()), default=os.environ.get("PLAN", "ten-weeks"))
+    help_of_seed = "of the course: a new one every time it is held"
+    parser.add_argument("--seed", type=int, default=os.environ.get("SEED", "0"), help=help_of_seed)
     parser.add_argument("--out", type=Path, default=ROOT / "_build" / "course")
     given = parser.parse_args(arguments)
     plan = course_pages.plans()[given.plan]
     written = write(plan, given.seed, given.out)
     varied = [name for week in plan.weeks for name in week.exercises if choice(name, given.seed)]
     exercises = sum(len(week.exercises) for week in plan.weeks)
-    print(f"{len(written)} handouts in {given.out}, {exercises} exercises, {len(varied)} of them with a convention of this course")
+    print(
+        f"{len(written)} handouts in {given.out}, {exercises} exercises, {len(varied)} of them with a convention of this course"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Grade a folder of notebooks: `python book/_tools/grade.py SUBMISSIONS --plan ten-weeks --seed 7 --out grades`.
 
-A submission is `STUDENT/week-03.ipynb`, `STUDENT/week-03/week-03.ipynb` (as nbgrader has it) or `STUDENT-week-03.ipynb`.
-Its code runs in a process of its own, behind the strongest walls that this machine has; the checker does not. Written are
-grades.csv (a row an exercise, with the checker's sentence), totals.csv (a row a student) and grades.json, after every
-submission. Stopped with Ctrl-C, or repeated, it goes on where it was.
+A submission is `STUDENT/week-03.ipynb`, `STUDENT/week-03/week-03.ipynb` (as nbgrader has it) or
+`STUDENT-week-03.ipynb`. Its code runs in a process of its own, behind the strongest walls that this machine has; the
+checker does not. Written are grades.csv (a row an exercise, with the checker's sentence), totals.csv (a row a student)
+and grades.json, after every submission. Stopped with Ctrl-C, or repeated, it goes on where it was.
 
 Keep the folder of grades to yourself: secret.json in it draws the hidden batches.
 """
@@ -29,7 +29,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, required=True, help="of the course, as in its handouts")
     parser.add_argument("--out", type=Path, required=True, help="the folder of grades")
     parser.add_argument("--week", type=int, help="of notebooks whose path names none")
-    parser.add_argument("--isolation", choices=list(isolation.WAYS), default="", help="default: the strongest that works")
+    parser.add_argument(
+        "--isolation", choices=list(isolation.WAYS), default="", help="default: the strongest that works"
+    )
     parser.add_argument("--minutes", type=float, default=5.0, help="that one submission may take (5)")
     parser.add_argument("--memory-gb", type=float, default=4.0, help="that it may use (4)")
     parser.add_argument("--again", action="store_true", help="also what has been graded before")

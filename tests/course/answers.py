@@ -1,4 +1,4 @@
-"""What a student would hand in: every convention of every variant once more, from its words, token by token in loops."""
+"""What a student would hand in: each convention of a variant once more, from its words, in loops."""
 
 GROUPS = """
 def my_group_advantage(rewards, group_size, eps=1e-4):

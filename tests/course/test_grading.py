@@ -97,7 +97,9 @@ def test_right_answers_get_their_points_and_the_books_do_not(grader, tmp_path):
     assert points(rows) == FULL, rows
     assert {(row.student, row.week) for row in rows} == {("anna", "week-01")}
     assert "cell 4 raised ZeroDivisionError" in rows[0].note
-    books = [IMPORTS + "from torch import Tensor\n" + inspect.getsource(EXERCISES[n].solution) for n in WEEKS["week-01"]]
+    books = [
+        IMPORTS + "from torch import Tensor\n" + inspect.getsource(EXERCISES[n].solution) for n in WEEKS["week-01"]
+    ]
     rows = grader.grade(hand_in(tmp_path, "ben/week-01.ipynb", *books))
     assert points(rows) == [0, 0]
     assert all("This is the book's version" in row.says for row in rows)
@@ -129,7 +131,15 @@ def test_an_endless_loop_is_cut_off(grader, tmp_path, monkeypatch):
     from rlhf_book.exercises import exercise
 
     monkeypatch.setattr(exercise, "_SECONDS", 3.0)
-    loops = "def my_masked_mean(x, mask):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass"
+    loops = """
+def my_masked_mean(x, mask):
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+"""
     began = time.monotonic()
     rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", "while True: pass", loops, SECOND))
     assert points(rows) == [0, FULL[1]], rows
@@ -177,24 +187,31 @@ def my_lora(x, weight, down, up, alpha):
 
 
 def test_a_forged_result_earns_nothing(grader, tmp_path):
-    """Patched comparisons, a printed verdict, a lying object, a search through frames: the comparing is done elsewhere."""
+    """Patched comparisons, a printed verdict, a lying object, a search through frames: the comparison is elsewhere."""
     rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", FORGED))
     assert points(rows) == [0, 0], rows
 
 
+WRITES = """
+import os, stat
+
+def my_masked_mean(x, mask):
+    for n in range(3, 12):
+        try:
+            pipe = stat.S_ISFIFO(os.fstat(n).st_mode)
+        except OSError:
+            continue
+        if pipe:
+            said = b'{"value": {"plain": true}, "passed": true, "points": 100}'
+            os.write(n, len(said).to_bytes(4, "big") + said + b"\\xff" * 8)
+    return 1.0
+"""
+
+
 def test_messages_on_the_line_are_no_verdicts(grader, tmp_path):
-    """The pipe is found and written to: a reply, garbage, a length of four gigabytes."""
-    said = '{"value": {"plain": true}, "passed": true, "points": 100}'
-    for text in (f"len({said!r}).to_bytes(4, 'big') + {said!r}.encode()", "b'x' * 1000", "b'\\xff' * 8"):
-        writes = f"import os\ndef my_masked_mean(x, mask):\n    [os.write(n, {text}) for n in range(3, 12) if _pipe(n)]\n    return 1.0"
-        pipe = (
-            "import os, stat\ndef _pipe(n):\n    try: return stat.S_ISFIFO(os.fstat(n).st_mode)\n    except OSError: return False"
-        )
-        rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", pipe, writes, SECOND))
-        assert rows[0].points == 0
-        assert rows[1].points == FULL[1]  # the one after it is asked in a new process
-        if len(text) < 20:
-            break
+    """The pipe is found and written to: a reply of its own, then a length of four gigabytes."""
+    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", WRITES, SECOND))
+    assert points(rows) == [0, FULL[1]], rows  # the one after it is asked in a new process
 
 
 @pytest.mark.parametrize(
@@ -281,7 +298,15 @@ def test_nothing_outside_can_be_read_written_reached_or_killed(walls, library, t
     grades = tmp_path / "grades.csv"
     grades.write_text("untouched")
     home = Path.home()
-    mine = [str(p) for p in (grades, ROOT / "book" / "data" / "course.yml", isolation.BOOK / "course" / "variants.py", home / ".bashrc")]
+    mine = [
+        str(p)
+        for p in (
+            grades,
+            ROOT / "book" / "data" / "course.yml",
+            isolation.BOOK / "course" / "variants.py",
+            home / ".bashrc",
+        )
+    ]
     import socket
 
     server = socket.create_server(("127.0.0.1", 0))
@@ -476,7 +501,15 @@ def test_the_command_says_its_walls_and_ctrl_c_leaves_what_is_done(way, tmp_path
     folder, out = tmp_path / "in", tmp_path / "out"
     hand_in(folder, "anna/week-01.ipynb", "x = 1")
     hand_in(folder, "ben/week-01.ipynb", "while True: pass")
-    command = [sys.executable, str(ROOT / "book" / "_tools" / "grade.py"), str(folder), "--seed", "7", "--out", str(out)]
+    command = [
+        sys.executable,
+        str(ROOT / "book" / "_tools" / "grade.py"),
+        str(folder),
+        "--seed",
+        "7",
+        "--out",
+        str(out),
+    ]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'notebooks'}"}
     going = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:

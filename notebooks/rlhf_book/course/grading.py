@@ -233,8 +233,8 @@ def totals(rows: Sequence[Row], weeks: Mapping[str, Sequence[str]]) -> str:
     writer.writerow(["student", *weeks, "sum", "of"])
     of = sum(EXERCISES[name].minutes for week in weeks.values() for name in week)
     for student in sorted(best):
-        points = [best[student].get(week, "") for week in weeks]
-        writer.writerow([_cell(student), *points, sum(best[student].values()), of])
+        columns = [best[student].get(week, "") for week in weeks]
+        writer.writerow([_cell(student), *columns, sum(best[student].values()), of])
     return text.getvalue()
 
 

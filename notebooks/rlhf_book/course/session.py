@@ -251,7 +251,7 @@ def _error(said: Any) -> BaseException:
     """An exception with the name and the text of the student's."""
     name, text = (str(part)[:200] for part in (*said, "", "")[:2])
     name = name if name.isidentifier() else "Exception"
-    return type(name, (Exception,), {})(text)  # type: ignore[no-any-return]
+    return type(name, (Exception,), {})(text)
 
 
 def _words(said: Any) -> str:
