@@ -118,9 +118,8 @@ def main(arguments: list[str]) -> None:
     written = write(plan, given.seed, given.out)
     varied = [name for week in plan.weeks for name in week.exercises if choice(name, given.seed)]
     exercises = sum(len(week.exercises) for week in plan.weeks)
-    print(
-        f"{len(written)} handouts in {given.out}, {exercises} exercises, {len(varied)} of them with a convention of this course"
-    )
+    print(f"{len(written)} handouts in {given.out}")
+    print(f"{exercises} exercises, {len(varied)} of them with a convention of this course")
 
 
 if __name__ == "__main__":

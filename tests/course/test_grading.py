@@ -494,6 +494,33 @@ def test_hidden_batches_are_the_graders_own(grader, tmp_path):
     assert drawn[0].shape != drawn[2].shape or not torch.equal(drawn[0], drawn[2])
 
 
+def test_a_sheet_that_is_filled_in_gets_the_points_that_stand_on_it(library, way, tmp_path):
+    """From `make course` to the table: the cells as they are printed, with answers in the place of the stubs."""
+    sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+    import course
+    import course_pages
+
+    plan = course_pages.plans()["weekend"]
+    week = plan.weeks[0]
+    sheet = course.handout(plan, week, SEED)
+    blank = tmp_path / "in" / "ben" / f"{week.name}.ipynb"
+    blank.parent.mkdir(parents=True)
+    blank.write_text(json.dumps(sheet))
+    for cell in sheet.cells:
+        for name in week.exercises:
+            if f'check("{name}"' in cell.source:
+                answer = ANSWERS[name, choice(name, SEED).name]
+                cell.source = answer + "\n\n" + cell.source.splitlines()[-1]
+    full = tmp_path / "in" / "anna" / f"{week.name}.ipynb"
+    full.parent.mkdir(parents=True)
+    full.write_text(json.dumps(sheet))
+    hers = Grader(plan.exercises, SEED, 5, way, LIMITS, library)
+    rows = grade_all(hers, list(submissions(tmp_path / "in")), tmp_path / "out", say=lambda _: None)
+    got = {student: sum(row.points for row in rows if row.student == student) for student in ("anna", "ben")}
+    assert got == {"anna": week.solving, "ben": 0}, rows
+    assert all("still the stub" in row.says and not row.note for row in rows if row.student == "ben"), rows
+
+
 # ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
