@@ -8,6 +8,7 @@ The strongest that works on this machine is taken: it is tried with the worker i
 - limits: only what the kernel counts for one process. The student's code can read your files, and write where you can.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -266,6 +267,8 @@ class Process:
         )
 
     def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
         for pid in [*self._family(), self.popen.pid]:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -364,4 +367,9 @@ def _limit(limits: Limits, threads: int) -> None:
     for which, most in wanted.items():
         hard = resource.getrlimit(which)[1]
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(which, (value, value))
+        with contextlib.suppress(
+            *(() if sys.platform == "linux" else (ValueError, OSError))
+        ):
+            resource.setrlimit(
+                which, (value, value)
+            )  # macOS knows some of them only by name
