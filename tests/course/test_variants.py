@@ -8,7 +8,7 @@ from rlhf_book.exercises import EXERCISES
 from tests.course.answers import ANSWERS, IMPORTS
 
 CHOICES = [(name, picked) for name, known in VARIANTS.items() for picked in known]
-COUNT = 40  # drawn batches; the printed ones come on top
+COUNT = 20  # drawn batches; the printed ones come on top
 
 
 def named(value):
