@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: book test smollm2 train lab notebooks generated deck offline axe bench env mutants clean
+.PHONY: book test smollm2 train lab notebooks generated deck course offline axe bench env mutants clean
 
 book: env  ## build the book from the committed, executed notebooks
 	$(BIN)/jupyter-book build .
@@ -39,6 +39,9 @@ generated: env  ## write README's table and the filled cells of the chapters aga
 
 deck: env  ## write the interview questions as a deck for Anki, _build/rlhf-interview.apkg
 	$(BIN)/python book/_tools/deck.py
+
+course: env  ## write the sheets of a course, _build/course: make course PLAN=five-weeks SEED=7
+	$(BIN)/python book/_tools/course.py
 
 mutants: env  ## break the library in every small way and see whether a test goes red (what has changed since; not part of test)
 	$(BIN)/python -m tests.mutation

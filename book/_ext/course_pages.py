@@ -1,0 +1,231 @@
+"""Courses made of this book: plans from `book/data/course.yml`, with minutes counted in the chapters and exercises."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import book_facts
+import numbering
+from data_files import ROOT, read, using
+
+SOURCE = ROOT / "book" / "data" / "course.yml"
+WEEK = {"title", "point", "chapters", "readings", "exercises", "prepare", "wrong"}
+PLAN = {"title", "who", "session", "hours", "weeks"}
+
+
+@dataclass(frozen=True)
+class Week:
+    """One meeting, and what is done for it."""
+
+    name: str  # of its handout: week-03
+    number: int
+    title: str
+    point: str
+    chapters: tuple[str, ...]
+    readings: tuple[str, ...]
+    exercises: tuple[str, ...]
+    prepare: str
+    wrong: str
+
+    @property
+    def reading(self):
+        """Minutes to read its chapters."""
+        return sum(book_facts.reading_minutes(path(chapter)) for chapter in self.chapters)
+
+    @property
+    def solving(self):
+        """Minutes of its exercises, which are their points, too."""
+        return sum(exercise(name).minutes for name in self.exercises)
+
+    @property
+    def running(self):
+        """Minutes that its notebooks compute, rounded up."""
+        seconds = book_facts.times()["notebooks"]
+        return -(-int(sum(seconds.get(chapter, 0) for chapter in self.chapters)) // 60)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A course."""
+
+    name: str
+    title: str
+    who: str
+    session: int
+    hours: tuple[float, float]
+    weeks: tuple[Week, ...]
+
+    def minutes(self, week):
+        """All that a week takes of a student."""
+        return self.session + week.reading + week.solving
+
+    @property
+    def exercises(self):
+        """Week -> ids, as the grader wants them."""
+        return {week.name: list(week.exercises) for week in self.weeks}
+
+    @property
+    def left_out(self):
+        """Chapters of the book that the plan does not read."""
+        read_here = {chapter for week in self.weeks for chapter in week.chapters}
+        names = [page.removeprefix("notebooks/") for page in numbering.chapters() if not page.endswith(numbering.DEPTH)]
+        return [name for name in names if name not in read_here]
+
+
+@cache
+def plans():
+    """Name -> plan.
+
+    Raises:
+        ValueError: a field is missing or unknown, or names what does not exist.
+    """
+    with using(SOURCE):
+        return {name: _plan(name, entry) for name, entry in read(SOURCE)["plans"].items()}
+
+
+@cache
+def projects():
+    """The projects with their rubrics, as they stand in the file."""
+    with using(SOURCE):
+        found = read(SOURCE)["projects"]
+        for project in found:
+            if (total := sum(part["points"] for part in project["rubric"])) != 100:
+                raise ValueError(f"the rubric of {project['id']} adds up to {total}, expected 100")
+        return found
+
+
+def _plan(name, entry):
+    if set(entry) != PLAN:
+        raise ValueError(f"the plan {name} has {sorted(entry)}, expected {sorted(PLAN)}")
+    weeks = tuple(_week(number, found) for number, found in enumerate(entry["weeks"], start=1))
+    low, high = entry["hours"]
+    return Plan(name, entry["title"], entry["who"], int(entry["session"]), (low, high), weeks)
+
+
+def _week(number, found):
+    if set(found) != WEEK:
+        raise ValueError(f"week {number} has {sorted(found)}, expected {sorted(WEEK)}")
+    for chapter in found["chapters"]:
+        if not path(chapter).is_file():
+            raise ValueError(f"there is no chapter {chapter!r}")
+    for name in found["exercises"]:
+        exercise(name)
+    for key in found["readings"]:
+        if key not in papers():
+            raise ValueError(f"references.bib has no {key!r}")
+    lists = {field: tuple(found[field]) for field in ("chapters", "readings", "exercises")}
+    texts = {field: found[field].strip() for field in ("title", "point", "prepare", "wrong")}
+    return Week(name=f"week-{number:02d}", number=number, **lists, **texts)
+
+
+def path(chapter):
+    """The notebook of a chapter."""
+    return ROOT / "notebooks" / f"{chapter}.ipynb"
+
+
+def exercise(name):
+    """An exercise by its id, as a ValueError if there is none."""
+    from rlhf_book.exercises import EXERCISES
+
+    if name not in EXERCISES:
+        raise ValueError(f"there is no exercise {name!r}")
+    return EXERCISES[name]
+
+
+@cache
+def papers():
+    """Key -> "authors year, title", of every entry of the bibliography."""
+    text = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
+    found = {}
+    for key, body in re.findall(r"^@\w+\{([^,\s]+),\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
+        fields = dict(re.findall(r"^\s*(\w+)\s*=\s*\{(.*?)\},?$", body, re.MULTILINE))
+        authors = fields.get("author", key).split(" and ")
+        first = authors[0].split(",")[0].strip("{}")
+        who = first if len(authors) == 1 else f"{first} et al."
+        title = re.sub(r"[{}]", "", fields.get("title", ""))
+        found[key] = f"{who} {fields.get('year', '')}, *{title}*"
+    return found
+
+
+def plan(name):
+    """Markdown: a plan, week for week, with its minutes."""
+    if name not in plans():
+        raise ValueError(f"there is no plan {name!r}: expected one of {', '.join(plans())}")
+    found = plans()[name]
+    rows = []
+    for week in found.weeks:
+        chapters = "<br>".join(
+            f"[{numbering.chapters()[f'notebooks/{c}']}. {_short(book_facts.title(path(c)))}](../notebooks/{c}.ipynb)"
+            for c in week.chapters
+        )
+        total = found.minutes(week)
+        rows.append((week.number, week.title, chapters, week.reading, week.solving, week.running, f"{total / 60:.1f}"))
+    head = ("", "meeting", "read before", "reading, min", "exercises, min", "computing, min", "hours in all")
+    parts = [
+        f"For {found.who}. A meeting takes {found.session} minutes.",
+        table(head, rows),
+        *(_told(week) for week in found.weeks),
+    ]
+    if found.left_out:
+        names = ", ".join(f"[{_short(book_facts.title(path(c)))}](../notebooks/{c}.ipynb)" for c in found.left_out)
+        parts.append(f"Not read in this plan: {names}.")
+    return "\n\n".join(parts)
+
+
+def _told(week):
+    exercises = ", ".join(f"{exercise(name).title} (`{name}`, {exercise(name).minutes})" for name in week.exercises)
+    papers_of_it = "; ".join(papers()[key] for key in week.readings)
+    return "\n".join(
+        [
+            f"**{week.number}. {week.title}.** *{week.point}*",
+            "",
+            f"- Papers: {papers_of_it}.",
+            f"- Exercises, with points: {exercises}.",
+            f"- Prepare: {week.prepare}",
+            f"- What goes wrong: {week.wrong}",
+        ]
+    )
+
+
+def table(head, rows):
+    """Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def _short(title):
+    return title.partition(":")[0]
+
+
+def project_pages():
+    """Markdown: the projects, each with its rubric."""
+    parts = []
+    for project in projects():
+        rows = [(part["name"], part["points"], part["full"], part["half"]) for part in project["rubric"]]
+        hours = f"{project['minutes'] / 60:g}"
+        parts += [
+            f"**{project['title']}** ({project['people']} people, {hours} hours each)",
+            project["task"].strip(),
+            table(("", "points", "all of them", "half of them"), rows),
+        ]
+    return "\n\n".join(parts)
+
+
+def variants():
+    """Markdown: which exercises have variants, and what may be asked."""
+    from rlhf_book.course import VARIANTS
+
+    rows = [(exercise(name).title, f"`{name}`", len(known)) for name, known in VARIANTS.items()]
+    return table(("exercise", "id", "conventions beside the book's"), rows)
+
+
+@cache
+def _chapters_of_exercises():
+    return {
+        name: page for page in numbering.chapters() for name in numbering.set_by(read(ROOT / f"{page}.ipynb")["cells"])
+    }
+
+
+def chapter_of(name):
+    """The page that sets an exercise."""
+    return _chapters_of_exercises()[name]

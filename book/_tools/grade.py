@@ -1,0 +1,65 @@
+"""Grade a folder of notebooks: `python book/_tools/grade.py SUBMISSIONS --plan ten-weeks --seed 7 --out grades`.
+
+A submission is `STUDENT/week-03.ipynb`, `STUDENT/week-03/week-03.ipynb` (as nbgrader has it) or
+`STUDENT-week-03.ipynb`. Its code runs in a process of its own, behind the strongest walls that this machine has; the
+checker does not. Written are grades.csv (a row an exercise, with the checker's sentence), totals.csv (a row a student)
+and grades.json, after every submission. Stopped with Ctrl-C, or repeated, it goes on where it was.
+
+Keep the folder of grades to yourself: secret.json in it draws the hidden batches.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "notebooks"), str(ROOT)]
+
+import course_pages  # noqa: E402
+
+from rlhf_book.course import grading, isolation  # noqa: E402
+
+
+def main(arguments: list[str]) -> int:
+    """Read the command line, say which walls there are, grade."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("submissions", type=Path)
+    parser.add_argument("--plan", choices=list(course_pages.plans()), default="ten-weeks")
+    parser.add_argument("--seed", type=int, required=True, help="of the course, as in its handouts")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of grades")
+    parser.add_argument("--week", type=int, help="of notebooks whose path names none")
+    parser.add_argument(
+        "--isolation", choices=list(isolation.WAYS), default="", help="default: the strongest that works"
+    )
+    parser.add_argument("--minutes", type=float, default=5.0, help="that one submission may take (5)")
+    parser.add_argument("--memory-gb", type=float, default=4.0, help="that it may use (4)")
+    parser.add_argument("--again", action="store_true", help="also what has been graded before")
+    given = parser.parse_args(arguments)
+    if not given.submissions.is_dir():
+        parser.error(f"{given.submissions} is no folder")
+    given.out.mkdir(parents=True, exist_ok=True)
+    week = f"week-{given.week:02d}" if given.week else ""
+    found = list(grading.submissions(given.submissions, week))
+    limits = isolation.Limits(seconds=60 * given.minutes, memory=int(given.memory_gb * 2**30))
+    with tempfile.TemporaryDirectory(prefix="rlhf-course-library-") as folder:
+        library = Path(folder)
+        isolation.library_copy(library)
+        try:
+            way = grading.strongest(library, limits, given.isolation)
+        except RuntimeError as problem:
+            parser.error(str(problem))
+        print(f"Isolation: {way.name}.\nIt stops: {way.does}.\nIt does not stop: {way.does_not}.", flush=True)
+        plan = course_pages.plans()[given.plan]
+        grader = grading.Grader(plan.exercises, given.seed, grading.secret(given.out), way, limits, library)
+        try:
+            rows = grading.grade_all(grader, found, given.out, again=given.again)
+        except KeyboardInterrupt:
+            print("Stopped. What has been graded is written; the same command goes on.")
+            return 130
+    print(f"{len(found)} notebooks, {len({row.student for row in rows})} students: {given.out / 'grades.csv'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,345 @@
+"""From a folder of notebooks to a table of points, a submission at a time.
+
+Each result is written as soon as it is there. A run that was stopped goes on where it was, and a run that is repeated
+changes nothing: what has been graded is known by the notebook's checksum, the exercises, the seeds and this code.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..exercises import EXERCISES
+from . import isolation, session, variants, worker
+from .isolation import Isolation, Limits
+from .session import Ended, Session
+from .variants import exercise_for
+
+NOTEBOOK_BYTES = 8 * 2**20
+CELLS = 500
+DRAWS = 300  # hidden batches an exercise; each is a call into another process
+COLUMNS = ("student", "week", "exercise", "points", "of", "says", "notebook", "note")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one exercise of one submission got, and why."""
+
+    student: str
+    week: str
+    exercise: str
+    points: int
+    of: int
+    says: str
+    notebook: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A notebook, whose it is, and for which week ("" if the path does not say)."""
+
+    path: Path
+    name: str  # its path in the folder of submissions
+    student: str
+    week: str
+
+
+def submissions(folder: Path, week: str = "") -> Iterator[Submission]:
+    """Every notebook below a folder; links are not followed.
+
+    The name of the student is the first folder, or the file's name without the week:
+    `anna/week-03.ipynb`, `anna/week-03/week-03.ipynb` and `anna-week-03.ipynb` are the same.
+    """
+    for top, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in sorted(files):
+            path = Path(top, file)
+            if not file.endswith(".ipynb") or file.startswith("."):
+                continue
+            name = path.relative_to(folder).as_posix()
+            weeks = re.findall(r"week-?0*(\d{1,2})(?!\d)", name)
+            said = f"week-{int(weeks[-1]):02d}" if weeks else week
+            first, _, rest = name.partition("/")
+            student = first if rest else re.sub(r"[-_ .]*week-?\d+.*$", "", path.stem)
+            yield Submission(path, name, _plain(student) or "?", said)
+
+
+def cells_of(path: Path) -> list[str]:
+    """The source of a notebook's code cells, without the cell that installs the library.
+
+    Raises:
+        ValueError: it is none, in words for its author.
+    """
+    if path.is_symlink() or not path.is_file():
+        raise ValueError("this is a link, or no file: hand in the notebook itself")
+    if path.stat().st_size > NOTEBOOK_BYTES:
+        raise ValueError(
+            f"the file has more than {NOTEBOOK_BYTES // 2**20} MB: clear the outputs"
+        )
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        cells = [cell for cell in found["cells"] if cell.get("cell_type") == "code"]
+        sources = []
+        for cell in cells:
+            source = cell["source"]
+            text = source if isinstance(source, str) else "".join(source)
+            if "install" not in (cell.get("metadata") or {}).get("tags", []):
+                sources.append(text)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ValueError("this is no notebook: save it again from Jupyter") from None
+    if len(sources) > CELLS:
+        raise ValueError(f"it has more than {CELLS} code cells")
+    return sources
+
+
+@dataclass(frozen=True)
+class Grader:
+    """A course, and how its submissions are run.
+
+    Args:
+        weeks: week -> ids of its exercises.
+        seed: the course's.
+        draws: of the hidden batches, known to the grader alone.
+        way: the walls around a submission.
+        limits: what one may use.
+        library: a folder with `worker.py` and the library.
+    """
+
+    weeks: Mapping[str, Sequence[str]]
+    seed: int
+    draws: int
+    way: Isolation
+    limits: Limits
+    library: Path
+
+    def key(self, submission: Submission) -> str:
+        """The same for the same notebook, exercises, seeds and code."""
+        parts: list[Any] = [self.seed, self.draws, self.weeks.get(submission.week)]
+        parts += [submission.week, submission.student, self.way.name, str(self.limits)]
+        digest = hashlib.sha256(json.dumps(parts).encode())
+        for module in (variants, session, worker, isolation):
+            digest.update(Path(str(module.__file__)).read_bytes())
+        try:
+            if submission.path.stat().st_size <= NOTEBOOK_BYTES:
+                digest.update(submission.path.read_bytes())
+        except OSError:
+            digest.update(b"unreadable")
+        return digest.hexdigest()
+
+    def grade(self, submission: Submission) -> list[Row]:
+        """The points of one notebook. Whatever is in it, there is a row an exercise."""
+        try:
+            if submission.week not in self.weeks:
+                known = f"{min(self.weeks)} to {max(self.weeks)}"
+                raise ValueError(f"no week is known for it: name it {known}")
+            cells = cells_of(submission.path)
+        except (ValueError, OSError) as problem:
+            return self.nothing(submission, str(problem))
+        running = Session(self.way, self.library, self.limits, cells)
+        try:
+            rows = [
+                self._one(running, submission, name)
+                for name in self.weeks[submission.week]
+            ]
+        finally:
+            running.close()
+        if not running.notes:
+            return rows
+        note = "; ".join(
+            f"cell {k} {said}" for k, said in sorted(running.notes.items())
+        )
+        return [Row(**(asdict(row) | {"note": _plain(note)[:500]})) for row in rows]
+
+    def nothing(self, submission: Submission, why: str) -> list[Row]:
+        """No points for any exercise of the week, and the reason."""
+        return [
+            self._row(submission, name, 0, f"Not graded: {why}.")
+            for name in self.weeks.get(submission.week, ("",))
+        ]
+
+    def _one(self, running: Session, submission: Submission, name: str) -> Row:
+        function = EXERCISES[name].solution.__name__
+        exercise = exercise_for(name, self.seed, draws=self.draws, count=DRAWS)
+        leaves = [list(exercise.cases[0].arguments).index(x) for x in exercise._leaves]
+        try:
+            running.start()
+            if not running.has(function):
+                words = f"There is no function `{function}` in this notebook."
+                return self._row(submission, name, 0, words)
+        except Ended as problem:
+            return self._row(submission, name, 0, f"Not graded: {problem}.")
+        running.problem = ""
+        verdict = exercise.check(running.function(function, leaves))
+        words = verdict.message
+        if running.problem and not verdict.passed and "longer than" not in words:
+            words = f"While `{function}` ran, its process was ended: {running.problem}."
+        points = exercise.minutes if verdict.passed else 0
+        return self._row(submission, name, points, words)
+
+    def _row(self, submission: Submission, name: str, points: int, says: str) -> Row:
+        of = EXERCISES[name].minutes if name else 0
+        return Row(
+            submission.student,
+            submission.week,
+            name,
+            points,
+            of,
+            _plain(says)[:1000],
+            submission.name,
+        )
+
+
+def _plain(text: str) -> str:
+    """One line without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _cell(value: Any) -> Any:
+    """A spreadsheet would take a text that begins like this for a formula."""
+    return (
+        f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@") else value
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """CSV: a row an exercise."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: _cell(v) for k, v in asdict(row).items()} for row in rows)
+    return text.getvalue()
+
+
+def totals(rows: Sequence[Row], weeks: Mapping[str, Sequence[str]]) -> str:
+    """CSV: a row a student, a column a week; of several notebooks for one week the best counts."""
+    notebooks: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        key = row.student, row.week, row.notebook
+        notebooks[key] = notebooks.get(key, 0) + row.points
+    best: dict[str, dict[str, int]] = {}
+    for (student, week, _), points in notebooks.items():
+        known = best.setdefault(student, {})
+        known[week] = max(points, known.get(week, 0))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["student", *weeks, "sum", "of"])
+    of = sum(EXERCISES[name].minutes for week in weeks.values() for name in week)
+    for student in sorted(best):
+        columns = [best[student].get(week, "") for week in weeks]
+        writer.writerow([_cell(student), *columns, sum(best[student].values()), of])
+    return text.getvalue()
+
+
+def write(path: Path, text: str) -> None:
+    """A whole file or none, also if the grader is stopped now."""
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def secret(out: Path) -> int:
+    """The seed of the hidden batches: made once for a folder of grades, and kept there."""
+    path = out / "secret.json"
+    if not path.is_file():
+        write(path, json.dumps({"draws": secrets.randbits(62)}) + "\n")
+    return int(json.loads(path.read_text(encoding="utf-8"))["draws"])
+
+
+def grade_all(
+    grader: Grader,
+    found: Sequence[Submission],
+    out: Path,
+    *,
+    again: bool = False,
+    say: Callable[[str], None] = print,
+) -> list[Row]:
+    """Grade what has not been graded yet, and write the tables after each submission.
+
+    Args:
+        grader: the course.
+        found: the submissions.
+        out: the folder of grades.
+        again: also what has been graded.
+        say: is told of each submission.
+    """
+    kept, running = out / "results", out / "running.json"
+    kept.mkdir(parents=True, exist_ok=True)
+    began = running.read_text(encoding="utf-8") if running.is_file() else ""
+    rows: list[Row] = []
+    try:
+        for submission in found:
+            key = grader.key(submission)
+            name = hashlib.sha256(submission.name.encode()).hexdigest()[:24]
+            path = kept / f"{name}.json"
+            known = _known(path, key)
+            if known is not None and not again:
+                rows += known
+                continue
+            if began == key:  # whatever it did, it does it once
+                words = "the grader was ended while it ran; grade it by hand"
+                mine = grader.nothing(submission, words)
+                began = ""
+            else:
+                write(running, key)
+                mine = grader.grade(submission)
+            plain = {"key": key, "rows": [asdict(row) for row in mine]}
+            write(path, json.dumps(plain, indent=1) + "\n")
+            running.unlink(missing_ok=True)
+            rows += mine
+            points = f"{sum(r.points for r in mine)} of {sum(r.of for r in mine)}"
+            say(f"{submission.student} {submission.week}: {points} points")
+            _write_tables(rows, grader, out)
+    except KeyboardInterrupt:
+        running.unlink(missing_ok=True)  # the lecturer stopped it, not the notebook
+        raise
+    finally:
+        _write_tables(rows, grader, out)
+    return rows
+
+
+def _known(path: Path, key: str) -> list[Row] | None:
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return [Row(**row) for row in kept["rows"]] if kept["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _write_tables(rows: Sequence[Row], grader: Grader, out: Path) -> None:
+    write(out / "grades.csv", table(rows))
+    write(out / "totals.csv", totals(rows, grader.weeks))
+    plain = {
+        "seed": grader.seed,
+        "isolation": grader.way.name,
+        "does not stop": grader.way.does_not,
+        "limits": asdict(grader.limits),
+        "rows": [asdict(row) for row in rows],
+    }
+    write(out / "grades.json", json.dumps(plain, indent=1) + "\n")
+
+
+def strongest(library: Path, limits: Limits, wanted: str = "") -> Isolation:
+    """The first of the ways that starts a worker here; or the one that is wanted, if it does.
+
+    Raises:
+        RuntimeError: it does not.
+    """
+    tried = [isolation.WAYS[wanted]] if wanted else list(isolation.WAYS.values())
+    for way in tried:
+        trial = Session(way, library, limits, [])
+        try:
+            trial.start()
+            return way
+        except (Ended, OSError):
+            continue
+        finally:
+            trial.close()
+    raise RuntimeError(f"{' and '.join(w.name for w in tried)} cannot be used here")

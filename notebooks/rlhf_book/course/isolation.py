@@ -1,0 +1,375 @@
+"""Walls around a student's process, and in words what each of them does not stop.
+
+The strongest that works on this machine is taken: it is tried with the worker itself before anything is graded.
+
+- bubblewrap, unshare: an empty root with the system's libraries and Python's, read-only; a network of its own without
+  devices; process ids of its own; a home and a /tmp in memory. The grader's files, the book and other submissions are
+  not there.
+- limits: only what the kernel counts for one process. The student's code can read your files, and write where you can.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+NOBODY = 65534
+_HERE = Path(__file__).resolve()
+WORKER = _HERE.parent / "worker.py"
+BOOK = _HERE.parents[1]  # rlhf_book: solutions and references stand in it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use. Whatever goes beyond ends its process."""
+
+    seconds: float = 300.0  # of the clock, in all
+    cell_seconds: float = 60.0
+    memory: int = 4 * 2**30  # address space of a process, and memory of all together
+    processes: int = 32  # threads included
+    file_bytes: int = 32 * 2**20  # of one file; twice that, of all of them in memory
+    open_files: int = 256
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """One way to start the worker.
+
+    Args:
+        name: for the command line.
+        does: what it stops, for the lecturer.
+        does_not: what it does not stop.
+        command: the words to start Python with, from the private folder of a submission.
+    """
+
+    name: str
+    does: str
+    does_not: str
+    command: Callable[[Path, Path, Limits], list[str]]
+
+
+def python_paths() -> list[str]:
+    """The folders and files that Python, torch and its libraries are read from."""
+    wanted = [
+        *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"),
+        *("/etc/ld.so.cache", "/etc/alternatives"),
+        *(sys.base_prefix, sys.prefix, os.path.realpath(sys.prefix)),
+        *(sysconfig.get_path("purelib"), sysconfig.get_path("platlib")),
+    ]
+    found: list[str] = []
+    for path in map(os.path.normpath, wanted):
+        inside = any(path == have or path.startswith(f"{have}/") for have in found)
+        if os.path.exists(path) and not inside:
+            found.append(path)
+    return found
+
+
+def hidden_paths() -> list[str]:
+    """What would be visible in there and must not be: the book's package, where it is installed beside torch."""
+    places = {BOOK, *(Path(p) / "rlhf_book" for p in sys.path if p)}
+    return [
+        str(place)
+        for place in sorted(places)
+        if place.is_dir()
+        and any(f"{place}/".startswith(f"{p}/") for p in python_paths())
+    ]
+
+
+def library_copy(folder: Path) -> None:
+    """The library, without the book: what a student may import."""
+    import rlhf_minimal
+
+    source = Path(rlhf_minimal.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(source, folder / "rlhf_minimal", ignore=ignored)
+    shutil.copy(WORKER, folder / "worker.py")
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _python(library: str, home: str) -> list[str]:
+    environment = {
+        "HOME": home,
+        "USER": "student",
+        "TMPDIR": home,
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": library,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "MPLBACKEND": "agg",
+    }
+    words = [f"{name}={value}" for name, value in environment.items()]
+    return ["env", "-i", *words, sys.executable, f"{library}/worker.py"]
+
+
+def _without_rights() -> list[str]:
+    if os.geteuid() != 0:
+        return []
+    ids = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    return ["setpriv", *ids, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+
+
+def _bwrap(work: Path, library: Path, limits: Limits) -> list[str]:
+    words = ["bwrap", "--die-with-parent", "--new-session"]
+    words += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    if os.geteuid() == 0:  # the worker becomes nobody in there
+        for right in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+            words += ["--cap-add", right]
+    else:
+        words += ["--unshare-user", "--cap-drop", "ALL"]
+    for place in ("/scratch", "/tmp"):  # first: Python may be installed below /tmp
+        words += ["--perms", "1777", "--size", str(limits.file_bytes), "--tmpfs", place]
+    for path in python_paths():
+        for parent in reversed(Path(path).parents[:-1]):
+            words += ["--dir", str(parent)]  # otherwise only root may enter it
+        is_link = os.path.islink(path)
+        words += ["--symlink", os.readlink(path)] if is_link else ["--ro-bind", path]
+        words.append(path)
+    for path in hidden_paths():
+        words += ["--tmpfs", path, "--remount-ro", path]
+    words += ["--ro-bind", str(library), "/course"]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    words += ["--remount-ro", "/"]
+    return [*words, "--", *_without_rights(), *_python("/course", "/scratch")]
+
+
+_UNSHARE = """
+set -e
+root=$1; library=$2; size=$3; shift 3
+mount -t tmpfs -o size=1m,mode=755 tmpfs "$root"
+for name in scratch tmp; do
+    mkdir "$root/$name"; mount -t tmpfs -o "size=$size,mode=1777" tmpfs "$root/$name"
+done
+while [ "$1" != "::" ]; do
+    if [ -L "$1" ]; then
+        mkdir -p "$root$(dirname "$1")"; ln -s "$(readlink "$1")" "$root$1"
+    else
+        if [ -d "$1" ]; then mkdir -p "$root$1"
+        else mkdir -p "$root$(dirname "$1")"; touch "$root$1"; fi
+        mount --rbind "$1" "$root$1"; mount -o remount,ro,bind "$root$1"
+    fi
+    shift
+done
+shift
+while [ "$1" != "::" ]; do mount -t tmpfs -o ro,size=1m tmpfs "$root$1"; shift; done
+shift
+mkdir -p "$root/course" "$root/proc" "$root/dev"
+mount --rbind "$library" "$root/course"; mount -o remount,ro,bind "$root/course"
+mount -t proc proc "$root/proc"
+for name in null zero urandom random; do
+    touch "$root/dev/$name"; mount --bind "/dev/$name" "$root/dev/$name"
+done
+mount -o remount,ro,bind "$root"
+exec chroot "$root" "$@"
+"""
+
+
+def _unshare(work: Path, library: Path, limits: Limits) -> list[str]:
+    root = work / "root"
+    root.mkdir(exist_ok=True)
+    words = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork"]
+    words += ["--kill-child"]
+    rights = _without_rights()
+    if not rights:
+        words += ["--user", "--map-root-user"]
+        rights = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+    words += ["sh", "-c", _UNSHARE, "sh", str(root), str(library)]
+    words += [str(limits.file_bytes), *python_paths(), "::", *hidden_paths(), "::"]
+    return [*words, *rights, *_python("/course", "/scratch")]
+
+
+def _limits(work: Path, library: Path, limits: Limits) -> list[str]:
+    home = work / "home"
+    home.mkdir(exist_ok=True)
+    return _python(str(library), str(home))
+
+
+_STOPPED = (
+    "your files and the book's (they are not there), a network, signals to other "
+    "processes, too much memory, too many processes, too much time"
+)
+_NOT_STOPPED = (
+    "an error in the kernel that lets a process out; side channels, such as the load "
+    "that one submission puts on the machine"
+)
+WAYS = {
+    way.name: way
+    for way in (
+        Isolation("bubblewrap", _STOPPED, _NOT_STOPPED, _bwrap),
+        Isolation("unshare", _STOPPED, _NOT_STOPPED, _unshare),
+        Isolation(
+            "limits",
+            "endless loops, too much memory of a process, large files, forged results "
+            "(the checker runs elsewhere)",
+            "reading and deleting whatever you can (also the references of the variants "
+            "and other submissions), a network, signals to your other processes; as "
+            "root not even too many processes. Grade on a machine that holds nothing "
+            "else, or where bubblewrap works",
+            _limits,
+        ),
+    )
+}
+
+
+class Process:
+    """A worker behind one of the walls, and its end with all that it started."""
+
+    def __init__(self, way: Isolation, library: Path, limits: Limits) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rlhf-course-"))
+        self.folder.chmod(0o755)
+        self.problem = ""
+        command = way.command(self.folder, library, limits)
+        _adopt_orphans()
+        self._before = set(children_of(os.getpid()))
+        start_in = self.folder / "home"
+        self.popen = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd=start_in if start_in.is_dir() else self.folder,
+            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+            preexec_fn=lambda: _limit(limits, _threads_of(way)),
+        )
+        self._limits = limits
+        self._over = threading.Event()
+        self._watch = threading.Thread(target=self._look, daemon=True)
+        self._watch.start()
+
+    def _look(self) -> None:
+        """All processes of a submission together may use as much memory as one."""
+        while not self._over.wait(0.25):
+            if sum(map(_resident, self._family())) > self._limits.memory:
+                self.problem = "it used too much memory"
+                self._kill()
+                return
+
+    def _family(self) -> list[int]:
+        """What it has started, also what has left its session and whose parent has ended."""
+        mine = set(children_of(os.getpid())) - self._before - {self.popen.pid}
+        return sorted(
+            {p for root in (self.popen.pid, *mine) for p in family(root)} | mine
+        )
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        for pid in [*self._family(), self.popen.pid]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def end(self) -> None:
+        """Kill it and everything that it started; remove its folder."""
+        self._over.set()
+        self._watch.join()
+        for _ in range(50):  # a fork may be under way while we look
+            self._kill()
+            if not self._family():
+                break
+            time.sleep(0.02)
+        for stream in (self.popen.stdin, self.popen.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except OSError:
+                    pass
+        self.popen.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _processes() -> dict[int, tuple[int, int]]:
+    """Process -> its parent and its session, of all that have not ended."""
+    found = {}
+    for entry in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if not entry.isdigit():
+            continue
+        try:
+            text = Path(f"/proc/{entry}/stat").read_text(errors="replace")
+        except OSError:
+            continue
+        state, parent, _, session = text.rpartition(")")[2].split()[:4]
+        if state not in "ZX":
+            found[int(entry)] = int(parent), int(session)
+    return found
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes whose parent it is."""
+    return [child for child, (parent, _) in _processes().items() if parent == pid]
+
+
+def family(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have, and what is left of its session."""
+    processes = _processes()
+    found = {child for child, (_, session) in processes.items() if session == pid}
+    while True:
+        more = {c for c, (parent, _) in processes.items() if parent in found | {pid}}
+        if more <= found:
+            return sorted(found - {pid, os.getpid()})
+        found |= more
+
+
+def _adopt_orphans() -> None:
+    """On Linux a process whose parent has ended becomes a child of this one, so that it can be found."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _resident(pid: int) -> int:
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * resource.getpagesize()
+
+
+def _threads_of(way: Isolation) -> int:
+    """How many threads the user has, under whose id the worker will run."""
+    user = NOBODY if os.geteuid() == 0 and way.name != "limits" else os.getuid()
+    count = 0
+    for entry in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if entry.isdigit():
+            try:
+                if os.stat(f"/proc/{entry}").st_uid == user:
+                    count += len(os.listdir(f"/proc/{entry}/task"))
+            except OSError:
+                continue
+    return count
+
+
+def _limit(limits: Limits, threads: int) -> None:
+    seconds = int(limits.seconds) + 5
+    wanted = {
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_AS: limits.memory,
+        resource.RLIMIT_FSIZE: limits.file_bytes,
+        resource.RLIMIT_NOFILE: limits.open_files,
+        resource.RLIMIT_NPROC: threads + limits.processes,
+        resource.RLIMIT_CORE: 0,
+    }
+    for which, most in wanted.items():
+        hard = resource.getrlimit(which)[1]
+        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(
+            *(() if sys.platform == "linux" else (ValueError, OSError))
+        ):
+            resource.setrlimit(
+                which, (value, value)
+            )  # macOS knows some of them only by name

@@ -1,0 +1,259 @@
+"""The trusted end of the line: a student's function as one that the book's checkers can call.
+
+The checker, the hidden batches and the right answers are in this process; the student's code is in another one and
+sees the arguments of one call at a time. What comes back are numbers, which are compared here.
+"""
+
+import json
+import os
+import select
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .isolation import Isolation, Limits, Process
+from .worker import LARGEST, decode, encode
+
+STARTS = 8  # of a process, for one submission: each end costs what was running, not what follows
+
+
+class Ended(Exception):
+    """The student's process is gone, or speaks nonsense; the text says what is known."""
+
+
+class Session:
+    """One submission: its cells have run in a process of its own, and its functions can be called.
+
+    Args:
+        way: the walls.
+        library: a folder with `worker.py` and the library.
+        limits: what it may use.
+        cells: the source of its code cells, in their order.
+    """
+
+    def __init__(
+        self, way: Isolation, library: Path, limits: Limits, cells: Sequence[str]
+    ) -> None:
+        self.way, self.library, self.limits = way, library, limits
+        self.cells = list(cells)
+        self.end_of_time = time.monotonic() + limits.seconds
+        self.notes: dict[int, str] = {}  # cell -> what happened in it
+        self.problem = ""  # why the process ended that ran last
+        self._deadly: set[int] = set()
+        self._process: Process | None = None
+        self._starts = 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the submission's time is up."""
+        return self.end_of_time - time.monotonic()
+
+    def start(self) -> None:
+        """A process in which every cell has run that does not end its process.
+
+        Raises:
+            Ended: it cannot be had.
+        """
+        while self._process is None:
+            if self.seconds_left <= 0:
+                raise Ended("the time of this submission is up")
+            if self._starts >= STARTS:
+                raise Ended("its code has ended too many processes")
+            self._starts += 1
+            self._process = Process(self.way, self.library, self.limits)
+            ready = self._hear(60.0)
+            if "ready" not in ready:
+                raise Ended("its process did not start")
+            for number, source in enumerate(self.cells, start=1):
+                if number in self._deadly:
+                    continue
+                try:
+                    said = self.ask(
+                        {"do": "cell", "source": source, "number": number},
+                        self.limits.cell_seconds,
+                    )
+                except Ended as problem:
+                    self._deadly.add(number)
+                    self.notes[number] = f"left out: {problem}"
+                    break
+                if error := said.get("error"):
+                    self.notes[number] = f"raised {_words(error)}"
+
+    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """One request and its answer.
+
+        Raises:
+            Ended: there is none; the process has been killed.
+        """
+        if self._process is None:
+            raise Ended("its process has ended")
+        try:
+            assert self._process.popen.stdin is not None
+            data = json.dumps(request).encode()
+            self._write(len(data).to_bytes(4, "big") + data, seconds)
+            return self._hear(seconds)
+        except (
+            BaseException
+        ) as problem:  # the checker's timer, too: it may still answer
+            self.problem = str(problem) or "it took too long"
+            self.close()
+            raise
+
+    def has(self, name: str) -> bool:
+        """Whether its cells have left a function of this name."""
+        return self.ask({"do": "has", "name": name}, 20.0).get("has") is True
+
+    def close(self) -> None:
+        """End the process; a later `start` makes a new one."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.end()
+
+    def _write(self, data: bytes, seconds: float) -> None:
+        assert self._process is not None and self._process.popen.stdin is not None
+        pipe = self._process.popen.stdin.fileno()
+        os.set_blocking(pipe, False)
+        end = time.monotonic() + min(seconds, max(self.seconds_left, 0.0))
+        while data:
+            if not select.select([], [pipe], [], max(0.0, end - time.monotonic()))[1]:
+                raise Ended("it does not listen")
+            try:
+                data = data[os.write(pipe, data[: 2**16]) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise self._gone() from None
+
+    def _read(self, count: int, end: float, limit: str) -> bytes:
+        assert self._process is not None and self._process.popen.stdout is not None
+        pipe, data = self._process.popen.stdout.fileno(), bytearray()
+        while len(data) < count:
+            if not select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
+                raise Ended(self._process.problem or limit)
+            part = os.read(pipe, min(count - len(data), 2**20))
+            if not part:
+                raise self._gone()
+            data += part
+        return bytes(data)
+
+    def _hear(self, seconds: float) -> dict[str, Any]:
+        left = max(self.seconds_left, 0.0)
+        end = time.monotonic() + min(seconds, left)
+        limit = (
+            f"it took longer than {seconds:g} seconds"
+            if seconds <= left
+            else "the time of this submission is up"
+        )
+        try:
+            length = int.from_bytes(self._read(4, end, limit), "big")
+            if length > LARGEST:
+                raise Ended("its process did not keep to the form of an answer")
+            said = json.loads(self._read(length, end, limit))
+        except (ValueError, RecursionError):
+            said = None
+        except Ended:
+            self.close()
+            raise
+        if not isinstance(said, dict):
+            self.close()
+            raise Ended("its process did not keep to the form of an answer")
+        return said
+
+    def _gone(self) -> Ended:
+        assert self._process is not None
+        return Ended(self._process.problem or "its process ended")
+
+    def function(self, name: str, leaves: Sequence[int]) -> Callable[..., Any]:
+        """A function of the submission, for a checker: it is run over there.
+
+        Args:
+            name: what the student has called it.
+            leaves: the positions of the arguments whose gradients are asked for.
+        """
+
+        def call(*given: Any) -> Any:
+            request = {
+                "do": "call",
+                "name": name,
+                "arguments": [encode(x) for x in given],
+                "leaves": list(leaves),
+            }
+            said = self.ask(request, 20.0)
+            if error := said.get("error"):
+                raise _error(error)
+            try:
+                return self._answer(said, given, leaves)
+            except (ValueError, TypeError, KeyError, RuntimeError, OverflowError):
+                self.close()
+                words = "its process did not keep to the form of an answer"
+                raise Ended(words) from None
+
+        return call
+
+    def _answer(
+        self, said: dict[str, Any], given: Sequence[Any], leaves: Sequence[int]
+    ) -> Any:
+        value = decode(said["value"])
+        for i in said.get("changed", []):
+            if type(i) is int and 0 <= i < len(given) and isinstance(given[i], Tensor):
+                _spoil(given[i])  # the checker notices what the student's code has done
+        if "gradient_error" not in said and "gradients" not in said:
+            return value
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return value
+        if "gradient_error" in said:
+            gradients: list[Any] | BaseException = _error(said["gradient_error"])
+        else:
+            gradients = [decode(part) for part in said["gradients"]]
+            for i, gradient in zip(leaves, gradients, strict=True):
+                if gradient is not None and (
+                    not isinstance(gradient, Tensor)
+                    or gradient.shape != given[i].shape
+                    or not gradient.is_floating_point()
+                ):
+                    raise ValueError("no gradient")
+        return _Remote.apply(value, gradients, *(given[i] for i in leaves))
+
+
+class _Remote(torch.autograd.Function):
+    """A value whose gradient was computed elsewhere, for a checker that asks for the gradient of its sum."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, gradients: Any, *leaves: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        ctx.kinds = [leaf.dtype for leaf in leaves]
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        if isinstance(ctx.gradients, BaseException):
+            raise ctx.gradients
+        parts = [
+            None if part is None else part.to(kind)
+            for part, kind in zip(ctx.gradients, ctx.kinds, strict=True)
+        ]
+        return None, None, *parts
+
+
+def _spoil(x: Tensor) -> None:
+    with torch.no_grad():
+        if x.dtype is torch.bool:
+            x.logical_not_()
+        else:
+            x.add_(1)
+
+
+def _error(said: Any) -> BaseException:
+    """An exception with the name and the text of the student's."""
+    name, text = (str(part)[:200] for part in (*said, "", "")[:2])
+    name = name if name.isidentifier() else "Exception"
+    return type(name, (Exception,), {})(text)
+
+
+def _words(said: Any) -> str:
+    error = _error(said)
+    return f"{type(error).__name__}: {error}"

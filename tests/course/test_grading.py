@@ -1,0 +1,558 @@
+"""Submissions that are right, wrong, broken and hostile: each costs or helps its own author, and nobody else.
+
+Where this machine has no namespaces, what only they stop is skipped, and the reason says so.
+"""
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlhf_book.course import choice, grading, isolation, worker
+from rlhf_book.course.grading import Grader, grade_all, submissions
+from rlhf_book.course.isolation import Limits
+from rlhf_book.exercises import EXERCISES
+from tests.course.answers import ANSWERS, IMPORTS
+
+ROOT = Path(__file__).resolve().parents[2]
+SEED = 7
+WEEKS = {"week-01": ["board-masked-mean", "scale-lora"], "week-02": ["lm-micro-weights"]}
+LIMITS = Limits(seconds=40.0, cell_seconds=3.0, memory=3 * 2**30, processes=24)
+FIRST, SECOND = (IMPORTS + ANSWERS[name, choice(name, SEED).name] for name in WEEKS["week-01"])
+BOTH = sum(EXERCISES[name].minutes for name in WEEKS["week-01"])
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="walls around a process are Linux's")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fewer_draws():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grading, "DRAWS", 40)
+        yield
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("library")
+    isolation.library_copy(folder)
+    for parent in folder.parents:  # pytest's folders are its user's alone
+        if parent != Path("/tmp") and str(parent).startswith("/tmp/"):
+            parent.chmod(parent.stat().st_mode | 0o055)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def way(library):
+    return grading.strongest(library, LIMITS)
+
+
+@pytest.fixture
+def walls(way):
+    if way.name == "limits":
+        pytest.skip("neither bubblewrap nor unshare works here: process limits do not stop this")
+    return way
+
+
+@pytest.fixture(scope="module")
+def grader(library, way):
+    return Grader(WEEKS, SEED, 99, way, LIMITS, library)
+
+
+def notebook(*cells):
+    made = [{"cell_type": "code", "metadata": {}, "source": cell, "outputs": []} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def hand_in(folder, name, *cells):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(notebook(*cells))
+    return next(found for found in submissions(folder) if found.path == path)
+
+
+def points(rows):
+    return [row.points for row in rows]
+
+
+FULL = [EXERCISES[name].minutes for name in WEEKS["week-01"]]
+
+
+# ── what is right gets its points, and what is wrong a sentence ──────────────────────────────────────────────────────
+
+
+def test_right_answers_get_their_points_and_the_books_do_not(grader, tmp_path):
+    import inspect
+
+    magics = "%matplotlib inline\n!rm -rf ~\nx = 7 \\\n  % 4\nassert x == 3"
+    mine = hand_in(tmp_path, "anna/week-01.ipynb", magics, "%%bash\nrm -rf ~", FIRST, "1 / 0", SECOND)
+    rows = grader.grade(mine)
+    assert points(rows) == FULL, rows
+    assert {(row.student, row.week) for row in rows} == {("anna", "week-01")}
+    assert "cell 4 raised ZeroDivisionError" in rows[0].note
+    books = [
+        IMPORTS + "from torch import Tensor\n" + inspect.getsource(EXERCISES[n].solution) for n in WEEKS["week-01"]
+    ]
+    rows = grader.grade(hand_in(tmp_path, "ben/week-01.ipynb", *books))
+    assert points(rows) == [0, 0]
+    assert all("This is the book's version" in row.says for row in rows)
+
+
+def test_what_is_missing_or_blank_is_said(grader, tmp_path):
+    blank = "def my_masked_mean(x, mask):\n    return ..."
+    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", blank))
+    assert points(rows) == [0, 0]
+    assert "still the stub" in rows[0].says
+    assert "no function `my_lora`" in rows[1].says
+
+
+def test_functions_that_misbehave_cost_their_own_points_and_no_others(grader, tmp_path):
+    """A loop and an end of the process in one exercise: the next one is graded in a new process."""
+    ends = "import os\ndef my_masked_mean(x, mask):\n    os._exit(0)"
+    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", ends, SECOND))
+    assert points(rows) == [0, FULL[1]], rows
+    assert "its process ended" in rows[0].says
+    leaves = "def my_masked_mean(x, mask):\n    raise SystemExit(0)"
+    deep = "def my_lora(*given):\n    return my_lora(*given)"
+    rows = grader.grade(hand_in(tmp_path, "b/week-01.ipynb", leaves, deep))
+    assert points(rows) == [0, 0]
+    assert "SystemExit" in rows[0].says
+    assert "RecursionError" in rows[1].says
+
+
+def test_an_endless_loop_is_cut_off(grader, tmp_path, monkeypatch):
+    from rlhf_book.exercises import exercise
+
+    monkeypatch.setattr(exercise, "_SECONDS", 3.0)
+    loops = """
+def my_masked_mean(x, mask):
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+"""
+    began = time.monotonic()
+    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", "while True: pass", loops, SECOND))
+    assert points(rows) == [0, FULL[1]], rows
+    assert "longer than" in rows[0].says
+    assert "cell 1 left out: it took longer than 3 seconds" in rows[0].note
+    assert time.monotonic() - began < 60
+
+
+# ── forging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+FORGED = """
+import atexit, builtins, gc, io, json, os, sys, types
+import torch
+from rlhf_book.exercises import check, solution
+import rlhf_minimal
+
+torch.allclose = torch.equal = torch.Tensor.allclose = lambda *_, **__: True
+torch.Tensor.__eq__ = lambda *_: True
+builtins.all = builtins.isinstance if False else (lambda *_: True)
+sys.modules["rlhf_book.exercises.exercise"] = types.ModuleType("exercise")
+atexit.register(lambda: print('{"points": 100}'))
+print("Passed", json.dumps({"passed": True}), file=sys.__stdout__)
+assert solution("board-masked-mean") is None  # no solution is in here
+assert not [name for name in sys.modules if "variants" in name or "grading" in name]
+
+
+class Liar:
+    __eq__ = __ne__ = lambda *_: True
+    __float__ = lambda self: 1.0
+    shape = property(lambda self: ())
+
+
+def my_masked_mean(x, mask):
+    return Liar()
+
+
+def my_lora(x, weight, down, up, alpha):
+    frames, frame = [], sys._getframe()
+    while frame:
+        frames += [v for v in list(frame.f_locals.values()) + list(frame.f_globals.values())]
+        frame = frame.f_back
+    found = [v for v in frames + gc.get_objects() if getattr(v, "__name__", "") == "my_lora" and v is not my_lora]
+    return found[0](x, weight, down, up, alpha) if found else x @ weight.T
+"""
+
+
+def test_a_forged_result_earns_nothing(grader, tmp_path):
+    """Patched comparisons, a printed verdict, a lying object, a search through frames: the comparison is elsewhere."""
+    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", FORGED))
+    assert points(rows) == [0, 0], rows
+
+
+WRITES = """
+import os, stat
+
+def my_masked_mean(x, mask):
+    for n in range(3, 12):
+        try:
+            pipe = stat.S_ISFIFO(os.fstat(n).st_mode)
+        except OSError:
+            continue
+        if pipe:
+            said = b'{"value": {"plain": true}, "passed": true, "points": 100}'
+            os.write(n, len(said).to_bytes(4, "big") + said + b"\\xff" * 8)
+    return 1.0
+"""
+
+
+def test_messages_on_the_line_are_no_verdicts(grader, tmp_path):
+    """The pipe is found and written to: a reply of its own, then a length of four gigabytes."""
+    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", WRITES, SECOND))
+    assert points(rows) == [0, FULL[1]], rows  # the one after it is asked in a new process
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        [],
+        {},
+        {"tensor": "float64", "shape": [10**5, 10**5], "data": ""},
+        {"tensor": "float64", "shape": [-1], "data": ""},
+        {"tensor": "float64", "shape": [2], "data": "AAAA"},
+        {"tensor": "object", "shape": [], "data": "AAAA"},
+        {"tensor": "bool", "shape": [3], "data": "AgIC"},
+        {"plain": {"a": 1}},
+        {"list": [{"list": [{"list": [{"list": [{"list": [{"list": []}]}]}]}]}]},
+    ],
+)
+def test_what_no_worker_would_say_is_no_value(said):
+    with pytest.raises(ValueError):
+        worker.decode(said)
+
+
+def test_values_come_through_as_they_are():
+    values = [1, 2.5, True, None, ..., "a", (1.0, 2.0), [torch.arange(3), torch.tensor([True, False])]]
+    for value in [*values, torch.zeros(0, 2), torch.tensor(float("nan")), torch.randn(2, 3, dtype=torch.float64)]:
+        back = worker.decode(json.loads(json.dumps(worker.encode(value))))
+        assert type(back) is type(value)
+        if isinstance(value, torch.Tensor):
+            assert back.dtype == value.dtype
+            torch.testing.assert_close(back, value, rtol=0, atol=0, equal_nan=True)
+        elif not isinstance(value, list):
+            assert back == value
+
+
+# ── harm ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_memory_and_a_gigabyte_of_text_cost_nothing_but_the_answer(grader, tmp_path):
+    prints = "import os\ntext = 'x' * 10**7\nfor _ in range(100):\n    print(text)\nos.write(1, text.encode())"
+    takes = "def my_masked_mean(x, mask):\n    keep = bytearray(2**33)\n    return float(len(keep))"
+    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", prints, takes, SECOND))
+    assert points(rows) == [0, FULL[1]], rows
+    assert not rows[0].note  # what is printed goes nowhere, and is no mistake
+    assert "MemoryError" in rows[0].says or "memory" in rows[0].says
+
+
+PROBES = """
+import os, shutil, signal, socket
+
+def tried(f, *given):
+    try:
+        f(*given)
+    except BaseException:
+        return 0.0
+    return 1.0
+
+def reach(address):
+    socket.create_connection(address, timeout=1).close()
+
+def written(path):
+    open(path, "a").write("forged")
+
+def forks():
+    made = []
+    for _ in range(100):
+        try:
+            pid = os.fork()
+        except OSError:
+            break
+        if pid == 0:
+            signal.pause()
+        made.append(pid)
+    for pid in made:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return float(len(made))
+"""
+
+
+def test_nothing_outside_can_be_read_written_reached_or_killed(walls, library, tmp_path):
+    """Asked through a call: what each attempt came to inside, and what is to be seen of it outside."""
+    from rlhf_book.course.session import Session
+
+    grades = tmp_path / "grades.csv"
+    grades.write_text("untouched")
+    home = Path.home()
+    mine = [
+        str(p)
+        for p in (
+            grades,
+            ROOT / "book" / "data" / "course.yml",
+            isolation.BOOK / "course" / "variants.py",
+            home / ".bashrc",
+        )
+    ]
+    import socket
+
+    server = socket.create_server(("127.0.0.1", 0))
+    attempts = f"""
+def attempts():
+    files = {mine!r}
+    return [
+        *[tried(lambda p=p: open(p).read()) for p in files],
+        *[tried(written, p) for p in files],
+        tried(written, "/course/worker.py"),
+        tried(written, "/usr/bin/forged"),
+        tried(written, torch.__file__),
+        tried(reach, {server.getsockname()!r}),
+        tried(reach, ("10.255.255.1", 80)),
+        tried(os.kill, {os.getpid()}, signal.SIGTERM) if os.path.exists("/proc/{os.getpid()}/cmdline") else 0.0,
+        tried(os.kill, {os.getppid()}, 0) if os.path.exists("/proc/{os.getppid()}/cmdline") else 0.0,
+        tried(os.setuid, 0) if os.getuid() else 0.0,
+        tried(os.mkdir, "/work-of-mine"),
+        tried(lambda: [shutil.rmtree(p, ignore_errors=False) for p in ("/usr", "/course")]),
+    ]
+"""
+    hers = Session(walls, library, LIMITS, ["import torch", PROBES, attempts, "os.kill(os.getppid(), signal.SIGKILL)"])
+    try:
+        hers.start()
+        assert hers.function("attempts", [])() == [0.0] * (2 * len(mine) + 10)
+        allowed = "def scratch():\n    written('/scratch/mine')\n    return float(os.path.getsize('/scratch/mine'))"
+        assert "error" not in hers.ask({"do": "cell", "source": allowed, "number": 9}, 5.0)
+        assert hers.function("scratch", [])() == len("forged")
+        made = hers.function("forks", [])()
+        assert 0 < made <= LIMITS.processes
+    finally:
+        hers.close()
+        server.close()
+    assert grades.read_text() == "untouched"
+    assert hers._starts <= 2
+
+
+def test_nothing_is_left_running(way, library):
+    """A child in a session of its own, whose parent has ended, is found and ended with its submission."""
+    from rlhf_book.course.session import Session
+
+    leaves = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(600)
+    os._exit(0)
+os.wait()
+"""
+    before = set(isolation.family(os.getpid()))
+    hers = Session(way, library, LIMITS, [leaves])
+    hers.start()
+    during = set(isolation.family(os.getpid())) - before
+    assert len(during) >= 2
+    hers.close()
+    time.sleep(0.2)
+    assert set(isolation.family(os.getpid())) <= before
+
+
+# ── files that are no notebooks ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_files_that_are_no_notebooks_get_a_sentence_and_no_process(grader, tmp_path, monkeypatch):
+    def no_process(*_):
+        raise AssertionError("nothing has to be run for this")
+
+    monkeypatch.setattr(grading, "Session", no_process)
+    texts = {
+        "empty": "",
+        "json": "{",
+        "deep": "[" * 100_000,
+        "number": '{"cells": ' + "1" * 10_000 + "}",
+        "shape": '{"cells": [{"cell_type": "code", "source": 5}]}',
+        "nothing": '{"cells": null}',
+        "many": notebook(*["x"] * 501),
+    }
+    for name, text in texts.items():
+        (tmp_path / f"{name}-week-01.ipynb").write_text(text)
+    (tmp_path / "huge-week-01.ipynb").write_bytes(b" " * (grading.NOTEBOOK_BYTES + 1))
+    (tmp_path / "link-week-01.ipynb").symlink_to("/dev/zero")
+    (tmp_path / "binary-week-01.ipynb").write_bytes(bytes(range(256)))
+    (tmp_path / "who.ipynb").write_text(notebook(FIRST))
+    found = list(submissions(tmp_path))
+    assert len(found) == len(texts) + 4
+    for mine in found:
+        rows = grader.grade(mine)
+        assert all(row.points == 0 and row.says.startswith("Not graded: ") for row in rows), mine
+        assert mine.student == mine.path.stem.removesuffix("-week-01")
+
+
+def test_whose_it_is_and_for_which_week(tmp_path):
+    names = {
+        "anna/week-03.ipynb": ("anna", "week-03"),
+        "ben/week-03/week-03.ipynb": ("ben", "week-03"),
+        "carl-week-3.ipynb": ("carl", "week-03"),
+        "dora.ipynb": ("dora", "week-09"),
+        ".ipynb_checkpoints/week-03-checkpoint.ipynb": None,
+    }
+    for name in names:
+        hand_in_path = tmp_path / name
+        hand_in_path.parent.mkdir(parents=True, exist_ok=True)
+        hand_in_path.write_text("{}")
+    found = {s.name: (s.student, s.week) for s in submissions(tmp_path, "week-09")}
+    assert found == {name: wanted for name, wanted in names.items() if wanted}
+
+
+# ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def counted(grader, monkeypatch):
+    """How often a submission was really run; the answers are made up, the tables are not."""
+    calls = []
+
+    def grade(self, submission):
+        calls.append(submission.student)
+        if submission.student == "stop":
+            raise KeyboardInterrupt
+        return [self._row(submission, name, 3, "=SUM(A1)\nRight.") for name in self.weeks[submission.week]]
+
+    monkeypatch.setattr(Grader, "grade", grade)
+    return calls
+
+
+def test_grades_are_written_once_and_again_the_same(grader, counted, tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for name in ("anna/week-01.ipynb", "=ben/week-01.ipynb", "anna/week-02.ipynb", "anna/second/week-02.ipynb"):
+        hand_in(folder, name, FIRST)
+    found = list(submissions(folder))
+    grade_all(grader, found, out, say=lambda _: None)
+    first = {path.name: path.read_bytes() for path in out.glob("grades.*")} | {"t": (out / "totals.csv").read_bytes()}
+    assert len(counted) == 4
+    grade_all(grader, found, out, say=lambda _: None)
+    assert len(counted) == 4
+    again = {path.name: path.read_bytes() for path in out.glob("grades.*")} | {"t": (out / "totals.csv").read_bytes()}
+    assert again == first
+    table = list(csv.DictReader(io.StringIO(first["grades.csv"].decode())))
+    assert [row["points"] for row in table] == ["3"] * 6
+    assert {row["says"] for row in table} == {"'=SUM(A1) Right."}  # no formula, one line
+    assert {row["student"] for row in table} == {"anna", "'=ben"}
+    plain = json.loads(first["grades.json"])
+    assert len(plain["rows"]) == 6
+    assert plain["does not stop"] == grader.way.does_not
+    totals = list(csv.DictReader(io.StringIO(first["t"].decode())))
+    of = str(BOTH + EXERCISES["lm-micro-weights"].minutes)
+    assert {"student": "anna", "week-01": "6", "week-02": "3", "sum": "9", "of": of} in totals
+    hand_in(folder, "anna/week-01.ipynb", FIRST, SECOND)  # a new version is graded, the others are not
+    grade_all(grader, list(submissions(folder)), out, say=lambda _: None)
+    assert len(counted) == 5
+
+
+def test_what_was_graded_before_a_stop_is_kept(grader, counted, tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for name in ("anna/week-01.ipynb", "stop/week-01.ipynb", "zoe/week-01.ipynb"):
+        hand_in(folder, name, FIRST)
+    with pytest.raises(KeyboardInterrupt):
+        grade_all(grader, list(submissions(folder)), out, say=lambda _: None)
+    assert "anna" in (out / "grades.csv").read_text()
+    assert counted == ["anna", "stop"]
+    with pytest.raises(KeyboardInterrupt):
+        grade_all(grader, list(submissions(folder)), out, say=lambda _: None)
+    assert counted == ["anna", "stop", "stop"]
+
+
+def test_a_notebook_that_has_ended_the_grader_is_not_run_twice(grader, counted, tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    found = [hand_in(folder, "anna/week-01.ipynb", FIRST), hand_in(folder, "ben/week-01.ipynb", FIRST)]
+    out.mkdir()
+    (out / "running.json").write_text(grader.key(found[0]))  # as a grader that was killed leaves it
+    rows = grade_all(grader, found, out, say=lambda _: None)
+    assert counted == ["ben"]
+    assert "the grader was ended while it ran" in rows[0].says
+
+
+def test_hidden_batches_are_the_graders_own(grader, tmp_path):
+    out = tmp_path
+    assert grading.secret(out) == grading.secret(out)
+    (out / "other").mkdir()
+    assert grading.secret(out) != grading.secret(out / "other")
+    from rlhf_book.course import exercise_for
+
+    drawn = [next(exercise_for("scale-lora", 7, draws=draws).hidden()).arguments["x"] for draws in (1, 1, 2)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert drawn[0].shape != drawn[2].shape or not torch.equal(drawn[0], drawn[2])
+
+
+def test_a_sheet_that_is_filled_in_gets_the_points_that_stand_on_it(library, way, tmp_path):
+    """From `make course` to the table: the cells as they are printed, with answers in the place of the stubs."""
+    sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+    import course
+    import course_pages
+
+    plan = course_pages.plans()["weekend"]
+    week = plan.weeks[0]
+    sheet = course.handout(plan, week, SEED)
+    blank = tmp_path / "in" / "ben" / f"{week.name}.ipynb"
+    blank.parent.mkdir(parents=True)
+    blank.write_text(json.dumps(sheet))
+    for cell in sheet.cells:
+        for name in week.exercises:
+            if f'check("{name}"' in cell.source:
+                answer = ANSWERS[name, choice(name, SEED).name]
+                cell.source = answer + "\n\n" + cell.source.splitlines()[-1]
+    full = tmp_path / "in" / "anna" / f"{week.name}.ipynb"
+    full.parent.mkdir(parents=True)
+    full.write_text(json.dumps(sheet))
+    hers = Grader(plan.exercises, SEED, 5, way, LIMITS, library)
+    rows = grade_all(hers, list(submissions(tmp_path / "in")), tmp_path / "out", say=lambda _: None)
+    got = {student: sum(row.points for row in rows if row.student == student) for student in ("anna", "ben")}
+    assert got == {"anna": week.solving, "ben": 0}, rows
+    assert all("still the stub" in row.says and not row.note for row in rows if row.student == "ben"), rows
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_command_says_its_walls_and_ctrl_c_leaves_what_is_done(way, tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    hand_in(folder, "anna/week-01.ipynb", "x = 1")
+    hand_in(folder, "ben/week-01.ipynb", "while True: pass")
+    command = [
+        sys.executable,
+        str(ROOT / "book" / "_tools" / "grade.py"),
+        str(folder),
+        "--seed",
+        "7",
+        "--out",
+        str(out),
+    ]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'notebooks'}"}
+    going = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        end = time.monotonic() + 120
+        while not (out / "running.json").is_file() or not (out / "grades.csv").is_file():
+            assert time.monotonic() < end
+            assert going.poll() is None
+            time.sleep(0.1)
+        while "ben" in (out / "grades.csv").read_text() or not list((out / "results").glob("*.json")):
+            time.sleep(0.1)
+        going.send_signal(signal.SIGINT)
+        said, _ = going.communicate(timeout=60)
+    finally:
+        going.kill()
+    assert going.returncode == 130, said
+    assert f"Isolation: {way.name}." in said
+    assert "It does not stop: " in said
+    assert "anna" in (out / "grades.csv").read_text()
+    assert "There is no function" in (out / "grades.csv").read_text()
