@@ -8,6 +8,7 @@ below five per cent. Everything else is called not separated, which does not say
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
 LEVEL = 0.05
@@ -46,6 +47,7 @@ def two_sided(t: float, degrees: int) -> float:
     return max(0.0, 1.0 - inside)
 
 
+@cache
 def critical(level: float, degrees: int) -> float:
     """The t that is exceeded, on either side, with this probability: the inverse of `two_sided`.
 

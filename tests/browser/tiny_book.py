@@ -22,6 +22,8 @@ GIVEN = {
     ':params: {"shown": "both", "set": "all", "place": 16}\n',
     "routing_explorer": ":params-from: rlhf_book.figures.routing:routing\n"
     ':params: {"layers": 12, "experts": 32, "picked": 2, "noise": 0.003}\n',
+    "row_benchmark": ":params-from: rlhf_book.benchmark:explorer_table\n"
+    ':params: {"first": "reinforce", "second": "gspo"}\n',
 }
 
 
