@@ -116,7 +116,7 @@ def test_one_pair_alone_is_the_test_of_the_chapters():
 
 
 def test_where_nothing_differs_hardly_a_table_has_a_separated_pair():
-    """The level is that of the whole table: at most 5 % of tables of equal rows, and without a correction most of them."""
+    """The level is that of the whole table: at most 5 % of tables of equal rows; most of them without it."""
     draw = random.Random(2)
     wrong = uncorrected = 0
     for _ in range(200):

@@ -1,11 +1,8 @@
-"""The benchmark of all rows: what its plan promises, that it survives being killed, and that today's code begins as recorded."""
+"""The benchmark of all rows: what its plan promises, that it survives being killed, and that runs begin as recorded."""
 
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
+import multiprocessing
 import time
 from collections import Counter
 from functools import partial
@@ -191,59 +188,48 @@ def test_a_line_that_is_deleted_is_measured_again(tmp_path):
     assert path.read_text() == "".join(text)
 
 
-WORKER = """
-import sys, time
-sys.path.insert(0, {folder!r})
-from pathlib import Path
-from tests.results.made_up import made_up_run, script
+def worker(folder, name, pause=0.01):
+    """A process of its own that works on the plan, and writes down each run that it begins."""
 
-def slow(*run):
-    with open({log!r}, "a") as file:
-        file.write(" ".join(map(str, run)) + "\\n")
-    time.sleep({pause})
-    return made_up_run(*run)
+    def slow(*run):
+        with (folder / f"{name}.log").open("a") as log:
+            log.write(" ".join(map(str, run)) + "\n")
+        time.sleep(pause)
+        return fake(*run)
 
-script.work(script.Record(Path({path!r})), ["reviews-4"], slow, wait=0.05)
-"""
+    def work():
+        script.work(script.Record(folder / "row-benchmark.json"), ["reviews-4"], slow, wait=0.05)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    return process
 
 
-def worker(tmp_path, name, pause=0.01):
-    code = WORKER.format(
-        folder=str(FOLDER.parents[1]),
-        log=str(tmp_path / f"{name}.log"),
-        path=str(tmp_path / "row-benchmark.json"),
-        pause=pause,
-    )
-    return subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"})
+def wait_for(condition):
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in two minutes")
 
 
 def test_one_that_is_killed_in_a_run_loses_that_run_alone_and_two_share_the_rest(tmp_path):
+    script.plan(["reviews-4"])
+    log, path = tmp_path / "killed.log", tmp_path / "row-benchmark.json"
     killed = worker(tmp_path, "killed", pause=600)
-    log = tmp_path / "killed.log"
-    for _ in range(1200):
-        if log.exists() and log.read_text().endswith("\n"):
-            break
-        time.sleep(0.1)
+    wait_for(lambda: log.exists() and log.read_text().endswith("\n"))
     beside = worker(tmp_path, "beside")  # while the first one still holds its run
-    path = tmp_path / "row-benchmark.json"
-    for _ in range(1200):
-        if path.exists() and len(json.loads(path.read_text())["runs"]) >= 5:
-            break
-        time.sleep(0.1)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    wait_for(lambda: path.exists() and len(json.loads(path.read_text())["runs"]) >= 5)
+    killed.kill()
+    killed.join()
     other = worker(tmp_path, "other")
-    assert beside.wait(timeout=120) == 0
-    assert other.wait(timeout=120) == 0
-    lines = [
-        (tmp_path / f"{name}.log").read_text().splitlines()
-        for name in ("beside", "other")
-        if (tmp_path / f"{name}.log").exists()
-    ]
-    begun = Counter(line for of in lines for line in of)
-    runs = json.loads(path.read_text())["runs"]
+    for process in (beside, other):
+        process.join(timeout=120)
+        assert process.exitcode == 0
+    logs = [tmp_path / f"{name}.log" for name in ("beside", "other")]
+    begun = Counter(line for one in logs if one.exists() for line in one.read_text().splitlines())
     assert max(begun.values()) == 1
-    assert len(begun) == len(runs) == len(script.plan(["reviews-4"]))
+    assert len(begun) == len(json.loads(path.read_text())["runs"]) == len(script.plan(["reviews-4"]))
     assert log.read_text().strip() in begun  # the run that was lost has been done by another
 
 

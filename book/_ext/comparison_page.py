@@ -69,8 +69,8 @@ def recorded():
         versions = ", ".join(f"{package} {which}" for package, which in record["versions"].items())
         hours = sum(run["cpu"] for run in record["runs"]) / 3600
         return (
-            f"Recorded with {versions}, by `{record['command']}`: {len(record['runs'])} runs, {hours:.2f} core-hours of "
-            "training steps on one thread each."
+            f"Recorded with {versions}, by `{record['command']}`: {len(record['runs'])} runs, {hours:.2f} core-hours "
+            "of training steps on one thread each."
         )
 
 
@@ -166,7 +166,8 @@ def in_words(group, measure):
             f"them is {number(abs(gap.mean))}, {code(one)} before {code(other)}."
         )
     said.append(
-        f"In half of the pairs a mean difference of {number(needed(found))} or less would have been enough to separate them."
+        f"In half of the pairs a mean difference of {number(needed(found))} or less would have been enough to "
+        "separate them."
     )
     beside = group.beside_the_control(measure)
     above = [one for (one, _), gap in beside.items() if gap.separated and gap.mean > 0]
@@ -175,7 +176,8 @@ def in_words(group, measure):
         said.append(f"All {len(above)} are separated from the {group.control}, above it.")
     else:
         said.append(
-            f"{len(above)} of {len(beside)} are separated from the {group.control}, above it; not so {', '.join(others)}."
+            f"{len(above)} of {len(beside)} are separated from the {group.control}, above it; not so "
+            f"{', '.join(others)}."
         )
     return " ".join(said)
 
