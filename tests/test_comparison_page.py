@@ -1,4 +1,4 @@
-"""The page that compares the rows: what it says of numbers that were made up, and that it says nothing of missing ones."""
+"""The page that compares the rows: what it says of numbers that were made up, and nothing of missing ones."""
 
 import re
 import sys

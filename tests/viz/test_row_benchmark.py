@@ -76,15 +76,12 @@ def test_its_numbers_are_those_of_the_statistics():
 def test_it_says_the_mean_and_its_interval():
     group = GROUPS["addition-1"]
     gap = paired(*(group.results("sampled")[row] for row in ("reinforce", "dapo")))
-    words = in_node(
-        f"const t = {json.dumps(TABLE)}; console.log(JSON.stringify(maths.words(t.groups[0], t.t, 'reinforce', 'dapo')))"
-    )
+    table = f"const t = {json.dumps(TABLE)}; "
+    words = in_node(table + "console.log(JSON.stringify(maths.words(t.groups[0], t.t, 'reinforce', 'dapo')))")
     assert (
         f"reinforce minus dapo is +{gap.mean:.3f} in accuracy, [+{gap.low:.3f}, +{gap.high:.3f}] over 5 seeds" in words
     )
-    same = in_node(
-        f"const t = {json.dumps(TABLE)}; console.log(JSON.stringify(maths.words(t.groups[0], t.t, 'ppo', 'ppo')))"
-    )
+    same = in_node(table + "console.log(JSON.stringify(maths.words(t.groups[0], t.t, 'ppo', 'ppo')))")
     assert same == "Choose two different rows."
 
 
