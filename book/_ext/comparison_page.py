@@ -47,12 +47,12 @@ def missing(group):
 def settings():
     """What was run: a line a group."""
     with using(PATH):
-        head = ["group", "completions a run", "a rollout", "rates tried", "runs for", "paid by", "runs on file"]
+        head = ["group", "completions a run", "a rollout", "rates tried", "a seed", "paid by", "runs on file"]
         lines = []
         for group in read_groups().values():
             has = group.settings
             rates = ", ".join(f"{rate:g}" for rate in has["rates"])
-            rows = f"{len(has['runs'])} rows: {len(group.own)} and the coin"
+            rows = f"{len(has['runs'])} rows in {len(group.own)} runs, and the coin"
             paid = "the shipped reward model" if has["reward"] == "model" else "the verifier"
             rollout = f"{has['prompts']} prompts x {has['group_size']}"
             state = "all" if group.whole else f"{group.recorded} of {group.planned}"
