@@ -64,7 +64,7 @@ def record(
             }
             print(*(f"{name} {value}" for name, value in single.items()), flush=True)
             runs.sort(key=lambda one: (arms.index(one["arm"]), one["seed"]))
-            _save(data, script, head, runs)
+            save(data, script, head, runs)
 
 
 def record_of(script: str) -> Path:
@@ -73,7 +73,7 @@ def record_of(script: str) -> Path:
     return path.with_name(path.stem.replace("_", "-") + ".json")
 
 
-def _save(
+def save(
     data: Path, script: str, head: dict[str, Any], runs: list[dict[str, Any]]
 ) -> None:
     """A line a run, so that a changed run is a changed line."""

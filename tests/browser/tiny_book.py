@@ -22,6 +22,8 @@ GIVEN = {
     ':params: {"shown": "both", "set": "all", "place": 16}\n',
     "routing_explorer": ":params-from: rlhf_book.figures.routing:routing\n"
     ':params: {"layers": 12, "experts": 32, "picked": 2, "noise": 0.003}\n',
+    "row_benchmark": ":params-from: rlhf_book.benchmark:explorer_table\n"
+    ':params: {"first": "reinforce", "second": "gspo"}\n',
 }
 
 
@@ -74,3 +76,47 @@ def with_the_trainer(folder: Path) -> Path:
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return folder / "out" / "book" / "trainer.html"
+
+
+def with_the_comparison(folder: Path, table: str) -> Path:
+    """A book of the page that compares the rows, as it is, and of one with a table to sort, in the book's theme.
+
+    Args:
+        folder: Where to.
+        table: Markdown.
+
+    Returns:
+        The folder of the two pages, comparison.html and table.html.
+    """
+    (folder / "book").mkdir(parents=True)
+    pages = "\n".join(("book/comparison", "book/table", "book/algorithms", "notebooks/ppo-rlhf"))
+    (folder / "index.md").write_text(f"# Index\n\n```{{toctree}}\n{pages}\n```\n", encoding="utf-8")
+    page = (ROOT / "book" / "comparison.md").read_text(encoding="utf-8")
+    (folder / "book" / "comparison.md").write_text(page.replace(".ipynb)", ".md)"), encoding="utf-8")
+    (folder / "book" / "table.md").write_text(f"# A table\n\n{table}\n", encoding="utf-8")
+    (folder / "notebooks").mkdir()
+    for name in ("book/algorithms", "notebooks/ppo-rlhf"):
+        (folder / f"{name}.md").write_text("# Another page\n", encoding="utf-8")
+    (folder / "conf.py").write_text(
+        f"import sys\nsys.path[:0] = [{str(EXTENSIONS)!r}, {str(ROOT / 'notebooks')!r}, {str(ROOT)!r}]\n"
+        "extensions = ['myst_parser', 'generated', 'mjs_figure']\nmyst_enable_extensions = ['dollarmath']\n"
+        f"mjs_figure_path = {str(FIGURES)!r}\nnumfig = True\n"
+        f"html_theme = 'sphinx_book_theme'\nhtml_static_path = [{str(ROOT / 'book' / '_static')!r}]\n"
+        "html_css_files = ['book.css', 'pages.css']\nhtml_js_files = ['sortable.js']\n"
+        "html_context = {'default_mode': 'auto'}\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-b",
+        "html",
+        str(folder),
+        str(folder / "out"),
+    ]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return folder / "out" / "book"

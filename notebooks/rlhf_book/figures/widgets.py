@@ -1137,3 +1137,63 @@ class DivergenceExplorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+ROW_BENCHMARK_ALT = (
+    "Menus for a task with a number of updates, and for two rows. Thin lines show the difference of their held-out results "
+    "over the samples, one line a seed, and a thick line the mean with its 95 % interval at each point. A sentence says "
+    "the mean at the end, its interval, and whether the two are separated."
+)
+
+
+class RowBenchmark(anywidget.AnyWidget):
+    """Choose a task and two rows of the benchmark; see their difference seed by seed, and whether it is separated.
+
+    Page: comparison.
+
+    Args:
+        group: a task with a number of updates a rollout, such as "addition-1"; the first that is recorded if this one is
+            not.
+        first: a row of the group, or the coin.
+        second: another one, which is subtracted.
+        record: runs as `row_benchmark.py` writes them; None takes the book's.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a row that the benchmark does not have.
+
+    Example:
+        >>> RowBenchmark("addition-1", "grpo", "coin").second
+        'coin'
+    """
+
+    _esm = in_a_notebook(_HERE / "row_benchmark.mjs")
+    groups = traitlets.List(traitlets.Dict()).tag(sync=True)
+    seeds = traitlets.Int().tag(sync=True)
+    t = traitlets.Float().tag(sync=True)
+    group = traitlets.Unicode().tag(sync=True)
+    first = traitlets.Unicode().tag(sync=True)
+    second = traitlets.Unicode().tag(sync=True)
+    alt = traitlets.Unicode(ROW_BENCHMARK_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        group: str = "addition-1",
+        first: str = "reinforce",
+        second: str = "gspo",
+        *,
+        record: dict[str, Any] | None = None,
+    ):
+        from rlhf_book.benchmark import explorer_table
+
+        table = explorer_table(record)
+        known = {row["name"] for one in table["groups"] for row in one["rows"]}
+        for name in (first, second):
+            if known and name not in known:
+                raise traitlets.TraitError(
+                    f"the benchmark has no row {name!r}; it has {', '.join(sorted(known))}"
+                )
+        super().__init__(**table, group=group, first=first, second=second)
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"

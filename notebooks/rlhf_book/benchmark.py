@@ -1,0 +1,169 @@
+"""The benchmark of all rows as it was recorded: which runs there are, and what they separate.
+
+`notebooks/results/row_benchmark.py` records it and says what a group, a rate and a control are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from rlhf_book.comparison import LEVEL, Difference, against, all_pairs, critical
+from rlhf_book.records import read_record
+
+RECORD = "row-benchmark"
+MEASURES = {"sampled": "at the end", "area": "over the whole curve"}
+
+
+@dataclass(frozen=True)
+class Group:
+    """A task and a number of updates a rollout, with the runs on file.
+
+    Attributes:
+        name: Such as "addition-1".
+        settings: As recorded.
+        runs: The reported ones: a row's, one a seed, in the order of the seeds.
+        control: The name of the row that a coin pays.
+        seeds: Those that are reported.
+        recorded: Runs on file, those for the choice of rates included.
+        planned: How many there will be.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    runs: Mapping[str, list[dict[str, Any]]]
+    control: str
+    seeds: tuple[int, ...]
+    recorded: int
+    planned: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every run of the plan is on file; before that nothing is compared."""
+        return self.recorded == self.planned
+
+    @property
+    def title(self) -> str:
+        """The task, and how many updates a rollout."""
+        updates = self.settings["updates"]
+        count = "one update" if updates == 1 else f"{updates} updates"
+        return f"{self.settings['task']}, {count} a rollout"
+
+    @property
+    def measure(self) -> str:
+        """What held-out results are called here."""
+        return "score" if self.settings["reward"] == "model" else "accuracy"
+
+    @property
+    def own(self) -> list[str]:
+        """Rows that have runs of their own, in the order of the table."""
+        return list(dict.fromkeys(self.settings["runs"].values()))
+
+    def sharing(self, row: str) -> list[str]:
+        """The rows for which the runs of this one stand, itself first."""
+        return [name for name, runs in self.settings["runs"].items() if runs == row]
+
+    def results(self, measure: str, *, control: bool = False) -> dict[str, list[float]]:
+        """A number a seed for each row that has runs of its own."""
+        names = [*self.own, self.control] if control else self.own
+        return {name: [run[measure] for run in self.runs[name]] for name in names}
+
+    def pairs(self, measure: str) -> dict[tuple[str, str], Difference]:
+        """All pairs of rows that have runs of their own, corrected for all of them."""
+        return all_pairs(self.results(measure))
+
+    def beside_the_control(self, measure: str) -> dict[tuple[str, str], Difference]:
+        """Every row minus the control, corrected for all of these."""
+        return against(self.control, self.results(measure, control=True))
+
+    def at_an_edge(self) -> dict[str, str]:
+        """Rows whose best rate is the lowest or the highest of the four, and which."""
+        ends = {
+            self.settings["rates"][0]: "lowest",
+            self.settings["rates"][-1]: "highest",
+        }
+        return {
+            row: ends[self.runs[row][0]["lr"]]
+            for row in self.own
+            if self.runs[row][0]["lr"] in ends
+        }
+
+
+def read_groups(record: Mapping[str, Any] | None = None) -> dict[str, Group]:
+    """The groups of a record, by name.
+
+    Args:
+        record: What `row_benchmark.py` has written; None reads the book's, and gives no groups if there is none.
+
+    Example:
+        >>> all(group.recorded <= group.planned for group in read_groups().values())
+        True
+    """
+    record = record or read_record(RECORD)
+    if record is None:
+        return {}
+    found = {}
+    seeds, tuning = record["seeds"], record["tuning_seeds"]
+    for name, settings in record["groups"].items():
+        on_file = [run for run in record["runs"] if run["group"] == name]
+        own = set(settings["runs"].values())
+        runs: dict[str, list[dict[str, Any]]] = {
+            row: [] for row in [*own, record["control"]]
+        }
+        for run in sorted(on_file, key=lambda run: run["seed"]):
+            if run["seed"] in seeds:
+                runs[run["row"]].append(run)
+        tried = len(own) * len(tuning) * len(settings["rates"])
+        planned = tried + (len(own) + 1) * len(seeds)
+        found[name] = Group(
+            name, settings, runs, record["control"], tuple(seeds), len(on_file), planned
+        )
+    return found
+
+
+def explorer_table(record: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What the figure of the benchmark draws: curves by group, row and seed, and which pairs are separated at the end.
+
+    Returns:
+        `groups`, those that are whole, each with its `title`, the `measure`, the `samples` at which a curve has its
+        points, `rows` (name and the row whose runs it has), `curves` (row -> seeds -> points), `pairs` and `controls`,
+        how many pairs of either kind were corrected for, and `separated`, [one, other] of those; `seeds`; and `t`, the
+        quantile for an interval of 95 % over the seeds.
+    """
+    groups = [group for group in read_groups(record).values() if group.whole]
+    shown = []
+    for group in groups:
+        every = group.settings["samples"]
+        points = len(group.runs[group.own[0]][0]["curve"]) - 1
+        found, beside = group.pairs("sampled"), group.beside_the_control("sampled")
+        rows = [
+            {"name": name, "run": run} for name, run in group.settings["runs"].items()
+        ]
+        shown.append(
+            {
+                "name": group.name,
+                "title": group.title,
+                "measure": group.measure,
+                "samples": [every * i // points for i in range(points + 1)],
+                "rows": [*rows, {"name": group.control, "run": group.control}],
+                "curves": {
+                    row: [run["curve"] for run in group.runs[row]]
+                    for row in [*group.own, group.control]
+                },
+                "pairs": len(found),
+                "controls": len(beside),
+                "control": group.control,
+                "separated": [
+                    list(pair)
+                    for pair, one in (found | beside).items()
+                    if one.separated
+                ],
+            }
+        )
+    seeds = len(groups[0].seeds) if groups else 2
+    return {"groups": shown, "seeds": seeds, "t": critical(LEVEL, seeds - 1)}
+
+
+def middle(group: Group, row: str, name: str) -> float:
+    """The mean over the seeds of a number of a row's runs."""
+    return mean(run[name] for run in group.runs[row])
