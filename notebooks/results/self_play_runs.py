@@ -14,9 +14,10 @@ frequent completion of the group; "coin" a coin. Share right in the last ten ste
 with 5 %, .18 to .51 with 20 %, .82 to .87 with 50 %, .92 to .93 with the verifier alone. The rewards end at 1.0, .95, .86,
 .87 and .92. Frozen: 0 to .01. Coin: 0 to .04, so at this rate a fall says nothing against a judge, frozen or not. "slow-"
 is the same at 2e-4, run after the others: there the own judge is ahead of the coin in steps 21 to 30, by .12, and then
-falls in every seed, to .08 to .17 (coin .13 to .24, not separated at the end, but the change since is). "slow-frozen",
-run last, does the same: ahead by .11, then .06 to .21. Of the wrong completions of its last ten steps the start's judge
-accepts .68, of those of "slow-coin", which it does not pay, .18. Taught-5 ended with a judge who says no to everything,
+falls in every seed, to .08 to .17, below its own step 1 (coin .13 to .24: not separated from it at the end). "slow-frozen",
+run last, does the same: ahead by .11, then .06 to .21. The fast ones are ahead in steps 1 to 10, by .09 and .11. Of the
+wrong completions of its last ten steps the start's judge accepts .68 in "slow-frozen", which it pays, and .18 in
+"slow-coin", which still drops its carries; but .38 in "coin", which does not, so wear alone brings a part. Taught-5 ended with a judge who says no to everything,
 in all seeds; one setting was tried.
 
 **Reuse**: three rounds of 256 x 8 completions, 60 steps of 128 rows on each. "rft" imitates the right ones, "clipped" is

@@ -80,35 +80,49 @@ def test_rewards_are_what_their_names_say():
     assert votes == [0, 1, 1, 0, 1, 0, 0, 0] + [1] * 8
 
 
-def test_a_judge_is_exploited_frozen_or_not_and_a_coin_does_no_better_at_this_rate():
+def over(arm, first, last):
+    """[5]: the mean share right from one step to another, the first step being 1."""
+    return torch.tensor([sum(RUNS[arm, seed]["right"][first - 1 : last]) / (last - first + 1) for seed in script.SEEDS])
+
+
+def test_under_a_judge_frozen_or_not_nearly_all_is_lost_and_a_coin_does_no_better_at_this_rate():
     assert ends("dose-0", "reward").min() > 0.97
     assert ends("frozen", "reward").min() > 0.65
     assert max(ends(arm).max() for arm in ("dose-0", "frozen", "coin")) < 0.1
     assert ends("dose-100").min() > 0.85
-    assert not separated(ends("dose-0"), ends("coin"))
+    for arm in ("dose-0", "frozen"):
+        assert separated(over("coin", 1, 10), over(arm, 1, 10))
+        assert not separated(ends(arm), ends("coin"))
+        assert not separated(ends("coin"), ends(arm))
 
 
-def test_at_a_quarter_of_the_rate_the_judge_helps_first_and_hurts_later():
-    def early(arm):
-        return torch.tensor([sum(RUNS[arm, seed]["right"][20:30]) / 10 for seed in script.SEEDS])
-
+def test_at_a_quarter_of_the_rate_a_judge_helps_first_and_ends_below_the_start_but_not_surely_below_a_coin():
     for arm in ("slow-dose-0", "slow-frozen"):
-        assert separated(early("slow-coin"), early(arm))
-        assert (ends(arm) < 0.6 * early(arm)).all()
-        assert not separated(ends("slow-coin"), ends(arm))
-        assert separated(ends(arm) - early(arm), ends("slow-coin") - early("slow-coin"))
-    assert not separated(early("slow-dose-0"), early("slow-frozen"))
+        assert separated(over("slow-coin", 21, 30), over(arm, 21, 30))
+        assert separated(ends(arm), over(arm, 1, 1))
+        assert (ends(arm) < 0.6 * over(arm, 21, 30)).all()
+        assert not separated(ends(arm), ends("slow-coin"))
+    assert not separated(ends("slow-coin"), over("slow-coin", 1, 1))
+    assert not separated(over("slow-dose-0", 21, 30), over("slow-frozen", 21, 30))
     assert (ends("slow-dose-0", "reward") > 0.95).all()
     assert ends("slow-dose-100").min() > 0.6
 
 
-def test_a_frozen_judge_accepts_what_is_trained_on_it_and_not_what_a_coin_pays():
-    def accepted(arm):
-        last = [RUNS[arm, seed]["start_reads"][-1] for seed in script.SEEDS]
-        return torch.tensor([sum(yes for _, yes in kinds[1:]) / sum(n for n, _ in kinds[1:]) for kinds in last])
+def test_a_frozen_judge_accepts_more_of_what_it_pays_than_wear_alone_brings_and_wear_brings_some():
+    def last(arm):
+        return [RUNS[arm, seed]["start_reads"][-1] for seed in script.SEEDS]
 
-    assert separated(accepted("slow-coin"), accepted("slow-frozen"))
-    assert accepted("slow-coin").max() < 0.3 < 0.6 < accepted("slow-frozen").min()
+    def accepted(arm, kinds=slice(1, None)):
+        return torch.tensor([sum(yes for _, yes in of[kinds]) / sum(n for n, _ in of[kinds]) for of in last(arm)])
+
+    assert separated(accepted("slow-coin"), accepted("coin"))
+    assert separated(accepted("coin"), accepted("slow-frozen"))
+    for one in (2, 3):  # within a kind as well
+        kind = slice(one, one + 1)
+        assert separated(accepted("coin", kind), accepted("slow-frozen", kind))
+    whole = script.EVERY * script.PROMPTS * script.GROUP
+    dropped = {arm: [of[1][0] / whole for of in last(arm)] for arm in script.SHOWN_TO_START}
+    assert max(dropped["coin"] + dropped["slow-frozen"]) < 0.1 < 0.3 < min(dropped["slow-coin"])
 
 
 def test_kinds_of_completions():

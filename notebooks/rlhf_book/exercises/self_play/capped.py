@@ -1,4 +1,4 @@
-"""How many rows of each prompt a capped data set of right completions holds."""
+"""How many examples of each prompt a capped data set of right completions holds."""
 
 import math
 
@@ -10,7 +10,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_kept(p: Tensor, G: int, most: int) -> Tensor:
-    """[P] pass rates -> [P]: rows that a prompt has in the data, on average."""
+    """[P] pass rates -> [P]: examples that a prompt has in the data, on average."""
     c = torch.arange(G + 1, dtype=torch.float64)
     ways = torch.tensor([math.comb(G, k) for k in range(G + 1)], dtype=torch.float64)
     law = ways * p[:, None] ** c * (1 - p[:, None]) ** (G - c)  # [P, G + 1]
@@ -60,10 +60,10 @@ CAPPED = Exercise(
     difficulty="core",
     statement=r"""
     Recipes of rejection sampling often keep at most a few right completions of a prompt, four say, so that easy prompts do not fill the
-    data. Prompt $i$ has pass rate $p_i$ and $G$ completions. Write `my_kept(p, G, most)`: how many rows it has in
+    data. Prompt $i$ has pass rate $p_i$ and $G$ completions. Write `my_kept(p, G, most)`: how many examples it has in
     the data on average, if of its right completions at most `most` are kept.
 
-    Predict first, for $G = 64$: what is the ratio of rows, a prompt at $p = 0.5$ to one at $p = 0.02$, with a cap of 4 and
+    Predict first, for $G = 64$: what is the ratio of examples, a prompt at $p = 0.5$ to one at $p = 0.02$, with a cap of 4 and
     without?
     """,
     solution=my_kept,
@@ -89,7 +89,7 @@ CAPPED = Exercise(
         Mistake(_fewer_samples, "All G completions are drawn; the cap comes after."),
         Mistake(
             _of_the_solved,
-            "You leave out the draws in which nothing is right. They count, with no row.",
+            "You leave out the draws in which nothing is right. They count, with no example.",
         ),
     ),
     where="The number of right completions is binomial; take the mean of the smaller of it and the cap.",
