@@ -26,6 +26,7 @@ EXAMPLES = {
     "memory": "memory ppo --reward-model --sequences 64",
     "export": "export runs/grpo --to trl",
     "diff": "diff dapo grpo",
+    "diagnose": "diagnose runs/grpo",
 }
 WIDTH = 88
 
