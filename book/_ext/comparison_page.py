@@ -47,7 +47,7 @@ def missing(group):
 def settings():
     """What was run: a line a group."""
     with using(PATH):
-        head = ["group", "completions a run", "a rollout", "rates tried", "a seed", "paid by", "runs on file"]
+        head = ["group", "completions a run", "a rollout", "rates tried", "runs on file", "a seed"]
         lines = []
         for group in read_groups().values():
             has = group.settings
@@ -56,7 +56,7 @@ def settings():
             paid = "the shipped reward model" if has["reward"] == "model" else "the verifier"
             rollout = f"{has['prompts']} prompts x {has['group_size']}"
             state = "all" if group.whole else f"{group.recorded} of {group.planned}"
-            lines.append([group.title, f"{has['samples']:,}", rollout, rates, rows, paid, state])
+            lines.append([group.title, f"{has['samples']:,}", rollout, rates, state, f"{rows}; {paid} pays"])
         return table(head, lines) if lines else "Not recorded yet."
 
 

@@ -159,8 +159,9 @@ def plan(name):
             for c in week.chapters
         )
         total = found.minutes(week)
-        rows.append((week.number, week.title, chapters, week.reading, week.solving, week.running, f"{total / 60:.1f}"))
-    head = ("", "meeting", "read before", "reading, min", "exercises, min", "computing, min", "hours in all")
+        minutes = week.reading, week.solving, week.running
+        rows.append((week.number, week.title, *minutes, f"{total / 60:.1f}", chapters))
+    head = ("", "meeting", "reading, min", "exercises, min", "computing, min", "hours in all", "read before")
     parts = [
         f"For {found.who}. A meeting takes {found.session} minutes.",
         table(head, rows),
