@@ -113,7 +113,8 @@ def around(
 def _cell(column: str, outer: Callable[..., Tensor]) -> Callable[[Patient], None]:
     def infect(patient: Patient) -> None:
         cell = around(getattr(patient.algorithm, column), outer)
-        patient.algorithm = replace(patient.algorithm, **{column: cell})
+        changed: dict[str, Any] = {column: cell}
+        patient.algorithm = replace(patient.algorithm, **changed)
 
     return infect
 
@@ -275,7 +276,7 @@ class _Noisy(Fast):
                 return (torch.dropout(output[0], 0.1, True), *output[1:])
             return torch.dropout(output, 0.1, True)
 
-        layers = policy.base_model.layers if torch.is_grad_enabled() else ()
+        layers: Any = policy.base_model.layers if torch.is_grad_enabled() else ()
         hooks = [layer.register_forward_hook(drop) for layer in layers]
         try:
             return super().read(policy, *given, **more)

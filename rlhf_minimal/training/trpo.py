@@ -387,14 +387,14 @@ def trust_region_update(
     parameters = [p for p in learner.policy.parameters() if p.requires_grad]
     watch, old_logits = Watch(), []
     with sdpa_kernel(SDPBackend.MATH):  # the fused attention kernels cannot be differentiated twice
-        for micro, ids in micro_batches:
+        for (micro, ids), idx in zip(micro_batches, rows.tensor_split(pieces), strict=True):
             with torch.no_grad():
                 old_logits.append(policy_logits(learner.policy, *ids))
             logp = token_logprobs(old_logits[-1], ids[2], temperature=config.temperature)
             entropy = token_entropy(old_logits[-1], temperature=config.temperature)
             micro = replace(micro, logp=logp, entropy=None if micro.entropy is None else entropy)
             watch.losses.append(policy_loss(algorithm, micro).item())
-            watch.record(algorithm, micro, entropy)
+            watch.record(algorithm, micro, entropy, groups.mask[idx])
         report = trust_region_step(parameters, surrogate, divergence, region)
     watch.losses = [sum(watch.losses)]  # the micro-batches' losses add up to that of the one step
     watch.grad_norms.append(report.grad_norm)
