@@ -12,7 +12,8 @@ after the same lessons, `tongues-small-more` after twice as many. GRPO without K
 that is not divided by the group's spread, one cell of the row. **Stages** (`stages`): cold start, RL with three rules,
 imitation of kept completions from the base again, RL on both kinds of questions with a reward model for one (30 steps).
 `no-language` is the first two without the reward for small letters. **Distillation**: a quarter of the weights, 60 updates,
-7,680 completions each, whoever writes them.
+7,680 completions each, whoever writes them. OWN is the control: a small start imitates those of its own 7,680 completions
+that earn everything, at the rate at which it imitates the large model's. `scorer` asks the reward models of stage 4.
 """
 
 import random
@@ -78,7 +79,9 @@ TAUGHT = {
     "more-rl": ("tongues-small-more", 0, STEPS),
     "more-sft": ("tongues-small-more", STEPS, 0),
 }
-ARMS = ("stages", "no-language", *TAUGHT, *PAID)
+OWN = {"small-own": "tongues-small", "more-own": "tongues-small-more"}  # its own kept
+ARMS = ("stages", "no-language", *TAUGHT, *PAID, *OWN, "scorer")
+EXTRA = (0, 2, 4, 6)  # letters too many, of which the reward model is asked
 SEEN = ("accuracy", "format", "small", "length", "dead")
 
 
@@ -341,6 +344,48 @@ def scorer(seed: int) -> RewardModel:
     return judge
 
 
+def asked_scorer(seed: int) -> dict[str, Any]:
+    """What a reward model knows: fresh pairs of the base's own, and good replies with letters too many."""
+    judge = scorer(seed)
+    model, vocabulary = begin()
+    task = tongues.task("general")
+    pairs = sample_pairs(model, vocabulary, task, 500, split="held_out", seed=seed)
+    pairs = [p for p in pairs if p.score_chosen != p.score_rejected]
+    prompts = [p.prompt for p in pairs]
+    first = judge.score(prompts, [p.chosen for p in pairs])
+    other = judge.score(prompts, [p.rejected for p in pairs])
+    better = torch.tensor([p.score_chosen > p.score_rejected for p in pairs])
+    asked = task.problems("held_out", 100, seed=f"r1/extra/{seed}", distinct=True)
+    hand = random.Random(f"r1/extra/{seed}")
+    scores, liked = [], []
+    for extra in EXTRA:
+        texts = [
+            tongues.letters_of(p.prompt)
+            + "".join(hand.choice(tongues.HOURS) for _ in range(extra))
+            for p in asked
+        ]
+        told = judge.score([p.prompt for p in asked], texts)
+        scores.append(round(told.mean().item(), 4))
+        rows = zip(texts, asked, strict=True)
+        liked.append(round(mean([tongues.liking(t, p) for t, p in rows]), 4))
+    return {
+        "agrees": round(((first > other) == better).float().mean().item(), 4),
+        "pairs": len(pairs),
+        "score_by_extra": scores,
+        "liking_by_extra": liked,
+    }
+
+
+def imitates_itself(name: str, seed: int) -> dict[str, Any]:
+    """A small start, and what it becomes by imitating its own kept completions."""
+    model, vocabulary = begin(name)
+    found: dict[str, Any] = {"start": examined(model, vocabulary)}
+    rows, written = kept_rows(model, vocabulary, seed)
+    imitate(model, vocabulary, rows, replace(KEPT, lr=3e-3, warm_up=5, seed=seed))
+    found |= {"rows": len(rows), "written": written, **examined(model, vocabulary)}
+    return found | {"distinct": len({(r.prompt, r.completion) for r in rows})}
+
+
 def last_stage(
     way: str,
     model: PreTrainedModel,
@@ -415,6 +460,11 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     if arm == "stages":
         _, found = stages(seed)
         return {"cpu_seconds": round(time.process_time() - began, 1), **found}
+    if arm in OWN or arm == "scorer":
+        found = (
+            asked_scorer(seed) if arm == "scorer" else imitates_itself(OWN[arm], seed)
+        )
+        return {"cpu_seconds": round(time.process_time() - began, 1), **found}
     seen: dict[str, list[float]] = {}
     if arm in TAUGHT:
         if TAUGHT[arm][1]:
@@ -435,7 +485,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
             coin=arm == "coin",
         )
     seconds = round(time.process_time() - began, 1)
-    found: dict[str, Any] = {**examined(model, vocabulary), "cpu_seconds": seconds}
+    found = {**examined(model, vocabulary), "cpu_seconds": seconds}
     return found | ({"steps": seen} if seen else {})
 
 

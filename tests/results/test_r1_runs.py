@@ -27,9 +27,12 @@ def test_every_arm_has_every_seed_and_every_step():
             assert set(AFTER) < set(run)
             assert run["written"] == script.STEPS * script.PROMPTS * script.GROUP
             assert all(len(run["last_steps"][way]["accuracy"]) == script.LAST_STEPS for way in script.LAST)
+        elif arm == "scorer":
+            assert len(run["score_by_extra"]) == len(script.EXTRA)
+            assert run["pairs"] > 300
         else:
             assert 0 <= run["accuracy"] <= 1
-        if arm not in script.TAUGHT:
+        if arm not in (*script.TAUGHT, *script.OWN, "scorer"):
             assert all(len(run["steps"][name]) == script.STEPS for name in script.SEEN)
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
@@ -110,6 +113,31 @@ def test_imitation_beats_rl_on_the_weak_base_and_rl_needs_the_better_one():
     assert separated(ends("small-both"), ends("small-sft"))
     assert separated(ends("small-rl"), ends("more-rl"))
     assert ends("small-rl").max() < 0.2
+
+
+def test_the_large_ones_completions_teach_more_than_the_students_own():
+    for size in ("small", "more"):
+        assert separated(ends(f"{size}-own"), ends(f"{size}-sft"))
+    assert separated(ends("more-own"), ends("more-rl"))
+    assert (stage("rl") < ends("more-rl")).all()  # this teacher is the weaker model
+
+
+def test_imitating_itself_comes_out_as_recorded():
+    again = script.imitates_itself("tongues-small", 0)
+    assert again["start"]["accuracy"] == pytest.approx(RUNS["small-own", 0]["start"]["accuracy"], abs=0.03)
+    assert again["rows"] == pytest.approx(RUNS["small-own", 0]["rows"], abs=20)
+    assert again["distinct"] <= again["rows"] < again["written"]
+
+
+def test_the_reward_model_costs_rightness_and_knows_little():
+    assert separated(stage("last"), stage("last-rules"))
+    assert (stage("last") < stage("last-rules")).all()
+    assert ends("scorer", "agrees").max() < 0.65
+
+
+def test_the_cold_start_brings_sixteen_samples_and_rl_one():
+    assert not separated(stage("rl", "known_16"), stage("cold", "known_16"))
+    assert separated(stage("rl", "known_1"), stage("cold", "known_1"))
 
 
 def test_kept_completions_earn_everything():

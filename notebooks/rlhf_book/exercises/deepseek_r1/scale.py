@@ -75,5 +75,5 @@ SCALE = Exercise(
         ),
     ),
     where="Write the share of the push with an unknown factor, and solve for it.",
-    right="Right. With the z-score the factor drops out, and the share of the push is the share of the prompts.",
+    right="Right. With the z-score the factor drops out; what counts is the share of the groups that are not all alike.",
 )
