@@ -812,6 +812,7 @@ STALE = Leaf(
     "grpo",
     "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one.",
     "no KL; one update a batch, old log-probs from the sampler; a clip of 0.5 below and 1 above if samples are very old; a lower learning rate also helps",
+    flags="--kl-coef 0",
     runs=False,
     by_hand="train draws fresh samples and has no lag, so there is no line, and an export of grpo would not do it. In TRL 1.16 GRPOTrainer does not keep the sampler's log-probs for its ratio; the experimental AsyncGRPOTrainer does (max_staleness, epsilon, epsilon_high). In verl set algorithm.rollout_correction.bypass_mode=True, with clip_ratio_low and clip_ratio_high; else the trainer computes the old log-probs anew.",
     evidence=(
