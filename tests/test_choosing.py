@@ -9,10 +9,21 @@ import pytest
 import torch
 
 from rlhf_book import choosing
-from rlhf_book.choosing import COMPARISONS, GOLD, TREE, Leaf, Question, follow, found_in, leaves, paired, tree_html
+from rlhf_book.choosing import (
+    BLOCKS,
+    COMPARISONS,
+    ELSEWHERE,
+    TREE,
+    Leaf,
+    Question,
+    follow,
+    found_in,
+    leaves,
+    paired,
+    tree_html,
+)
 from rlhf_minimal import ALGORITHMS, PAIRWISE
 from rlhf_minimal.cli import main
-from rlhf_minimal.extras.export import trl_settings, verl_settings
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAVES = list(leaves())
@@ -34,10 +45,10 @@ def test_a_leaf_names_a_row_and_says_why(leaf):
     assert leaf.settings
     assert leaf.evidence
     for one in leaf.evidence:
-        assert one.kind in ("ours", "paper", "none")
-        assert bool(one.comparisons) == (one.kind == "ours")
+        assert one.kind in ("ours", "of a neighbour", "paper", "none")
+        assert bool(one.comparisons) == (one.kind in ("ours", "of a neighbour"))
         assert one.kind != "paper" or re.search(r"arXiv \d{4}\.\d{5}", one.says)
-        assert set(one.comparisons) <= COMPARISONS.keys() | GOLD.keys()
+        assert set(one.comparisons) <= COMPARISONS.keys()
 
 
 @each_leaf
@@ -65,18 +76,34 @@ def test_the_line_for_pairs_runs(tmp_path):
     assert (tmp_path / pairs.id / "config.json").exists()
 
 
-@each_leaf
-def test_a_library_that_is_not_named_refuses_the_row(leaf):
-    """So "export: none" is true of each library, and no library is forgotten."""
-    if leaf.row is None or leaf.pairwise:
-        assert leaf.exports == ()
+@pytest.mark.parametrize("leaf", TRAINED, ids=lambda leaf: leaf.id)
+def test_no_export_is_forgotten_and_a_missing_one_is_told(leaf, tmp_path):
+    """A run that is not written for a library is refused by it; then the leaf says in words what to do."""
+    if set(leaf.exports) == {"trl", "verl"}:
         return
-    for name, settings in (("trl", trl_settings), ("verl", lambda row: verl_settings(row, budget=32))):
-        if name in leaf.exports:
-            settings(ALGORITHMS[leaf.row])
-        else:
-            with pytest.raises(ValueError, match="cannot express"):
-                settings(ALGORITHMS[leaf.row])
+    assert leaf.by_hand
+    train = leaf.lines[0]
+    assert main([*arguments(train, tmp_path), "--steps", "1", "--held-out", "8", "--prompts", "4"]) == 0
+    for name in {"trl", "verl"} - set(leaf.exports):
+        assert main(["export", str(tmp_path / leaf.id), "--to", name, "--out", str(tmp_path / name)]) != 0
+
+
+def test_a_leaf_without_a_line_says_what_to_set():
+    without = {leaf.id for leaf in LEAVES if leaf.row and not leaf.lines}
+    assert without == {"experts", "stale"}
+    assert all(leaf.by_hand for leaf in LEAVES if leaf.id in without)
+
+
+def test_what_the_stale_leaf_says_of_trl_is_so():
+    """The settings that it names are those of TRL's own configs."""
+    trl = pytest.importorskip("trl")
+    root = Path(trl.__file__).parent
+    text = (root / "experimental" / "async_grpo" / "async_grpo_config.py").read_text(encoding="utf-8")
+    for name in ("max_staleness", "epsilon", "epsilon_high"):
+        assert re.search(rf"^    {name}: ", text, re.MULTILINE), name
+    assert "old_log_probs" in (root / "experimental" / "async_grpo" / "async_grpo_trainer.py").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_the_models_held_are_those_that_the_row_needs():
@@ -84,6 +111,7 @@ def test_the_models_held_are_those_that_the_row_needs():
     assert held["learned-critic"] == "policy, critic, reference"
     assert held["learned-groups"] == held["leaky"] == "policy, reference"
     assert held["fresh"] == held["updates"] == held["experts"] == "policy"
+    assert held["teacher"] == "policy, teacher"
 
 
 def test_ids_stand_once_and_every_question_has_a_choice():
@@ -100,9 +128,9 @@ def test_ids_stand_once_and_every_question_has_a_choice():
     assert {leaf.id for leaf in vars(choosing).values() if isinstance(leaf, Leaf)} == {leaf.id for leaf in LEAVES}
 
 
-@pytest.mark.parametrize("name", [*COMPARISONS, *GOLD])
+@pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison_is_paired_by_seed(name):
-    comparison = (COMPARISONS | GOLD)[name]
+    comparison = COMPARISONS[name]
     found = paired(comparison)
     assert len(found.differences) == 5
     record = json.loads((ROOT / "notebooks" / "results" / f"{comparison.record}.json").read_text())
@@ -114,12 +142,23 @@ def test_a_comparison_is_paired_by_seed(name):
         )
         by_hand.append(one - two)
     assert found.differences.tolist() == pytest.approx(by_hand, abs=1e-6)
-    assert found.mean == pytest.approx(sum(by_hand) / 5)
+    assert found.mean == pytest.approx(sum(by_hand) / 5, abs=1e-6)
 
 
-def test_every_comparison_speaks_at_a_leaf():
-    used = {name for leaf in LEAVES for one in leaf.evidence for name in one.comparisons}
-    assert used == COMPARISONS.keys() | GOLD.keys()
+def test_every_arm_of_a_record_is_compared_or_said_to_belong_elsewhere():
+    """The rule of the list: no arm of a record that is used is left out without a word."""
+    for name in {block.record for block in BLOCKS.values()}:
+        record = json.loads((ROOT / "notebooks" / "results" / f"{name}.json").read_text())
+        blocks = [block for block in BLOCKS.values() if block.record == name]
+        told = {arm for block in blocks for arm in (block.against, *block.arms)}
+        left = set(ELSEWHERE.get(name, {}))
+        assert not told & left
+        assert told | left == {run["arm"] for run in record["runs"]}, name
+
+
+def test_a_record_is_used_because_a_leaf_relies_on_it():
+    used = {COMPARISONS[name].record for leaf in LEAVES for one in leaf.evidence for name in one.comparisons}
+    assert used == {block.record for block in BLOCKS.values()}
 
 
 def test_separated_needs_one_sign_and_an_interval_without_0():

@@ -79,8 +79,8 @@ def changed(start, row):
 
 
 def born(row):
-    """The month of a row: that of the first paper on the timeline that is it."""
-    return next((month(entry["paper"]) for entry in entries("timeline") if row in entry.get("rows", ())), "")
+    """The month of a row: that of the last paper on the timeline that is it, since its cells are whole only then."""
+    return next((month(entry["paper"]) for entry in reversed(entries("timeline")) if row in entry.get("rows", ())), "")
 
 
 @cache

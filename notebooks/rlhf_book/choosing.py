@@ -6,13 +6,14 @@ is ours names two arms of a record; its numbers are computed from the record eac
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
 import torch
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, diff
+from rlhf_minimal.extras.export import trl_settings, verl_settings
 from rlhf_minimal.training.metrics import student
 
 from .records import read_record
@@ -31,6 +32,8 @@ class Comparison:
         measure: A number of each run.
         says: What was compared, in words.
         clean: Whether the two arms differ in one cell or setting alone.
+        later: Whether the arm, or some of its seeds, were added when others had been seen.
+        panel: Which question it belongs to.
     """
 
     record: str
@@ -39,100 +42,379 @@ class Comparison:
     measure: str
     says: str
     clean: bool = True
+    later: bool = False
+    panel: str = ""
 
 
-COMPARISONS: dict[str, Comparison] = {
-    "critic-or-group": Comparison(
-        "clock-runs", "critic-1", "group", "last_accuracy", "critic − group", False
-    ),
-    "loo-or-batch": Comparison(
-        "rloo-runs", "rloo-0.001", "pp-baseline-0.001", "sampled", "RLOO − whitening"
-    ),
-    "spread": Comparison(
-        "rloo-runs", "std-0.001", "centred-0.001", "sampled", "÷ group spread − not"
-    ),
-    "divisor": Comparison(
-        "clock-runs",
-        "divisor-constant",
-        "divisor-own",
+@dataclass(frozen=True)
+class Block:
+    """Arms of a record that share task, start, completions and learning rate, and the plain one among them.
+
+    Args:
+        record: File of `notebooks/results`, without its ending.
+        measure: A number of each run.
+        panel: Which question it belongs to.
+        against: The plain arm; every other one is compared with it.
+        says: What the block is, in words.
+        plain: The plain arm in words.
+        arms: Every other arm, and it in words; a star at the end where it differs from the plain one in more than
+            one cell or setting, a plus where it or some of its seeds were added when others had been seen.
+    """
+
+    record: str
+    measure: str
+    panel: str
+    against: str
+    says: str
+    plain: str
+    arms: dict[str, str]
+
+
+JUDGE, WHOSE, BOUND, SCALE, LEARNED = PANELS = (
+    "who judges",
+    "whose samples",
+    "bound of an update",
+    "baseline, scale, critic",
+    "learned reward (gold units)",
+)
+
+
+def _lag(lag: str, says: str, arms: str, mark: str = "") -> Block:
+    """One age of the samples: each way beside the ratio to the sampler."""
+    words = {
+        "blind": "as if fresh",
+        "truncated": "truncated*",
+        "masked": "IcePop*",
+        "dppo": "DPPO*",
+        "unclipped": "no clip",
+        "sequence": "sequence mask*",
+        "narrow": "narrow mask*+",
+        "wide": "wide clip+",
+    }
+    number, _, slow = lag.partition("-")
+    end = f"-{slow}" if slow else ""
+    return Block(
+        "lag-runs",
+        "sampled",
+        WHOSE,
+        f"{number}-ratio{end}",
+        says,
+        "ratio",
+        {f"{number}-{way}{end}": words[way] + mark for way in arms.split()},
+    )
+
+
+def _baselines(lr: str, arms: str) -> Block:
+    words = {
+        "centred": "mean of all",
+        "batch": "batch mean",
+        "pp-baseline": "whitening",
+        "std": "RLOO ÷ spread",
+        "std-others": "RLOO ÷ others' spread",
+        "pp": "whitened returns",
+    }
+    return Block(
+        "rloo-runs",
+        "sampled",
+        SCALE,
+        f"rloo-{lr}",
+        f"rate {lr}",
+        "RLOO",
+        {f"{arm}-{lr}": words[arm] for arm in arms.split()},
+    )
+
+
+# All arms of the records that a leaf uses, but for those in ELSEWHERE.
+BLOCKS: dict[str, Block] = {
+    "verifier": Block(
+        "verifier-runs",
         "last_accuracy",
-        "÷ constant − ÷ own length",
+        JUDGE,
+        "hidden",
+        "programs",
+        "sound",
+        {
+            "visible": "hole",
+            "accepts": "lenient by lot",
+            "fixed": "lenient, kept lot+",
+            "rejects": "strict by lot",
+            "both": "both by lot",
+        },
     ),
-    "clip": Comparison("gate-runs", "clip", "none", "sampled", "clip − no gate"),
-    "gmpo": Comparison("gate-runs", "gmpo", "clip", "sampled", "GMPO − clip", False),
-    "sapo": Comparison("gate-runs", "sapo", "clip", "sampled", "SAPO − clip"),
-    "sapo-steep": Comparison(
-        "gate-runs", "sapo-steep", "clip", "sampled", "SAPO, steep − clip"
+    "hole": Block(
+        "verifier-runs",
+        "last_accuracy",
+        JUDGE,
+        "visible",
+        "hole",
+        "nothing",
+        {
+            "visible_kl": "KL+",
+            "visible_z": "GRPO's scales*+",
+            "spot": "one hidden test",
+            "mended": "mended later*",
+        },
     ),
-    "gspo-dense": Comparison(
-        "gspo-runs", "gspo-paper", "grpo", "sampled", "GSPO − GRPO, dense", False
+    "hole-long": Block(
+        "verifier-runs",
+        "last_accuracy",
+        JUDGE,
+        "visible_long",
+        "hole, 80 steps",
+        "nothing",
+        {"visible_kl_long": "KL+"},
     ),
-    "gspo-band": Comparison(
+    "loose": Block(
+        "verifier-runs",
+        "last_accuracy",
+        JUDGE,
+        "strict",
+        "clock",
+        "strict",
+        {"loose": "loose verifier"},
+    ),
+    "teacher": Block(
+        "distillation-runs",
+        "sampled",
+        JUDGE,
+        "rl",
+        "teacher",
+        "verifier",
+        {
+            "sampled": "row opd*",
+            "to-go": "opd, summed*",
+            "full": "full KL*",
+            "cover": "forward KL*",
+            "sft": "its samples*",
+            "soft": "its samples, KL*",
+            "rest": "top 3 and rest*+",
+            "renormal": "top 3 of 1*+",
+            "cut": "top 3 alone*+",
+        },
+    ),
+    "fresh": Block(
+        "lag-runs",
+        "sampled",
+        WHOSE,
+        "0",
+        "as if fresh",
+        "fresh",
+        {"1-blind": "1 old+", "4-blind": "4 old", "16-blind": "16 old"},
+    ),
+    "fresh-slow": Block(
+        "lag-runs",
+        "sampled",
+        WHOSE,
+        "0-slow",
+        "as if fresh, rate/4",
+        "fresh",
+        {
+            "1-blind-slow": "1 old+",
+            "4-blind-slow": "4 old+",
+            "16-blind-slow": "16 old+",
+        },
+    ),
+    "lag-1": _lag("1", "1 old", "blind truncated masked dppo", "+"),
+    "lag-4": _lag("4", "4 old", "blind truncated masked dppo unclipped"),
+    "lag-16": _lag(
+        "16",
+        "16 old",
+        "blind truncated masked dppo unclipped sequence narrow wide",
+    ),
+    "lag-1-slow": _lag("1-slow", "1 old, rate/4", "blind truncated", "+"),
+    "lag-16-slow": _lag("16-slow", "16 old, rate/4", "blind truncated", "+"),
+    "updates-16": Block(
+        "gate-runs",
+        "sampled",
+        BOUND,
+        "clip",
+        "16 updates",
+        "clip",
+        {
+            "none": "no gate",
+            "log-clip": "wide log clip",
+            "gmpo": "GMPO*",
+            "sapo": "SAPO",
+            "sapo-steep": "SAPO, steep+",
+            "cispo": "CISPO",
+            "cispo-0.2": "CISPO, cap 0.2",
+            "cispo-floor": "CISPO, floor+",
+            "cispo-near": "CISPO, 0.8-1.2",
+        },
+    ),
+    "sapo-number": Block(
+        "gate-runs",
+        "sampled",
+        BOUND,
+        "sapo",
+        "16 updates",
+        "SAPO",
+        {"sapo-steep": "SAPO, steep+"},
+    ),
+    "updates-4": Block(
+        "gspo-runs",
+        "sampled",
+        BOUND,
+        "grpo",
+        "4 updates",
+        "clip",
+        {
+            "none": "no gate",
+            "gspo-paper": "GSPO*",
+            "gspo-wide": "GSPO, wide*",
+            "gspo-grpo-band": "GSPO, 0.2",
+        },
+    ),
+    "clock-4": Block(
         "clock-runs",
+        "last_accuracy",
+        BOUND,
+        "band-token",
+        "clock, 4 updates",
+        "clip",
+        {
+            "band-none": "no gate+",
+            "band-paper": "GSPO*+",
+            "band-wide": "GSPO, wide*+",
+        },
+    ),
+    "gspo-number": Block(
+        "clock-runs",
+        "last_accuracy",
+        BOUND,
         "band-paper",
-        "band-token",
-        "last_accuracy",
-        "GSPO, its band − token clip",
-        False,
+        "clock, 4 updates",
+        "GSPO",
+        {"band-wide": "GSPO, wide+"},
     ),
-    "gspo-wide": Comparison(
+    "experts": Block(
+        "replay-runs",
+        "sampled",
+        BOUND,
+        "experts-grpo",
+        "experts",
+        "GRPO",
+        {
+            "experts-gspo": "GSPO's ratio",
+            "experts-r2": "routing replay",
+            "experts-balance": "balance loss",
+        },
+    ),
+    "dense": Block(
+        "replay-runs",
+        "sampled",
+        BOUND,
+        "dense-grpo",
+        "the same, dense",
+        "GRPO",
+        {"dense-gspo": "GSPO's ratio"},
+    ),
+    "baseline": _baselines("0.001", "centred batch pp-baseline pp std std-others"),
+    "baseline-slow": _baselines("0.0003", "centred batch pp-baseline"),
+    "baseline-fast": _baselines("0.002", "centred batch pp-baseline"),
+    "divisor": Block(
         "clock-runs",
-        "band-wide",
-        "band-token",
         "last_accuracy",
-        "GSPO, wide band − token clip",
-        False,
+        SCALE,
+        "divisor-own",
+        "divisor, clock",
+        "own length",
+        {"divisor-tokens": "all tokens+", "divisor-constant": "constant+"},
     ),
-    "gspo-experts": Comparison(
-        "replay-runs",
-        "experts-gspo",
-        "experts-grpo",
-        "sampled",
-        "GSPO − GRPO, experts",
-        False,
+    "critic": Block(
+        "clock-runs",
+        "last_accuracy",
+        SCALE,
+        "group",
+        "clock",
+        "group",
+        {"critic-1": "critic, λ 1*+", "critic-0.95": "critic, λ .95*+"},
     ),
-    "replay": Comparison(
-        "replay-runs",
-        "experts-r2",
-        "experts-grpo",
-        "sampled",
-        "routing replay − none",
+    "paid": Block(
+        "clock-runs",
+        "last_accuracy",
+        SCALE,
+        "paid-position",
+        "clock, paid moves",
+        "group",
+        {"paid-critic-1": "critic, λ 1*+", "paid-critic-0.95": "critic, λ .95*+"},
     ),
-    "lag-1": Comparison(
-        "lag-runs", "1-ratio", "1-blind", "sampled", "1 step old: ratio − none"
+    "rlhf": Block(
+        "rlhf-runs",
+        "gold",
+        LEARNED,
+        "grpo",
+        "reviews",
+        "GRPO",
+        {
+            "ppo": "PPO*",
+            "ppo-wide": "PPO, one a prompt*",
+            "no-critic": "no baseline*",
+            "rloo": "RLOO*",
+        },
     ),
-    "lag-16": Comparison(
-        "lag-runs", "16-ratio", "16-blind", "sampled", "16 steps old: ratio − none"
-    ),
-    "dppo": Comparison(
-        "lag-runs", "16-dppo", "16-ratio", "sampled", "16 old: DPPO − ratio", False
-    ),
-    "dppo-wide": Comparison(
-        "lag-runs", "16-dppo", "16-wide", "sampled", "16 old: DPPO − wide clip", False
-    ),
-    "icepop": Comparison(
-        "lag-runs", "16-masked", "16-blind", "sampled", "16 old: IcePop − none"
-    ),
-    "hole": Comparison(
-        "verifier-runs", "visible", "hidden", "last_accuracy", "hole − sound verifier"
-    ),
-    "hole-kl": Comparison(
-        "verifier-runs", "visible_kl", "visible", "last_accuracy", "hole: KL − no KL"
-    ),
-    "teacher": Comparison(
-        "distillation-runs", "full", "rl", "sampled", "teacher − verifier", False
+    "pairs": Block(
+        "pair-runs",
+        "gold",
+        LEARNED,
+        "dpo",
+        "reviews",
+        "DPO",
+        {
+            "online": "online DPO*",
+            "reward-rl": "reward model + RL*",
+            "gold-rl": "gold reward + RL*",
+        },
     ),
 }
-# The same on the shipped reviews, whose true score is no share; its unit is the gold model's.
-GOLD: dict[str, Comparison] = {
-    "gold-critic": Comparison("rlhf-runs", "ppo", "grpo", "gold", "PPO − GRPO", False),
-    "gold-rloo": Comparison("rlhf-runs", "rloo", "grpo", "gold", "RLOO − GRPO", False),
-    "gold-online": Comparison(
-        "pair-runs", "online", "dpo", "gold", "online − offline DPO", False
-    ),
-    "gold-reward": Comparison(
-        "pair-runs", "reward-rl", "dpo", "gold", "reward model + RL − DPO", False
-    ),
+# Arms of the same records that are no choice of a leaf.
+ELSEWHERE: dict[str, dict[str, str]] = {
+    "verifier-runs": {"coin": "a control"},
+    "distillation-runs": {
+        "coin": "a control",
+        "rest-long": "four times the steps",
+        "cut-long": "four times the steps",
+    },
+    "rloo-runs": {"coin-0.001": "a control"},
+    "pair-runs": {"coin": "a control"},
+    "replay-runs": {"experts": "a start, not trained", "dense": "a start, not trained"},
+    "rlhf-runs": {
+        "first": "without KL: another reward model, not another row",
+        "more": "without KL: another reward model, not another row",
+        "again": "without KL: another reward model, not another row",
+        "price": "measures seconds",
+    },
+    "clock-runs": {
+        "growth": "one arm, to see lengths grow",
+        "coin": "a control",
+        **dict.fromkeys(
+            ("outcome", "future", "own", "blame", "fine", "marks"),
+            "marks for steps: the chapter on process rewards",
+        ),
+    },
+}
+
+
+def _compare(block: Block, arm: str, says: str) -> Comparison:
+    words = says.rstrip("*+")
+    marks = says[len(words) :]
+    return Comparison(
+        block.record,
+        arm,
+        block.against,
+        block.measure,
+        f"{block.says}: {words} − {block.plain}",
+        "*" not in marks,
+        "+" in marks,
+        block.panel,
+    )
+
+
+# Block/arm -> that arm beside the plain one of its block.
+COMPARISONS: dict[str, Comparison] = {
+    f"{name}/{arm}": _compare(block, arm, says)
+    for name, block in BLOCKS.items()
+    for arm, says in block.arms.items()
 }
 
 
@@ -157,7 +439,7 @@ def paired(comparison: Comparison) -> Found:
     """What a record says of two arms.
 
     Example:
-        >>> paired(COMPARISONS["hole"]).separated
+        >>> paired(COMPARISONS["verifier/visible"]).separated
         True
     """
     record = read_record(comparison.record)
@@ -192,9 +474,10 @@ class Evidence:
     """What speaks for a leaf.
 
     Args:
-        kind: "ours", with the names of comparisons; "paper", with what it reports and at which scale; or "none".
+        kind: "ours", with the names of comparisons of this very leaf; "of a neighbour", comparisons of ours that are about
+            something else; "paper", with what it reports and at which scale; or "none".
         says: In words.
-        comparisons: Names in COMPARISONS or GOLD.
+        comparisons: Names in COMPARISONS.
     """
 
     kind: str
@@ -213,7 +496,9 @@ class Leaf:
         because: Why this row.
         settings: What to set first, in words.
         flags: Of `train`, for the line that runs.
-        exports: The libraries to which `export` can write it.
+        runs: Whether the command line can make this situation.
+        exports: The libraries to which `export` can write that run.
+        by_hand: What the lines do not do, and what to set in TRL or verl.
         evidence: What speaks for it.
         pairwise: Whether the row is one of the second table, which `prefer` trains.
     """
@@ -224,6 +509,8 @@ class Leaf:
     because: str
     settings: str
     flags: str = ""
+    runs: bool = True
+    by_hand: str = ""
     exports: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     pairwise: bool = False
@@ -231,7 +518,7 @@ class Leaf:
     @property
     def lines(self) -> tuple[str, ...]:
         """The commands: a run of this row, and its export."""
-        if self.row is None:
+        if self.row is None or not self.runs:
             return ()
         if self.pairwise:
             return (f"python -m rlhf_minimal prefer {self.row} --out runs/{self.id}",)
@@ -250,10 +537,14 @@ class Leaf:
         if self.row is None or self.pairwise:
             return "policy, reference" if self.pairwise else "-"
         needs = ALGORITHMS[self.row].needs
-        without_kl = "--kl-coef 0 " in f"{self.flags} " and "values" not in needs
-        names = ["policy", "critic" if "values" in needs else ""]
-        names.append("reference" if "ref_logp" in needs and not without_kl else "")
-        return ", ".join(name for name in names if name)
+        if "--teacher" in self.flags:
+            return "policy, teacher"
+        _, asked, rest = f"{self.flags} ".partition("--kl-coef ")
+        kl = float(rest.split()[0]) > 0 if asked else "ref_logp" in needs
+        names = ["policy"]
+        names += ["critic"] if "values" in needs else []
+        names += ["reference"] if kl else []
+        return ", ".join(names)
 
     @property
     def cells(self) -> str:
@@ -272,17 +563,22 @@ class Question:
     answers: dict[str, "Question | Leaf"] = field(default_factory=dict)
 
 
+BY_VERIFIER = (
+    "The export writes runs that are paid by the task's own verifier, and this one is not. "
+    "Export the row from a run with a verifier, and put your reward in there by hand."
+)
 PAIRS = Leaf(
     "pairs",
     "pairs, and no reward to ask",
     "dpo",
     "The loss needs no reward model and no sampling while it learns. If you can sample and have new pairs judged, do that before you tune beta.",
     "beta 0.1; watch the log-prob of the chosen completions, which falls, too",
+    by_hand='Our export does not write losses of pairs. TRL has this one: DPOTrainer with loss_type="sigmoid" and beta=0.1.',
     evidence=(
         Evidence(
             "ours",
             "fresh pairs beat a fixed set on the shipped reviews",
-            ("gold-online", "gold-reward"),
+            ("pairs/online", "pairs/reward-rl"),
         ),
         Evidence(
             "paper",
@@ -295,11 +591,16 @@ CRITIC = Leaf(
     "learned-critic",
     "a learned reward, room for a critic",
     "ppo",
-    "The oldest recipe with a learned reward. Take it if you have it running; nothing of ours says that the critic pays here.",
+    "The usual recipe with a learned reward. Take it if you have it running; nothing of ours says that the critic pays here.",
     "KL to the start from the first step on, its coefficient by a sweep; stop by a score that is not trained for",
-    exports=("verl",),
+    flags="--task reviews --reward-model shipped",
+    by_hand=f"{BY_VERIFIER} verl has this row; TRL 1.16 has no trainer with a critic to which we export.",
     evidence=(
-        Evidence("ours", "true score on the shipped reviews", ("gold-critic",)),
+        Evidence(
+            "ours",
+            "true score on the shipped reviews",
+            ("rlhf/ppo", "rlhf/ppo-wide", "rlhf/no-critic"),
+        ),
         Evidence(
             "paper",
             "Ouyang et al. (arXiv 2203.02155), up to 175 billion weights: the recipe, without this comparison",
@@ -310,11 +611,12 @@ GROUPS = Leaf(
     "learned-groups",
     "a learned reward, no room for a critic",
     "rloo",
-    "Two models instead of three. The KL penalty stays: the reward can be over-optimised, whatever the baseline.",
+    "No critic is held. The KL penalty stays: the reward can be over-optimised, whatever the baseline.",
     "groups of 4 to 8; KL to the start; stop by a score that is not trained for",
-    exports=("trl", "verl"),
+    flags="--task reviews --reward-model shipped",
+    by_hand=f"{BY_VERIFIER} TRL and verl have this row.",
     evidence=(
-        Evidence("ours", "true score on the shipped reviews", ("gold-rloo",)),
+        Evidence("ours", "true score on the shipped reviews", ("rlhf/rloo",)),
         Evidence(
             "paper",
             "Ahmadian et al. (arXiv 2402.14740): RLOO above PPO on TL;DR and HH, up to 7 billion weights",
@@ -326,10 +628,20 @@ TEACHER = Leaf(
     "a better model with the same vocabulary",
     "opd",
     "A teacher says something about every token; a verifier says one number about all of them.",
-    "the student's own samples; full distributions where both models fit",
+    "the student's own samples; full distributions where both models fit, which is another loss than this row",
     flags="--start untrained --teacher shipped",
+    by_hand="The line begins untrained, the recorded runs did not. Our export does not write this row. TRL 1.16 has a DistillationTrainer, whose beta=1 is the KL over the whole vocabulary and not this row.",
     evidence=(
-        Evidence("ours", "at equal completions, on addition", ("teacher",)),
+        Evidence(
+            "ours",
+            "this row beside a verifier, at equal completions, on addition; each arm at its own rate",
+            ("teacher/sampled",),
+        ),
+        Evidence(
+            "of a neighbour",
+            "full distributions, which this row does not use",
+            ("teacher/full",),
+        ),
         Evidence(
             "paper",
             "Qwen3 (arXiv 2505.09388), 8 billion weights: above RL at about a tenth of the GPU hours",
@@ -350,27 +662,50 @@ LEAKY = Leaf(
     "leaky",
     "a program that checks less than you mean",
     "grpo",
-    "First mend the verifier: one hidden test is worth more than any row. Until then keep a penalty to the start.",
+    "First mend the verifier: in our runs one hidden test a program did more than the penalty. Until then keep a penalty to the start.",
     "KL coefficient by a score that is not trained for, over a factor of 30",
-    flags="--kl-coef 0.1",
-    exports=("trl", "verl"),
+    flags="--task stack:tests=visible --kl-coef 0.04 --group-size 8",
+    by_hand=f'The recorded runs have dr_grpo with this penalty, replace(ALGORITHMS["dr_grpo"], kl=ALGORITHMS["grpo"].kl); the command line changes the KL of rows that have one, so the line has grpo. {BY_VERIFIER}',
     evidence=(
-        Evidence("ours", "programs with a hole in their tests", ("hole", "hole-kl")),
+        Evidence(
+            "ours",
+            "programs with a hole in their tests",
+            (
+                "verifier/visible",
+                "hole/visible_kl",
+                "hole/visible_z",
+                "hole/spot",
+                "hole/mended",
+            ),
+        ),
     ),
 )
 FRESH = Leaf(
     "fresh",
     "fresh samples, short completions",
     "rloo",
-    "With one update a batch every ratio is 1: gates do nothing, and what is left is the baseline.",
-    "no KL; groups of 4 to 16; learning rate first",
+    "With one update a batch every ratio is 1: gates do nothing, and what is left is the baseline. The mean of the whole batch scored higher in our runs, by little; it assumes that prompts are equally hard.",
+    "no KL; groups of 4 to 16; then the learning rate, by a sweep",
     flags="--kl-coef 0",
     exports=("trl", "verl"),
     evidence=(
         Evidence(
             "ours",
-            "baselines and scales on addition",
-            ("loo-or-batch", "spread", "critic-or-group"),
+            "baselines and scales on addition, three learning rates",
+            (
+                "baseline/batch-0.001",
+                "baseline-slow/batch-0.0003",
+                "baseline-fast/batch-0.002",
+                "baseline/pp-baseline-0.001",
+                "baseline-fast/pp-baseline-0.002",
+                "baseline/std-0.001",
+                "baseline/std-others-0.001",
+            ),
+        ),
+        Evidence(
+            "of a neighbour",
+            "a critic on the clock, 1.6 times as long: ahead in one of its two settings, and not after the correction for all comparisons",
+            ("critic/critic-1", "critic/critic-0.95"),
         ),
     ),
 )
@@ -380,12 +715,14 @@ LONG = Leaf(
     "dr_grpo",
     "No division by a completion's own length, which makes long wrong completions cheap.",
     "a budget that few completions meet; watch the lengths of right and wrong ones apart",
+    flags="--task clock",
+    by_hand="The recorded comparison changes the divisor alone; this row also leaves the spread out.",
     exports=("trl", "verl"),
     evidence=(
         Evidence(
             "ours",
             "accuracy on the clock; that lengths differ is shown in the chapter on Dr. GRPO",
-            ("divisor",),
+            ("divisor/divisor-constant", "divisor/divisor-tokens"),
         ),
         Evidence(
             "paper",
@@ -399,6 +736,7 @@ DEAD = Leaf(
     "dapo",
     "Groups without a signal are drawn again, so each update has a full batch. It costs completions.",
     "count completions, not steps, when you compare",
+    by_hand="The filter is the reason of this leaf; read below what an export leaves out of it. Easier or harder prompts are the other way out.",
     exports=("trl", "verl"),
     evidence=(
         Evidence(
@@ -415,15 +753,26 @@ UPDATES = Leaf(
     "updates",
     "several updates a batch, a dense model",
     "grpo",
-    "Now the gate matters. The plain clip is a good first one; none of ours is shown to be better.",
+    "Now the gate matters, the more the more updates. The plain clip is a good first one; none of ours is shown to be better.",
     "no KL; clip 0.2; half the updates before a cleverer gate",
-    flags="--kl-coef 0 --epochs 2 --minibatches 4",
+    flags="--kl-coef 0 --minibatches 4",
     exports=("trl", "verl"),
     evidence=(
         Evidence(
             "ours",
-            "16 updates a batch on addition",
-            ("clip", "gmpo", "sapo", "sapo-steep"),
+            "at 4 updates a batch, as in the line, on addition and on the clock: a clip is not told apart from none",
+            ("updates-4/none", "clock-4/band-none"),
+        ),
+        Evidence(
+            "ours",
+            "at 16 updates a batch, on addition (--epochs 4 --minibatches 4)",
+            (
+                "updates-16/none",
+                "updates-16/gmpo",
+                "updates-16/sapo",
+                "updates-16/sapo-steep",
+                "updates-16/cispo",
+            ),
         ),
     ),
 )
@@ -431,19 +780,29 @@ EXPERTS = Leaf(
     "experts",
     "several updates a batch, a mixture of experts",
     "gspo",
-    "A change of experts moves single tokens' ratios far; a mean over the completion hardly sees it.",
-    "clip 3e-4 and 4e-4 belong to long completions: with n tokens a ratio's noise shrinks with the root of n, so set the band by the share that is clipped",
-    flags="--minibatches 4",
-    exports=("trl", "verl"),
+    "A change of experts moves single tokens' ratios far; a mean over the completion hardly sees it. Routing replay with the plain row is the alternative; our runs tell neither from doing nothing.",
+    "a band by the share that is clipped: 3e-4 and 4e-4 belong to long completions, since with n tokens a ratio's noise shrinks with the root of n",
+    runs=False,
+    by_hand='The command line sets no band and ships no experts, so there is no line. In Python: replace(ALGORITHMS["gspo"], gate=partial(gates.clip, low=0.03, high=0.04)), a hundred times the paper\'s, for a dozen tokens. In TRL importance_sampling_level="sequence" with epsilon and epsilon_high, in verl policy_loss.loss_mode=gspo with clip_ratio_low and clip_ratio_high.',
     evidence=(
         Evidence(
             "ours",
-            "16 experts, 0.4 million weights; dense on addition; dense on the clock, with the paper's band and a wide one",
-            ("gspo-experts", "replay", "gspo-dense", "gspo-band", "gspo-wide"),
+            "16 experts, 0.4 million weights",
+            ("experts/experts-gspo", "experts/experts-r2"),
+        ),
+        Evidence(
+            "of a neighbour",
+            "dense models and short completions: the paper's band and a wide one",
+            (
+                "updates-4/gspo-paper",
+                "updates-4/gspo-wide",
+                "clock-4/band-paper",
+                "clock-4/band-wide",
+            ),
         ),
         Evidence(
             "paper",
-            "Zheng et al. (arXiv 2507.18071), Qwen3-30B-A3B: GSPO trains without routing replay, GRPO needs it",
+            "the authors of the row, Zheng et al. (arXiv 2507.18071), Qwen3-30B-A3B: GSPO trains without routing replay, GRPO needs it",
         ),
     ),
 )
@@ -451,15 +810,24 @@ STALE = Leaf(
     "stale",
     "samples that are some steps old",
     "grpo",
-    "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one. Without them a lag of one step already cost.",
-    "no KL; one update a batch, old log-probs from the sampler; a clip of 0.5 below and 1 above if samples are very old",
+    "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one.",
+    "no KL; one update a batch, old log-probs from the sampler; a clip of 0.5 below and 1 above if samples are very old; a lower learning rate also helps",
     flags="--kl-coef 0",
-    exports=("trl", "verl"),
+    runs=False,
+    by_hand="train draws fresh samples and has no lag, so there is no line, and an export of grpo would not do it. In TRL 1.16 GRPOTrainer does not keep the sampler's log-probs for its ratio; the experimental AsyncGRPOTrainer does (max_staleness, epsilon, epsilon_high). In verl set algorithm.rollout_correction.bypass_mode=True, with clip_ratio_low and clip_ratio_high; else the trainer computes the old log-probs anew.",
     evidence=(
         Evidence(
             "ours",
-            "samples 1 and 16 steps old, on addition",
-            ("lag-1", "lag-16", "dppo", "dppo-wide"),
+            "samples 1 and 16 steps old, on addition, and at a quarter of the rate",
+            (
+                "lag-1/1-blind",
+                "lag-1-slow/1-blind-slow",
+                "lag-16/16-blind",
+                "lag-16-slow/16-blind-slow",
+                "lag-16/16-wide",
+                "lag-16/16-dppo",
+                "lag-16/16-sequence",
+            ),
         ),
     ),
 )
@@ -467,18 +835,25 @@ ENGINE = Leaf(
     "engine",
     "another engine samples than trains",
     "icepop",
-    "The two disagree on a few tokens by much. Leave those out, and look for the reason.",
+    "The two disagree on a few tokens by much. Leave those out, and look for the reason. Cutting their weight (truncation) is the usual alternative.",
     "band 0.5 to 2 first; log the share that is left out",
+    by_hand="The line runs the row, but here one engine samples and trains, so that no token is left out; the exports set the correction.",
     exports=("trl", "verl"),
     evidence=(
+        Evidence("none", "of ours: no run has a second engine"),
         Evidence(
-            "ours",
-            "age in place of another engine, which is another disturbance",
-            ("icepop",),
+            "of a neighbour",
+            "old samples, another disturbance, where the plain ratio to the sampler was better",
+            (
+                "lag-1/1-masked",
+                "lag-4/4-masked",
+                "lag-16/16-masked",
+                "lag-16/16-truncated",
+            ),
         ),
         Evidence(
             "paper",
-            "Ling Team (arXiv 2510.18855), a trillion weights, mixture of experts",
+            "Ling Team (arXiv 2510.18855), a trillion weights, mixture of experts; the band is that of GLM-5 (2602.15763, equation 1)",
         ),
     ),
 )
@@ -503,7 +878,7 @@ SAMPLES = Question(
             {"no": UPDATES, "yes": EXPERTS},
         ),
         "some steps old (the sampler runs ahead)": STALE,
-        "another engine's, same weights": ENGINE,
+        "another engine's": ENGINE,
     },
 )
 TREE = Question(
@@ -580,6 +955,14 @@ def tree_html(node: "Question | Leaf" = TREE) -> str:
     return "".join(parts)
 
 
+def export_differs(leaf: Leaf, library: str) -> str:
+    """What the library does differently with the leaf's row, as the export says it."""
+    assert leaf.row is not None
+    row = replace(ALGORITHMS[leaf.row], kl=())
+    told = trl_settings(row) if library == "trl" else verl_settings(row, budget=32)
+    return " ".join(told.differs)
+
+
 def _leaf_html(leaf: Leaf) -> str:
     facts = [("row", f"<code>{leaf.row}</code>" if leaf.row else "none")]
     facts.append(("why", escape(leaf.because)))
@@ -595,11 +978,14 @@ def _leaf_html(leaf: Leaf) -> str:
                 f"<code>{escape(line)}</code>",
             )
         )
-    if leaf.row and not leaf.exports:
-        facts.append(("export", "none: neither TRL 1.16 nor verl 0.9 has these cells"))
+    for library in leaf.exports:
+        if told := export_differs(leaf, library):
+            facts.append((f"{library} differs", escape(told)))
+    if leaf.by_hand:
+        facts.append(("not in a line", escape(leaf.by_hand)))
     for one in leaf.evidence:
         numbers = "; ".join(
-            f"{_all()[name].says}: {number(paired(_all()[name]))}"
+            f"{COMPARISONS[name].says}: {number(paired(COMPARISONS[name]))}"
             for name in one.comparisons
         )
         facts.append(
@@ -610,7 +996,3 @@ def _leaf_html(leaf: Leaf) -> str:
         )
     items = "".join(f"<li><i>{name}:</i> {text}</li>" for name, text in facts)
     return f"<ul style='overflow-wrap:anywhere'>{items}</ul>"
-
-
-def _all() -> dict[str, Comparison]:
-    return COMPARISONS | GOLD

@@ -90,5 +90,5 @@ HONEST = Exercise(
         ),
     ),
     where="Leave one seed out: means over the others, the best arm, its score on the seed left out.",
-    right="Right. With equal arms it is below their mean on average: an arm that shines on the others is the one that lacks this seed.",
+    right="Right. On average over tables of equal arms it is their mean, no more: the score left out did not choose. In one table it may fall below, most surely if all arms have the same total.",
 )
