@@ -8,7 +8,8 @@ rlhf_book/diseases.py; an arm is SET:SETTING/BUG.
 
 The rules of rlhf_minimal/extras/diagnosis.py and their thresholds were written with the arms "written:" alone (the task
 addition, rows grpo and ppo, seeds 100 and 101). The arms "scored:" and "healthy:" are other tasks, other rows and the
-seeds 0 to 4, and no rule was changed after they were run.
+seeds 0 to 3, and were run when the rules had been committed; rules that came later say so. The arms "later:" came after
+the score: controls, and bugs at milder doses.
 """
 
 import time
