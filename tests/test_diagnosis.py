@@ -13,7 +13,7 @@ import torch
 import yaml
 from PIL import Image
 
-from rlhf_book.diseases import DISEASES, Setting, begin, run
+from rlhf_book.diseases import DISEASES, MILD, Setting, begin, run
 from rlhf_minimal import ALGORITHMS, Batch
 from rlhf_minimal.cli import main
 from rlhf_minimal.extras import curves, diagnosis
@@ -85,7 +85,11 @@ SICK = {
     "far from the start": {"kl": lambda i: 0.5 * i},
     "reward falls": {"reward": lambda i: 0.4 - 0.02 * i, "accuracy": lambda i: 0.4 - 0.02 * i},
     "nothing moves": {"kl": 1e-5, "reward": lambda i: 0.2 + 0.01 * (-1) ** i},
+    "reward rises and falls back": {"reward": lambda i: 0.2 + 0.05 * min(i, 19 - i)},
+    "entropy dies": {"entropy": lambda i: 0.5 * 0.7**i},
+    "completions are cut off late": {"truncated": lambda i: 0.05 + 0.9 * (i > 9)},
 }
+ADDED = {"reward rises and falls back", "entropy dies", "completions are cut off late"}
 
 
 def test_nothing_stands_out_in_a_healthy_run():
@@ -109,6 +113,7 @@ def test_every_rule_is_whole_and_every_cause_is_reached():
     assert {one.cause for one in DISEASES.values()} - {None} <= named
     for rule in DATA["rules"]:
         assert rule["why"]
+        assert rule.get("added") == ("after the scoring" if rule["name"] in ADDED else None)
         assert ("saw" in rule) != ("metric" in rule)
         assert hasattr(diagnosis, rule["saw"]) if "saw" in rule else rule["metric"] in METRICS
     assert yaml.safe_dump(DATA)
@@ -128,6 +133,38 @@ def test_a_metric_that_a_run_does_not_have_is_no_finding():
         for name in ("gap", "trained", "agreement", "between", "weight_norm", "kl_coef", "explained_variance", "kl"):
             del row[name]
     assert diagnose(rows) == []
+
+
+def test_a_history_without_the_tasks_verdict_is_read_as_far_as_it_goes():
+    rows = changed(**SICK["reward rises without accuracy"])
+    for row in rows:
+        del row["accuracy"]
+    assert diagnose(rows) == []
+    assert diagnose([row | {"gap": 0.1} for row in rows])
+
+
+@pytest.mark.parametrize("gap", [0.002, 0.01, 0.05, 0.2])
+def test_a_small_gap_with_its_kl_is_not_taken_for_dropout(gap):
+    """A policy at another temperature is about gap^2 / 2 from itself, however small that is; with dropout it is not."""
+    assert likely(diagnose(changed(gap=gap, kl=lambda i: gap**2 / 2 + 0.01 * i)))[0] == "temperature"
+    assert likely(diagnose(changed(gap=gap)))[0] == "dropout"
+
+
+def test_a_gap_that_precision_may_leave_is_no_finding_where_the_run_says_so():
+    rows = changed(gap=0.01, kl=lambda i: 5e-5 + 0.01 * i)
+    assert diagnose(rows)
+    assert diagnose(rows, rounding=2e-2) == []
+    assert diagnose(changed(gap=0.05), rounding=2e-2)
+    assert diagnose(changed(gap=lambda i: 8e-4 + 1e-5 * i * i / 4)) == []  # a little too much, and growing a little
+
+
+def test_a_long_run_that_collapses_at_its_end_is_seen():
+    """Rules that compare the beginning with the end alone see nothing here."""
+    rows = healthy(300)
+    for i, row in enumerate(rows):
+        row["reward"] = row["accuracy"] = 0.2 + 0.5 * min(i, 299 - i) / 150 + 0.01 * (-1) ** i
+        row["kl"], row["entropy"] = 0.002 * i, 0.4 - 0.001 * i
+    assert [finding.rule for finding in diagnose(rows)] == ["reward rises and falls back"]
 
 
 def test_the_first_three_causes_come_each_once():
@@ -201,7 +238,7 @@ def test_a_healthy_loop_holds_these_metrics_at_their_values(row):
 # ── bugs that are put in ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("disease", DISEASES.values(), ids=lambda disease: disease.id)
+@pytest.mark.parametrize("disease", [*DISEASES.values(), *MILD.values()], ids=lambda disease: disease.id)
 def test_a_bug_runs_and_changes_the_run_and_leaves_the_table_alone(disease):
     before = copy.copy(ALGORITHMS)
     row = {"critic": "ppo"}.get(disease.needs, "grpo")
@@ -256,6 +293,13 @@ def test_the_command_reads_what_train_wrote_and_the_report_shows_what_matters(fo
     assert "stands out  less is trained than was sampled: trained 0.8" in said
     assert "1. the last token of a completion is not trained\n   test: " in said
     assert "read: language-models: 6. Which tokens count" in said
+    assert "(the share is 1, without any noise; less is meant" in said
+    even = [json.loads(line) | {"trained": 1.0, "gap": 0.01} for line in lines]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in even))
+    for precision, seen in (("float32", True), ("bfloat16", False)):
+        (folder / "config.json").write_text(json.dumps(settings | {"precision": precision}))
+        assert main(["diagnose", "run"]) == 0
+        assert ("trainer and sampler disagree" in capsys.readouterr().out) == seen
     (folder / "config.json").write_text(json.dumps(settings | {"command": "sft"}))
     assert "was made by the command sft" in fails(capsys, "diagnose", "run")
 

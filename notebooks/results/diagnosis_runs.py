@@ -8,7 +8,8 @@ rlhf_book/diseases.py; an arm is SET:SETTING/BUG.
 
 The rules of rlhf_minimal/extras/diagnosis.py and their thresholds were written with the arms "written:" alone (the task
 addition, rows grpo and ppo, seeds 100 and 101). The arms "scored:" and "healthy:" are other tasks, other rows and the
-seeds 0 to 4, and no rule was changed after they were run.
+seeds 0 to 3, and were run when the rules had been committed; rules that came later say so. The arms "later:" came after
+the score: controls, and bugs at milder doses.
 """
 
 import time
@@ -18,7 +19,7 @@ from typing import Any
 from recording import SEEDS as SEEDS
 from recording import record
 
-from rlhf_book.diseases import DISEASES, Setting
+from rlhf_book.diseases import DISEASES, MILD, Setting
 from rlhf_book.diseases import run as run_of
 from rlhf_minimal.training import Config
 
@@ -61,6 +62,15 @@ HEALTHY = {
     )
 }
 HEALTHY_SEEDS = 2
+# Made after the score: what the bugs without a trace are compared with, two settings that had been on the list of
+# healthy ones and were taken off it for time, and bugs at milder doses.
+LATER = {
+    "grpo": SCORED["grpo"],
+    "clipped": Setting("grpo", "stack", replace(STACK, epochs=4, minibatches=2), cut=6),
+    "rloo": SCORED["rloo"],
+    "rloo-clock": Setting("rloo", "clock:slip", CLOCK),
+    "dr_grpo-stack": Setting("dr_grpo", "stack", STACK),
+}
 TWICE = (
     "rate-high",
     "entropy-bonus",
@@ -73,7 +83,12 @@ def place(arm: str) -> tuple[Setting, str | None, int]:
     """What an arm runs: the setting, the bug, and what is added to its seeds."""
     kind, _, rest = arm.partition(":")
     where, _, disease = rest.partition("/")
-    settings = {"written": WRITTEN, "scored": SCORED, "healthy": HEALTHY}[kind]
+    settings = {
+        "written": WRITTEN,
+        "scored": SCORED,
+        "healthy": HEALTHY,
+        "later": LATER,
+    }[kind]
     return settings[where], disease or None, 100 if kind == "written" else 0
 
 
@@ -85,13 +100,18 @@ def arms() -> dict[str, int]:
         found[f"written:{first}/{one.id}"] = 1
     found |= {f"written:ppo/{name}": 1 for name in TWICE}
     for one in DISEASES.values():
+        if one.id == "larger-of-two":
+            continue  # it acts only where a rollout gets several updates: among the later ones
         if one.cause is None:
             found[f"scored:grpo/{one.id}"] = 4
         elif one.needs in ("kl", "critic"):
             found[f"scored:{'ppo' if one.needs == 'critic' else 'rloo'}/{one.id}"] = 4
         else:
             found |= {f"scored:rloo/{one.id}": 2, f"scored:dr_grpo/{one.id}": 2}
-    return found | {f"healthy:{name}": HEALTHY_SEEDS for name in HEALTHY}
+    found |= {f"healthy:{name}": HEALTHY_SEEDS for name in HEALTHY}
+    found |= {"later:grpo": 4, "later:clipped": 4, "later:clipped/larger-of-two": 4}
+    found |= {f"later:{name}": 2 for name in ("rloo", "rloo-clock", "dr_grpo-stack")}
+    return found | {f"later:rloo/{one.id}": 2 for one in MILD.values()}
 
 
 def short(name: str, value: float) -> float:

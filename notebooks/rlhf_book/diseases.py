@@ -146,13 +146,20 @@ def _mixed(
     return torch.empty_like(found).index_copy(0, order, found)
 
 
-def _kl_high(patient: Patient) -> None:
-    terms = tuple(replace(kl, coef=100 * kl.coef) for kl in patient.algorithm.kl)
-    patient.algorithm = replace(patient.algorithm, kl=terms)
+def _kl_times(factor: float) -> Callable[[Patient], None]:
+    def infect(patient: Patient) -> None:
+        found = patient.algorithm.kl
+        terms = tuple(replace(kl, coef=factor * kl.coef) for kl in found)
+        patient.algorithm = replace(patient.algorithm, kl=terms)
+
+    return infect
 
 
-def _entropy_high(patient: Patient) -> None:
-    patient.algorithm = replace(patient.algorithm, entropy=1.0)
+def _entropy(bonus: float) -> Callable[[Patient], None]:
+    def infect(patient: Patient) -> None:
+        patient.algorithm = replace(patient.algorithm, entropy=bonus)
+
+    return infect
 
 
 # ── what leaves no trace ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -250,9 +257,12 @@ class _AtOne(Fast):
         )
 
 
-def _temperature(patient: Patient) -> None:
-    patient.config = replace(patient.config, temperature=0.6)
-    patient.reading = _AtOne()
+def _sampled_at(temperature: float) -> Callable[[Patient], None]:
+    def infect(patient: Patient) -> None:
+        patient.config = replace(patient.config, temperature=temperature)
+        patient.reading = _AtOne()
+
+    return infect
 
 
 class _Shifted(Fast):
@@ -383,7 +393,7 @@ DISEASES = {
             "temperature",
             "sampled at 0.6, trained at 1",
             "temperature",
-            _temperature,
+            _sampled_at(0.6),
         ),
         Disease(
             "stale-sampler",
@@ -410,7 +420,9 @@ DISEASES = {
             "padding-trained",
             _changed(_with_padding),
         ),
-        Disease("kl-high", "KL coefficient times 100", "leash", _kl_high, needs="kl"),
+        Disease(
+            "kl-high", "KL coefficient times 100", "leash", _kl_times(100.0), needs="kl"
+        ),
         Disease(
             "aliased-reference",
             "the reference is the policy itself",
@@ -424,7 +436,7 @@ DISEASES = {
             "weight-decay",
             _begun(_decay),
         ),
-        Disease("entropy-bonus", "entropy bonus of 1", "entropy-bonus", _entropy_high),
+        Disease("entropy-bonus", "entropy bonus of 1", "entropy-bonus", _entropy(1.0)),
         Disease(
             "frozen-critic",
             "the critic's learning rate is 0",
@@ -440,6 +452,29 @@ DISEASES = {
             _cell("gate", _larger),
         ),
         Disease("k1-in-loss", "k1 as the KL term of a loss", None, _k1_in_loss),
+    )
+}
+
+# The same bugs at doses that somebody might choose; they came after the score.
+MILD = {
+    one.id: one
+    for one in (
+        Disease("rate-x5", "learning rate times 5", "rate-high", _rate(5.0)),
+        Disease("rate-x0.1", "learning rate times 0.1", "rate-low", _rate(0.1)),
+        Disease("entropy-0.3", "entropy bonus of 0.3", "entropy-bonus", _entropy(0.3)),
+        Disease(
+            "temperature-0.9",
+            "sampled at 0.9, trained at 1",
+            "temperature",
+            _sampled_at(0.9),
+        ),
+        Disease(
+            "temperature-0.97",
+            "sampled at 0.97, trained at 1",
+            "temperature",
+            _sampled_at(0.97),
+        ),
+        Disease("kl-x9", "KL coefficient times 9", "leash", _kl_times(9.0), needs="kl"),
     )
 }
 
@@ -462,7 +497,7 @@ def begin(
         setting.cut,
     )
     if disease is not None:
-        DISEASES[disease].infect(patient)
+        (DISEASES | MILD)[disease].infect(patient)
     recipe = Recipe(
         patient.algorithm,
         patient.task,

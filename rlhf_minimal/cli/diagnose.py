@@ -2,7 +2,7 @@
 
 import argparse
 
-from rlhf_minimal.extras.diagnosis import CAUSES, diagnose, likely
+from rlhf_minimal.extras.diagnosis import CAUSES, DATA, diagnose, likely
 from rlhf_minimal.training.run_folder import RunFolder
 
 ABOUT = "Say what stands out in a run's metrics, and what may cause it."
@@ -17,12 +17,12 @@ def run(args: argparse.Namespace) -> int:
     """Prints findings, the likeliest causes and what to test next."""
     folder = RunFolder(args.run)
     settings, history = folder.settings("train"), folder.history()
-    findings = diagnose(history)
+    findings = diagnose(history, 2e-2 if settings.get("precision") == "bfloat16" else 1e-3)
     print(f"{args.run}: {settings.get('algorithm', 'a row')}, {len(history)} steps\n")
     for finding in findings:
-        print(f"stands out  {finding.rule}: {finding.figures}")
+        print(f"stands out  {finding.rule}: {finding.figures}\n            ({finding.why})")
     if not findings:
-        print("Nothing stands out. Some bugs leave no trace: see the chapter `diagnosis`, section 6.")
+        print(DATA["nothing"])
     for place, name in enumerate(likely(findings), start=1):
         print("\n{}. {what}\n   test: {test}\n   read: {section}".format(place, **CAUSES[name]))
     return 0

@@ -3,7 +3,8 @@
 The rules and causes are data, `diagnosis.yml` beside this file; what is more than one number compared with a threshold
 is a function here. The causes of a run are those of the rules that fire, in the order of the rules.
 
-Only metrics are read, never the settings: a number that somebody has set may be right.
+Only metrics are read, never the settings (but for the precision, which says how large an honest gap is): a number that
+somebody has set may be right.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +25,11 @@ CAUSES: dict[str, dict[str, str]] = DATA["causes"]
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that fired: its name, the figures it rests on, and its causes, the likeliest first."""
+    """A rule that fired: its name, its figures, the reason for its threshold, and its causes, the likeliest first."""
 
     rule: str
     figures: str
+    why: str
     causes: tuple[str, ...]
 
 
@@ -36,10 +38,12 @@ class Series:
 
     Args:
         history: The metrics of every step, in order.
+        rounding: The largest gap that precision may leave between trainer and sampler.
     """
 
-    def __init__(self, history: Sequence[Metrics]):
-        self.rows, self.span = history, max(5, len(history) // 5)  # steps of the beginning, and of the end
+    def __init__(self, history: Sequence[Metrics], rounding: float = 1e-3):
+        # span: steps of the beginning, and of the end
+        self.rows, self.span, self.rounding = history, max(5, len(history) // 5), rounding
 
     def all(self, name: str) -> list[float]:
         """The metric in the steps that have it."""
@@ -52,6 +56,15 @@ class Series:
     def last(self, name: str) -> float:
         """Its mean over the last steps; 0 where no step has it."""
         return fmean(self.all(name)[-self.span :] or [0.0])
+
+    def left(self, name: str) -> float:
+        """Which share of the first steps' mean the last steps still have; all of it where there was none."""
+        return self.last(name) / self.first(name) if self.first(name) else 1.0
+
+    def lost(self, name: str) -> float:
+        """By how much the last steps are below the best window of as many."""
+        values = self.all(name)
+        return max(fmean(values[i : i + self.span]) for i in range(len(values) - self.span + 1)) - self.last(name)
 
     def rise(self, name: str) -> tuple[float, float]:
         """By how much the end is above the first three steps, and the same in standard errors of that difference."""
@@ -80,31 +93,22 @@ def no_distance(run: Series) -> str | None:
     return f"{zero[0]} 0 in every step" if zero else None
 
 
-def _gap(run: Series, low: float, high: float) -> str | None:
-    """A gap in the first step, where the policy is still the start: how far from itself does the trainer find it?"""
+def first_gap(run: Series, kind: int) -> str | None:
+    """A gap in the first step, where the policy is still the start: how far from itself does the trainer find it?
+
+    Of kind 0 it is not at all: it reads as the sampler wrote where no gradient is taken. Of kind 2 it is by half a nat.
+    Between lies kind 1: a KL that comes of the same change as the gap is about half the gap's square.
+    """
     gap, kl = (run.all("gap") or [0.0])[0], (run.all("kl") or [0.0])[0]
-    return f"gap {gap:.3g}, kl {kl:.1g} in the first step" if gap > 1e-3 and low <= kl < high else None
-
-
-def gap_in_training(run: Series) -> str | None:
-    """Without a gradient the trainer reads as the sampler wrote, with one it does not."""
-    return _gap(run, -inf, 1e-4)
-
-
-def gap_at_once(run: Series) -> str | None:
-    """The trainer reads all completions a little differently."""
-    return _gap(run, 1e-4, 0.5)
-
-
-def other_tokens(run: Series) -> str | None:
-    """The trainer finds the untrained policy far from itself."""
-    return _gap(run, 0.5, inf)
+    found = (kl >= 0.5) + (kl >= min(0.5, gap**2 / 10))
+    return f"gap {gap:.3g}, kl {kl:.1g} in the first step" if gap > run.rounding and found == kind else None
 
 
 def gap_later(run: Series) -> str | None:
     """They agree in the first step, and not later."""
-    gaps = run.all("gap") or [0.0]
-    return f"gap {gaps[0]:.1g} in the first step, later up to {max(gaps):.2g}" if gaps[0] <= 1e-3 < max(gaps) else None
+    first, most = (run.all("gap") or [0.0])[0], max(run.all("gap") or [0.0])
+    late = first <= run.rounding < most and most > 3 * first
+    return f"gap {first:.1g} in the first step, later up to {most:.2g}" if late else None
 
 
 def _no_difference(run: Series) -> str | None:
@@ -124,7 +128,7 @@ def all_the_same(run: Series) -> str | None:
 
 def hole(run: Series) -> str | None:
     """The reward rises, and the verifier's verdict by less than a quarter of it."""
-    (paid, sure), (right, _) = run.rise("reward"), run.rise("accuracy")
+    (paid, sure), right = run.rise("reward"), run.rise("accuracy")[0] if len(run.all("accuracy")) >= LEAST else inf
     return f"reward {paid:+.3f}, accuracy {right:+.3f}" if sure > 3 and paid > 0.02 and right < paid / 4 else None
 
 
@@ -159,20 +163,20 @@ def does_not_move(run: Series) -> str | None:
 
 
 def _saw(rule: dict[str, Any], run: Series) -> str | None:
-    if "saw" in rule:
-        function: Callable[[Series], str | None] = globals()[rule["saw"]]
-        return function(run)
-    return compared(run, **{name: rule[name] for name in ("metric", "of", "above", "below") if name in rule})
+    function: Callable[..., str | None] = globals()[rule.get("saw", "compared")]
+    return function(run, **{name: rule[name] for name in ("metric", "of", "above", "below", "kind") if name in rule})
 
 
-def diagnose(history: Sequence[Metrics]) -> list[Finding]:
-    """The rules that fire, in their order.
+def diagnose(history: Sequence[Metrics], rounding: float = 1e-3) -> list[Finding]:
+    """The rules that fire, in their order. A rule whose metric the run does not have says nothing.
 
     Args:
         history: The metrics of every step of a run.
+        rounding: The largest gap that precision may leave between trainer and sampler: 1e-3 is generous in float32; in
+            bfloat16 about 2e-2.
 
     Raises:
-        ValueError: If there are fewer than `LEAST` steps.
+        ValueError: If there are fewer than `LEAST` steps, or a step has no reward.
 
     Example:
         >>> steps = [{"step": i + 1, "gap": 0.2, "reward": 0.5, "accuracy": 0.5, "kl": 0.01} for i in range(10)]
@@ -181,13 +185,11 @@ def diagnose(history: Sequence[Metrics]) -> list[Finding]:
     """
     if len(history) < LEAST:
         raise ValueError(f"the run has taken {len(history)} steps, and below {LEAST} nothing can be said: let it go on")
-    if missing := [name for name in ("reward", "accuracy") if any(name not in row for row in history)]:
-        raise ValueError(
-            f"the metrics have no {missing[0]} in some step: is this the metrics.jsonl of the command train?"
-        )
-    run = Series(history)
+    if any("reward" not in row for row in history):
+        raise ValueError("the metrics have no reward in some step: is this the metrics.jsonl of the command train?")
+    run = Series(history, rounding)
     seen = [(rule, _saw(rule, run)) for rule in DATA["rules"]]
-    return [Finding(rule["name"], figures, tuple(rule["causes"])) for rule, figures in seen if figures is not None]
+    return [Finding(rule["name"], saw, rule["why"], tuple(rule["causes"])) for rule, saw in seen if saw is not None]
 
 
 def likely(findings: Sequence[Finding], most: int = 3) -> list[str]:

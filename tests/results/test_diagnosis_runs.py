@@ -2,9 +2,9 @@
 
 import pytest
 
-from rlhf_book.diseases import DISEASES
+from rlhf_book.diseases import DISEASES, MILD
 from rlhf_book.diseases import run as run_of
-from rlhf_minimal.extras.diagnosis import diagnose, likely
+from rlhf_minimal.extras.diagnosis import DATA, diagnose, likely
 from tests.results.scripts import FOLDER, load
 
 script, RECORD = load("diagnosis_runs")
@@ -59,7 +59,8 @@ def test_what_is_scored_was_not_used_for_writing():
 @pytest.mark.parametrize(
     "arm",
     ["written:grpo", "written:ppo/frozen-critic", "scored:rloo/mixed-groups", "scored:dr_grpo/untrained-end",
-     "scored:rloo/shifted-logp", "scored:dr_grpo/dropout", "scored:grpo/k1-in-loss", "healthy:kimi_k2-stack-0.5"],
+     "scored:rloo/shifted-logp", "scored:dr_grpo/dropout", "scored:grpo/k1-in-loss", "healthy:kimi_k2-stack-0.5",
+     "later:clipped/larger-of-two", "later:rloo/temperature-0.97"],
 )  # fmt: skip
 def test_the_first_steps_come_out_as_recorded(arm):
     """Another machine may round differently and draw a few other tokens: the tolerance is some completions of 64."""
@@ -81,13 +82,46 @@ def test_the_score_is_the_chapters():
     assert all(place == 1 for bug, where in places("written").items() for place in where[:1] if bug != "rate-high")
 
 
-def test_no_alarm_without_a_bug_and_none_for_bugs_without_a_trace():
+def test_no_alarm_without_a_bug_and_none_for_bugs_that_no_rule_sees():
     assert alarms("healthy", ("",)) == (0, 20)
+    well = [diagnose(history(run)) for (arm, _), run in RUNS.items() if arm.startswith("later") and "/" not in arm]
+    assert (len(well), sum(map(bool, well))) == (14, 0)
     quiet = tuple(one.id for one in DISEASES.values() if one.cause is None)
-    assert alarms("scored", quiet) == (0, 12)
+    assert alarms("scored", quiet) == (0, 8)
+    assert alarms("later", quiet) == (0, 4)
 
 
-def test_a_bug_without_a_trace_learns():
+def test_the_three_new_rules_change_no_place():
+    new = {rule["name"] for rule in DATA["rules"] if "added" in rule}
+    assert len(new) == 3
     for (arm, _), run in RUNS.items():
-        if arm.startswith("scored:grpo"):
+        bug = arm.partition("/")[2]
+        if arm.startswith("scored") and (cause := DISEASES[bug].cause):
+            found = diagnose(history(run))
+            named = [likely(found), likely([one for one in found if one.rule not in new])]
+            assert len({where.index(cause) if cause in where else -1 for where in named}) == 1
+
+
+def test_mild_rates_and_bonuses_are_missed_and_other_mild_doses_are_not():
+    for bug, one in MILD.items():
+        named = [likely(diagnose(history(RUNS[f"later:rloo/{bug}", seed]))) for seed in (0, 1)]
+        if bug.startswith("temperature"):
+            assert all(where[0] == one.cause for where in named)
+        elif bug == "kl-x9":
+            assert all(where.index(one.cause) == 2 for where in named)
+        else:
+            assert named == [[], []]
+
+
+def test_the_larger_of_two_acts_where_a_rollout_gets_several_updates():
+    for seed in range(4):
+        sick, well = (RUNS[arm, seed] for arm in ("later:clipped/larger-of-two", "later:clipped"))
+        assert 0 < sum(sick["clip_fraction"][-5:]) < sum(well["clip_fraction"][-5:])
+
+
+def test_a_bug_that_no_rule_sees_learns():
+    for (arm, _), run in RUNS.items():
+        if arm.startswith(("scored:grpo", "later:grpo")):
             assert sum(run["accuracy"][-5:]) / 5 > 0.9
+        if arm.startswith("later:clipped"):
+            assert sum(run["accuracy"][-5:]) / 5 > 0.65 > 2 * run["accuracy"][0]

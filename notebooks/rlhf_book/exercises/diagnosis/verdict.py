@@ -110,7 +110,7 @@ VERDICT = Exercise(
     1 the mask lacks tokens, 2 sampler and trainer compute different distributions, 3 the sampler is stale, 4 the advantage has the
     wrong sign, 5 the sign is wrong further on, in the ratio or the loss, 0 nothing stands out.
 
-    Of several, name the one whose number a healthy loop knows best, in the order 1 to 5. Thresholds: 0.001 from 1 for `trained`, 0.001
+    Of several, name the one whose number a healthy loop knows best, in the order 1 to 5. That order is by certainty, not by harm. Thresholds: 0.001 from 1 for `trained`, 0.001
     for gaps, -0.2 for the agreement, -0.05 for the rise. Predict first: the gap is 0.05 in both, agreement -0.9, the reward has fallen
     by 0.2. What do you mend first, and what do you look at after that?
     """,
