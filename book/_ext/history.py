@@ -55,8 +55,8 @@ def timeline():
     lines = []
     for entry in entries("timeline"):
         rows = [f"`{name}`" for name in (*entry.get("rows", ()), *entry.get("pairs", ()))]
-        lines.append([month(entry["paper"]), entry["name"], source(entry["paper"]), entry["changed"], ", ".join(rows)])
-    return table(["month", "name", "arXiv", "what is different after it", "row"], lines)
+        lines.append([month(entry["paper"]), entry["name"], source(entry["paper"]), ", ".join(rows), entry["changed"]])
+    return table(["month", "name", "arXiv", "row", "what is different after it"], lines)
 
 
 def reading():
