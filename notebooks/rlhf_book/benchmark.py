@@ -166,4 +166,4 @@ def explorer_table(record: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
 def middle(group: Group, row: str, name: str) -> float:
     """The mean over the seeds of a number of a row's runs."""
-    return mean(run[name] for run in group.runs[row])
+    return mean(float(run[name]) for run in group.runs[row])
