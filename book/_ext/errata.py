@@ -73,13 +73,15 @@ def _erratum(entry: Any) -> Erratum:
     unfit = [key for key in entry.keys() - {"date", "proof"} if not str(entry[key] or "").strip()]
     if unfit or not all(isinstance(entry[key], str) for key in entry.keys() - {"date", "proof"}):
         raise ValueError(f"{name}: expected text under {', '.join(sorted(unfit) or _TEXTS)}")
-    if not isinstance(entry["date"], date):
-        raise ValueError(f"{name}: {entry['date']!r} is no date such as 2026-11-23")
+    try:
+        day = date.fromisoformat(str(entry["date"]))
+    except ValueError as problem:
+        raise ValueError(f"{name}: {entry['date']!r} is no date such as 2026-11-23") from problem
     if not isinstance(entry["proof"], list) or not entry["proof"]:
         raise ValueError(f"{name}: expected a list of cells or tests under proof")
     proofs = tuple(apparatus.Proof(**proof) for proof in entry["proof"])
     texts = {key: entry[key].strip() for key in (*_TEXTS, "reported") if key in entry}
-    return Erratum(date=entry["date"], proof=proofs, **texts)
+    return Erratum(date=day, proof=proofs, **texts)
 
 
 def listed() -> str:
