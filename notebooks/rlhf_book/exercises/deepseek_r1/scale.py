@@ -53,7 +53,7 @@ SCALE = Exercise(
     scores must be multiplied, so that the prompts with a reward model have the share `wanted` of the whole push.
 
     Predict first: with spreads 0.4 and 2 and half of the prompts each, which share of the push do the scores have unscaled? Which
-    factor makes it one half? And which share do they have under a z-score, at any factor?
+    factor makes it one half? And under a z-score, at any factor: if all groups differ, and if a third of the rule's groups are alike?
     """,
     solution=my_scale,
     cases=(
@@ -75,5 +75,6 @@ SCALE = Exercise(
         ),
     ),
     where="Write the share of the push with an unknown factor, and solve for it.",
-    right="Right. With the z-score the factor drops out; what counts is the share of the groups that are not all alike.",
+    right="Right. With the z-score the factor drops out; what counts is the share of the groups that are not all alike: "
+    "0.5 if all differ, and 0.6 if a third of the rule's groups are alike.",
 )
