@@ -76,7 +76,7 @@ PUSH = Exercise(
     difficulty="core",
     statement=r"""
     No metric of the forward pass sees an inverted ratio: with one update a rollout it is 1 either way. So read the same batch again after
-    the update. Write `my_push(before, after, advantages, mask)`: the mean, over trained tokens, of the advantage times the
+    the update. Your loss is a token mean, so this check is one, too: write `my_push(before, after, advantages, mask)`, the mean, over trained tokens, of the advantage times the
     change of the token's log-prob. `before`, `after` and `mask` are [B, T], `advantages` [B], one a completion. Values under a zero mask mean
     nothing.
 
@@ -94,7 +94,8 @@ PUSH = Exercise(
         Mistake(_padded, "You divide by all places of the batch, padding included."),
         Mistake(_unmasked, "You read values under the mask, which mean nothing."),
         Mistake(
-            _by_row, "You average within completions first; the mean is over tokens."
+            _by_row,
+            "You average within completions first: for a sequence mean. This loss is a token mean.",
         ),
         Mistake(
             _probabilities,
@@ -107,5 +108,5 @@ PUSH = Exercise(
         ),
     ),
     where="First order: the loss falls by the rate times the squared gradient. What is that loss, at ratio 1?",
-    right="Right. Above 0 after a small correct step, below 0 after an inverted one; a large step may end anywhere.",
+    right="Right. With the weights of the loss: above 0 after a small correct step, below 0 after an inverted one; a large one may end anywhere.",
 )
