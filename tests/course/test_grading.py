@@ -246,6 +246,85 @@ def test_values_come_through_as_they_are():
             assert back == value
 
 
+FRAMED = """
+import os, stat
+for n in range(3, 40):
+    try:
+        pipe = stat.S_ISFIFO(os.fstat(n).st_mode)
+    except OSError:
+        continue
+    if pipe:
+        try:
+            os.write(n, len(said).to_bytes(4, "big") + said)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"error": 5}',
+        '{"error": null}',
+        '{"error": ["a"]}',
+        '{"error": [1, 2]}',
+        '{"error": {"a": NaN}}',
+        '{"error": ["a", ' + "[" * 900 + "]" * 900 + "]}",
+        '{"error": ' + "[" * 9000 + "]" * 9000 + "}",
+        '{"done": ' + "9" * 5000 + "}",
+        "[NaN]",
+    ],
+    ids=range(9),
+)
+def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path, said):
+    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", f"said = {said.encode()!r}" + FRAMED, FIRST, SECOND)
+    rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
+    assert points(rows) == FULL, rows
+    assert "cell 1 left out: its process did not keep to the form" in rows[0].note
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"error": 7}',
+        '{"value": {"plain": 1' + "0" * 4200 + "}}",
+        '{"value": {"plain": NaN}}',
+        '{"value": {"plain": 1.0}, "changed": 5}',
+        '{"value": {"plain": 1.0}, "changed": [' + "0," * 99 + "0]}",
+        '{"value": {"tensor": ' + "[" * 900 + "]" * 900 + "}}",
+        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": 5}',
+        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": [null, null, null]}',
+        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradient_error": [[], 1]}',
+        '{"value": {"list": [' + '{"plain": 1},' * 20000 + '{"plain": 1}]}}',
+    ],
+    ids=range(10),
+)
+def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, said):
+    body = FRAMED.strip().replace("\n", "\n    ")
+    lies = f"def my_masked_mean(x, mask):\n    said = {said.encode()!r}\n    {body}\n    return 1.0"
+    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", lies, SECOND)
+    rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
+    assert points(rows)[0] == 0, rows
+
+
+def test_whatever_the_grader_raises_is_one_submissions_failure(grader, tmp_path, monkeypatch):
+    from rlhf_minimal.time_limit import TimeIsUp
+
+    found = [hand_in(tmp_path / "in", f"{name}/week-01.ipynb", FIRST) for name in ("anna", "ben", "carl")]
+    raised = iter((RecursionError("deep"), TimeIsUp(), None))
+
+    def grade(self, submission):
+        if (problem := next(raised)) is not None:
+            raise problem
+        return [self._row(submission, name, 3, "Right.") for name in self.weeks[submission.week]]
+
+    monkeypatch.setattr(Grader, "grade", grade)
+    rows = grade_all(grader, found, tmp_path / "out", say=lambda _: None)
+    assert points(rows) == [0, 0, 0, 0, 3, 3]
+    assert "the grader failed on it (RecursionError)" in rows[0].says
+    assert not (tmp_path / "out" / "running.json").exists()
+
+
 # ── harm ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -396,6 +475,39 @@ def test_files_that_are_no_notebooks_get_a_sentence_and_no_process(grader, tmp_p
         rows = grader.grade(mine)
         assert all(row.points == 0 and row.says.startswith("Not graded: ") for row in rows), mine
         assert mine.student == mine.path.stem.removesuffix("-week-01")
+
+
+def test_links_pipes_and_strange_names_stop_nobody_elses_grades(grader, tmp_path):
+    """Through the whole run, in a process that is ended if it reads for ever."""
+    folder = tmp_path / "in"
+    for name in ("anna", "ben", "carl", "dora"):
+        (folder / name).mkdir(parents=True)
+    (folder / "anna" / "week-01.ipynb").symlink_to("/dev/zero")
+    os.mkfifo(folder / "ben" / "week-01.ipynb")
+    (folder / "carl" / "week-01.ipynb").mkdir()
+    (folder / "dora" / "week-01.ipynb").symlink_to(tmp_path / "nowhere")
+    strange = [b"J\xf6rg", b"J\xf7rg", "Jörg".encode(), b"a\nb", b"back\\slash"]
+    for name in strange:
+        place = os.fsencode(folder) + b"/" + name
+        os.mkdir(place)
+        with open(place + b"/week-01.ipynb", "w") as file:
+            file.write(notebook("x = 1"))
+    hand_in(folder, "zoe/week-01.ipynb", FIRST, SECOND)
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for ever"))
+    signal.alarm(100)
+    try:
+        rows = grade_all(grader, list(submissions(folder)), tmp_path / "out", say=lambda _: None)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(rows) == 2 * (3 + len(strange) + 1)
+    assert sum(points(rows)) == BOTH
+    links = [row for row in rows if row.student in ("anna", "ben", "dora")]
+    assert all("this is a link, or no file" in row.says for row in links)
+    named = {row.student for row in rows} - {"anna", "ben", "dora", "zoe"}
+    assert named == {"J\\udcf6rg", "J\\udcf7rg", "Jörg", "a\\nb", "back\\\\slash"}
+    written = (tmp_path / "out" / "totals.csv").read_text(encoding="utf-8")
+    assert len(written.splitlines()) == 1 + 4 + len(strange)
 
 
 def test_whose_it_is_and_for_which_week(tmp_path):

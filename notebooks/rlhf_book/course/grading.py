@@ -11,19 +11,26 @@ import json
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from rlhf_minimal.time_limit import TimeIsUp
+
 from ..exercises import EXERCISES
-from . import isolation, session, variants, worker
+from . import isolation
 from .isolation import Isolation, Limits
 from .session import Ended, Session
 from .variants import exercise_for
 
 NOTEBOOK_BYTES = 8 * 2**20
 CELLS = 500
+FOLDERS = 8  # below each other; what lies deeper is not looked for
 DRAWS = 300  # hidden batches an exercise; each is a call into another process
 COLUMNS = ("student", "week", "exercise", "points", "of", "says", "notebook", "note")
 
@@ -59,7 +66,9 @@ def submissions(folder: Path, week: str = "") -> Iterator[Submission]:
     `anna/week-03.ipynb`, `anna/week-03/week-03.ipynb` and `anna-week-03.ipynb` are the same.
     """
     for top, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        deep = len(Path(top).relative_to(folder).parts) >= FOLDERS
+        shown = [name for name in folders if not deep and not name.startswith(".")]
+        folders[:] = sorted(shown)
         for file in sorted(files):
             path = Path(top, file)
             if not file.endswith(".ipynb") or file.startswith("."):
@@ -69,7 +78,35 @@ def submissions(folder: Path, week: str = "") -> Iterator[Submission]:
             said = f"week-{int(weeks[-1]):02d}" if weeks else week
             first, _, rest = name.partition("/")
             student = first if rest else re.sub(r"[-_ .]*week-?\d+.*$", "", path.stem)
-            yield Submission(path, name, _plain(student) or "?", said)
+            yield Submission(path, name, _name(student.strip()) or "?", said)
+
+
+def bytes_of(path: Path) -> bytes:
+    """What is in a file of a student's: nothing is followed, waited for or read for ever.
+
+    Raises:
+        ValueError: it is a link, a pipe, a folder or a device, cannot be read, or is too large.
+    """
+    words = "this is a link, or no file: hand in the notebook itself"
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise ValueError(words)
+        handle = os.open(path, os.O_RDONLY | flags)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise ValueError(words)  # it has been changed in between
+            with open(handle, "rb", closefd=False) as file:
+                found = file.read(NOTEBOOK_BYTES + 1)
+        finally:
+            os.close(handle)
+    except OSError as problem:
+        raise ValueError(f"it cannot be read ({problem.strerror})") from None
+    if len(found) > NOTEBOOK_BYTES:
+        raise ValueError(
+            f"the file has more than {NOTEBOOK_BYTES // 2**20} MB: clear the outputs"
+        )
+    return found
 
 
 def cells_of(path: Path) -> list[str]:
@@ -78,21 +115,16 @@ def cells_of(path: Path) -> list[str]:
     Raises:
         ValueError: it is none, in words for its author.
     """
-    if path.is_symlink() or not path.is_file():
-        raise ValueError("this is a link, or no file: hand in the notebook itself")
-    if path.stat().st_size > NOTEBOOK_BYTES:
-        raise ValueError(
-            f"the file has more than {NOTEBOOK_BYTES // 2**20} MB: clear the outputs"
-        )
+    text = bytes_of(path)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(text.decode("utf-8"))
         cells = [cell for cell in found["cells"] if cell.get("cell_type") == "code"]
         sources = []
         for cell in cells:
             source = cell["source"]
-            text = source if isinstance(source, str) else "".join(source)
+            joined = source if isinstance(source, str) else "".join(source)
             if "install" not in (cell.get("metadata") or {}).get("tags", []):
-                sources.append(text)
+                sources.append(joined)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("this is no notebook: save it again from Jupyter") from None
     if len(sources) > CELLS:
@@ -125,13 +157,11 @@ class Grader:
         parts: list[Any] = [self.seed, self.draws, self.weeks.get(submission.week)]
         parts += [submission.week, submission.student, self.way.name, str(self.limits)]
         digest = hashlib.sha256(json.dumps(parts).encode())
-        for module in (variants, session, worker, isolation):
-            digest.update(Path(str(module.__file__)).read_bytes())
+        digest.update(_code())
         try:
-            if submission.path.stat().st_size <= NOTEBOOK_BYTES:
-                digest.update(submission.path.read_bytes())
-        except OSError:
-            digest.update(b"unreadable")
+            digest.update(bytes_of(submission.path))
+        except ValueError as problem:
+            digest.update(str(problem).encode())
         return digest.hexdigest()
 
     def grade(self, submission: Submission) -> list[Row]:
@@ -177,7 +207,12 @@ class Grader:
         except Ended as problem:
             return self._row(submission, name, 0, f"Not graded: {problem}.")
         running.problem = ""
-        verdict = exercise.check(running.function(function, leaves))
+        try:
+            verdict = exercise.check(running.function(function, leaves))
+        except (Exception, TimeIsUp) as problem:  # no answer may end the grader
+            running.close()
+            words = f"the checker failed on its answers: {type(problem).__name__}"
+            return self._row(submission, name, 0, f"Not graded: {words}.")
         words = verdict.message
         if running.problem and not verdict.passed and "longer than" not in words:
             words = f"While `{function}` ran, its process was ended: {running.problem}."
@@ -193,8 +228,28 @@ class Grader:
             points,
             of,
             _plain(says)[:1000],
-            submission.name,
+            _name(submission.name),
         )
+
+
+@cache
+def _code() -> bytes:
+    """Of all that decides about points: the book's package, and torch."""
+    digest = hashlib.sha256(torch.__version__.encode())
+    for path in sorted(isolation.BOOK.rglob("*.py")):
+        digest.update(path.relative_to(isolation.BOOK).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def _name(text: str) -> str:
+    """A name as it is, with what cannot be printed or is no UTF-8 as an escape: two stay two."""
+    return "".join(
+        c
+        if c.isprintable() and c != "\\"
+        else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
 
 
 def _plain(text: str) -> str:
@@ -277,8 +332,7 @@ def grade_all(
     try:
         for submission in found:
             key = grader.key(submission)
-            name = hashlib.sha256(submission.name.encode()).hexdigest()[:24]
-            path = kept / f"{name}.json"
+            path = kept / f"{_place(submission)}.json"
             known = _known(path, key)
             if known is not None and not again:
                 rows += known
@@ -289,7 +343,14 @@ def grade_all(
                 began = ""
             else:
                 write(running, key)
-                mine = grader.grade(submission)
+                try:
+                    mine = grader.grade(submission)
+                except (
+                    Exception,
+                    TimeIsUp,
+                ) as problem:  # its failure, and nobody else's
+                    words = f"the grader failed on it ({type(problem).__name__})"
+                    mine = grader.nothing(submission, words)
             plain = {"key": key, "rows": [asdict(row) for row in mine]}
             write(path, json.dumps(plain, indent=1) + "\n")
             running.unlink(missing_ok=True)
@@ -303,6 +364,12 @@ def grade_all(
     finally:
         _write_tables(rows, grader, out)
     return rows
+
+
+def _place(submission: Submission) -> str:
+    """Of its result: the same file name for another week is another place."""
+    name = f"{submission.week}/{submission.name}"
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:24]
 
 
 def _known(path: Path, key: str) -> list[Row] | None:

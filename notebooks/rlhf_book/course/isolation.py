@@ -278,6 +278,7 @@ class Process:
     def end(self) -> None:
         """Kill it and everything that it started; remove its folder."""
         self._over.set()
+        self._kill()
         self._watch.join()
         for _ in range(50):  # a fork may be under way while we look
             self._kill()

@@ -7,6 +7,7 @@ sees the arguments of one call at a time. What comes back are numbers, which are
 import json
 import os
 import select
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 from .isolation import Isolation, Limits, Process
 from .worker import LARGEST, decode, encode
 
+FORM = "its process did not keep to the form of an answer"
 STARTS = 8  # of a process, for one submission: each end costs what was running, not what follows
 
 
@@ -46,6 +48,7 @@ class Session:
         self._deadly: set[int] = set()
         self._process: Process | None = None
         self._starts = 0
+        self._ending: list[threading.Thread] = []
 
     @property
     def seconds_left(self) -> float:
@@ -67,6 +70,7 @@ class Session:
             self._process = Process(self.way, self.library, self.limits)
             ready = self._hear(60.0)
             if "ready" not in ready:
+                self.close()
                 raise Ended("its process did not start")
             for number, source in enumerate(self.cells, start=1):
                 if number in self._deadly:
@@ -80,8 +84,8 @@ class Session:
                     self._deadly.add(number)
                     self.notes[number] = f"left out: {problem}"
                     break
-                if error := said.get("error"):
-                    self.notes[number] = f"raised {_words(error)}"
+                if "error" in said:
+                    self.notes[number] = f"raised {_words(said['error'])}"
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """One request and its answer.
@@ -109,9 +113,14 @@ class Session:
 
     def close(self) -> None:
         """End the process; a later `start` makes a new one."""
-        if self._process is not None:
-            process, self._process = self._process, None
-            process.end()
+        if self._process is not None:  # in a thread, which no timer's signal interrupts
+            self._ending.append(threading.Thread(target=self._process.end))
+            self._process = None
+        for ending in list(self._ending):
+            if ending.ident is None:
+                ending.start()
+            ending.join()
+            self._ending.remove(ending)
 
     def _write(self, data: bytes, seconds: float) -> None:
         assert self._process is not None and self._process.popen.stdin is not None
@@ -151,16 +160,20 @@ class Session:
         try:
             length = int.from_bytes(self._read(4, end, limit), "big")
             if length > LARGEST:
-                raise Ended("its process did not keep to the form of an answer")
+                raise Ended(FORM)
             said = json.loads(self._read(length, end, limit))
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError, MemoryError):
             said = None
         except Ended:
             self.close()
             raise
-        if not isinstance(said, dict):
+        if not isinstance(said, dict) or not all(
+            _is_error(said[name])
+            for name in ("error", "gradient_error")
+            if name in said
+        ):
             self.close()
-            raise Ended("its process did not keep to the form of an answer")
+            raise Ended(FORM)
         return said
 
     def _gone(self) -> Ended:
@@ -183,14 +196,13 @@ class Session:
                 "leaves": list(leaves),
             }
             said = self.ask(request, 20.0)
-            if error := said.get("error"):
-                raise _error(error)
+            if "error" in said:
+                raise _error(said["error"])
             try:
                 return self._answer(said, given, leaves)
-            except (ValueError, TypeError, KeyError, RuntimeError, OverflowError):
+            except Exception:
                 self.close()
-                words = "its process did not keep to the form of an answer"
-                raise Ended(words) from None
+                raise Ended(FORM) from None
 
         return call
 
@@ -198,7 +210,10 @@ class Session:
         self, said: dict[str, Any], given: Sequence[Any], leaves: Sequence[int]
     ) -> Any:
         value = decode(said["value"])
-        for i in said.get("changed", []):
+        changed = said.get("changed", [])
+        if not isinstance(changed, list) or len(changed) > len(given):
+            raise ValueError("no positions")
+        for i in changed:
             if type(i) is int and 0 <= i < len(given) and isinstance(given[i], Tensor):
                 _spoil(given[i])  # the checker notices what the student's code has done
         if "gradient_error" not in said and "gradients" not in said:
@@ -247,13 +262,18 @@ def _spoil(x: Tensor) -> None:
             x.add_(1)
 
 
-def _error(said: Any) -> BaseException:
+def _is_error(said: Any) -> bool:
+    """A name and a text, as the worker writes them."""
+    return isinstance(said, list) and [type(part) for part in said] == [str, str]
+
+
+def _error(said: list[str]) -> BaseException:
     """An exception with the name and the text of the student's."""
-    name, text = (str(part)[:200] for part in (*said, "", "")[:2])
+    name, text = (part[:200] for part in said)
     name = name if name.isidentifier() else "Exception"
     return type(name, (Exception,), {})(text)
 
 
-def _words(said: Any) -> str:
+def _words(said: list[str]) -> str:
     error = _error(said)
     return f"{type(error).__name__}: {error}"
