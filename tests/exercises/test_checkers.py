@@ -422,7 +422,7 @@ def test_the_hidden_batches_differ_from_the_shown_one():
         shown, drawn = exercise.cases[0], list(exercise.hidden())
         assert len(drawn) == 1000
         met = any(_equal(shown, case) for case in drawn)
-        assert not met or exercise.id == "grpo-closed-form"  # which has few inputs to choose among
+        assert not met or exercise.id in ("grpo-closed-form", "diag-verdict")  # which have few inputs to choose among
         assert _equal(shown, shown)
 
 

@@ -26,8 +26,8 @@ def test_the_numbers_of_the_verdicts():
     assert my_seeds(1.23, 1.0, TABLE) == 6
     none = torch.zeros(0, dtype=torch.float64)
     both = torch.ones(2, dtype=torch.float64)
-    assert my_largest(80e9, 0.0, none) == pytest.approx(4.5e9)
-    assert my_largest(80e9, 1.0, both) == pytest.approx(2e9)
+    assert my_largest(80.0, 0.0, none) == pytest.approx(4.5)
+    assert my_largest(80.0, 1.0, both) == pytest.approx(2.0)
 
 
 def test_a_choice_among_equal_arms_is_worth_no_more_than_their_mean():

@@ -18,6 +18,8 @@ def suspect_row(updates: int, critic: bool, learned_reward: bool) -> str:
 
 def push_on_a_token_that_has_moved(choose: Callable[..., str]) -> None:
     """A good token that has become three times as likely: is it pushed further?"""
+    from rlhf_minimal import ALGORITHMS, gradient_weight
+
     for updates in (1, 4):
         for learned in (False, True):
             name = choose(updates, False, learned)

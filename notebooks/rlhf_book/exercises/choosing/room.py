@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_largest(card: float, critic: float, frozen: Tensor) -> float:
-    """Bytes of a card, relative sizes of other models -> weights of the policy."""
+    """GB of a card, relative sizes of other models -> billions of weights of the policy."""
     return 0.9 * card / (16 * (1 + critic) + 2 * frozen.sum().item())
 
 
@@ -42,7 +42,7 @@ def _draw(generator: Generator) -> Case:
     )
     critic = 0.25 * integer(generator, 1, 5)
     return Case(
-        {"card": 1e9 * integer(generator, 16, 200), "critic": critic, "frozen": frozen}
+        {"card": 1.0 * integer(generator, 16, 200), "critic": critic, "frozen": frozen}
     )
 
 
@@ -64,17 +64,17 @@ ROOM = Exercise(
     difficulty="core",
     statement=r"""
     Weights, gradients and Adam's two averages in float32, frozen models in bfloat16. Of the card a tenth has to stay free; activations are
-    not counted. Write `my_largest(card, critic, frozen)`: how many weights $N$ the policy may have on a card of so many bytes, if a
-    critic has `critic` $\cdot N$ weights and the frozen models have `frozen[i]` $\cdot N$ each.
+    not counted. Write `my_largest(card, critic, frozen)`: how many billions of weights $N$ the policy may have on a card of so many gigabytes
+    ($10^9$ bytes), if a critic has `critic` $\cdot N$ weights and the frozen models have `frozen[i]` $\cdot N$ each.
 
     Predict first for 80 GB: how much larger may the policy be with groups and a verifier than with PPO, an equal critic, and an equal
     reference and reward model?
     """,
     solution=my_largest,
     cases=(
-        _case(80e9, 1.0, [1.0, 1.0]),
-        _case(80e9, 0.5, [1.0, 0.5]),
-        _case(24e9, 0.25, [1.0, 3.0]),
+        _case(80.0, 1.0, [1.0, 1.0]),
+        _case(80.0, 0.5, [1.0, 0.5]),
+        _case(24.0, 0.25, [1.0, 3.0]),
     ),
     draw=_draw,
     mistakes=(

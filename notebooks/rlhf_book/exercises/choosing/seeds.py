@@ -81,5 +81,5 @@ SEEDS = Exercise(
         Mistake(_squared, "The standard error has the spread, not its square."),
     ),
     where="The interval's half width is t times the spread over the root of the number; try one number after the other.",
-    right="Right. Seven for a gap of one spread, eighteen for half of one: five seeds see only what is 1.24 spreads large. That is no plan: the interval of such an experiment leaves 0 out about half of the time. For 80 % take about 10 and 34, and mistrust the gap of a pilot that was picked for it.",
+    right="Right. Seven for a gap of one spread, eighteen for half of one: five seeds see only what is 1.24 spreads large. With these numbers the interval leaves 0 out about half of the time; for 80 % take about 10 and 34.",
 )
