@@ -22,11 +22,11 @@ EXAMPLES = {
     "prefer": "prefer dpo --start runs/sft --out runs/dpo",
     "sample": 'sample runs/grpo --prompt "128+345=" --temperature 0',
     "evaluate": "evaluate runs/grpo -n 500",
+    "diagnose": "diagnose runs/grpo",
     "table": "table",
     "memory": "memory ppo --reward-model --sequences 64",
     "export": "export runs/grpo --to trl",
     "diff": "diff dapo grpo",
-    "diagnose": "diagnose runs/grpo",
 }
 WIDTH = 88
 
