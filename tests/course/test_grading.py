@@ -109,6 +109,12 @@ def test_right_answers_get_their_points_and_the_books_do_not(grader, tmp_path):
     assert all("This is the book's version" in row.says for row in rows)
 
 
+def test_a_cell_that_is_timed_is_run():
+    assert worker._plain_python("%%time\nx = 1") == "x = 1"
+    assert worker._plain_python("%%bash\nx = 1") == ""
+    assert worker._plain_python("%%time") == ""
+
+
 def test_what_is_missing_or_blank_is_said(grader, tmp_path):
     blank = "def my_masked_mean(x, mask):\n    return ..."
     rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", blank))
