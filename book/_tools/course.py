@@ -120,6 +120,11 @@ def main(arguments: list[str]) -> None:
     exercises = sum(len(week.exercises) for week in plan.weeks)
     print(f"{len(written)} handouts in {given.out}")
     print(f"{exercises} exercises, {len(varied)} of them with a convention of this course")
+    if not install_cell.address():
+        print(
+            "Their first cell cannot install the library: _config.yml names no address (repository: url). Write it "
+            "with book/_tools/install_cell.py, or let everybody install the book beforehand."
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Where this machine has no namespaces, what only they stop is skipped, and the re
 """
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -51,7 +52,10 @@ def library(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def way(library):
-    return grading.strongest(library, LIMITS)
+    try:
+        return grading.strongest(library, LIMITS, private=[ROOT])
+    except RuntimeError:
+        return grading.strongest(library, LIMITS, "limits")
 
 
 @pytest.fixture
@@ -103,6 +107,12 @@ def test_right_answers_get_their_points_and_the_books_do_not(grader, tmp_path):
     rows = grader.grade(hand_in(tmp_path, "ben/week-01.ipynb", *books))
     assert points(rows) == [0, 0]
     assert all("This is the book's version" in row.says for row in rows)
+
+
+def test_a_cell_that_is_timed_is_run():
+    assert worker._plain_python("%%time\nx = 1") == "x = 1"
+    assert worker._plain_python("%%bash\nx = 1") == ""
+    assert worker._plain_python("%%time") == ""
 
 
 def test_what_is_missing_or_blank_is_said(grader, tmp_path):
@@ -446,6 +456,77 @@ os.wait()
     assert set(isolation.family(os.getpid())) <= before
 
 
+HOLDS = """
+import os, time
+held = [os.memfd_create(str(k)) for k in range(14)]
+for file in held:
+    for _ in range(32):
+        os.write(file, bytes(2**20))
+time.sleep(2.5)
+"""
+
+
+def test_memory_that_belongs_to_no_process_is_seen(way, library, tmp_path):
+    limits = Limits(seconds=60.0, cell_seconds=10.0, memory=3 * 2**30, processes=24, shared=2**28)
+    hers = Grader(WEEKS, SEED, 99, way, limits, library)
+    rows = hers.grade(hand_in(tmp_path, "a/week-01.ipynb", HOLDS, FIRST, SECOND))
+    assert "cell 1 left out: files in memory grew too large" in rows[0].note
+    assert points(rows) == FULL, rows
+
+
+# ── which walls ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_walls_nothing_is_graded_unless_it_is_asked_for(library, monkeypatch):
+    def fails(*_):
+        return ["sh", "-c", "echo this cannot be done here >&2; exit 1"]
+
+    for name in isolation.WALLS:
+        monkeypatch.setitem(isolation.WAYS, name, dataclasses.replace(isolation.WAYS[name], command=fails))
+    with pytest.raises(RuntimeError, match="bubblewrap: .*cannot be done here[^$]*unshare: .*cannot be done here"):
+        grading.strongest(library, LIMITS)
+    try:
+        said = grading.strongest(library, LIMITS, "limits").name
+    except RuntimeError as problem:
+        said = str(problem)
+    refused = os.geteuid() == 0 and "Permission denied" in said  # root becomes nobody, who may not read this Python
+    assert said == "limits" or refused
+
+
+def test_walls_through_which_the_answers_can_be_seen_are_refused(walls, library, monkeypatch, tmp_path):
+    """A folder below one that Python is read from is hidden, or refused if Python itself lies in it."""
+    bound = Path(torch.__file__).resolve().parents[1]
+    inside = str(bound / "torch" / "include")
+    assert os.path.isdir(inside)
+    assert inside in isolation.hidden_paths((inside,))
+    assert grading.strongest(library, LIMITS, walls.name, [Path(inside)])
+    with pytest.raises(RuntimeError, match="has to be hidden"):
+        isolation.hidden_paths((sys.prefix,))
+    with pytest.raises(RuntimeError, match="has to be hidden"):
+        grading.strongest(library, LIMITS, walls.name, [Path(sys.prefix)])
+    monkeypatch.setattr(isolation, "hidden_paths", lambda *_: [])
+    with pytest.raises(RuntimeError, match="can be seen from inside"):
+        grading.strongest(library, LIMITS, walls.name, [Path(inside)])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")
+def test_without_walls_root_becomes_nobody(library, tmp_path):
+    (tmp_path / "grades.csv").write_text("untouched")
+    command = isolation.WAYS["limits"].command(tmp_path, library, LIMITS, ())
+    assert (tmp_path / "home").stat().st_uid == isolation.NOBODY
+    script = f"""
+id -u
+echo forged >> {tmp_path}/grades.csv
+echo forged >> {library}/worker.py
+kill -0 {os.getpid()} && echo reached
+"""
+    words = command[: command.index("env")]
+    said = subprocess.run([*words, "sh", "-c", script], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert said.stdout.split() == [str(isolation.NOBODY)]
+    assert (tmp_path / "grades.csv").read_text() == "untouched"
+    assert (library / "worker.py").read_bytes() == isolation.WORKER.read_bytes()
+
+
 # ── files that are no notebooks ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -571,6 +652,26 @@ def test_grades_are_written_once_and_again_the_same(grader, counted, tmp_path):
     assert len(counted) == 5
 
 
+def test_the_tables_keep_the_weeks_of_earlier_runs(grader, counted, tmp_path):
+    """Each week's folder is graded alone, with the same file names; another course's results do not count."""
+    out = tmp_path / "out"
+    for week in ("week-01", "week-02"):
+        (tmp_path / week).mkdir()
+        (tmp_path / week / "anna.ipynb").write_text(notebook(FIRST))
+        grade_all(grader, list(submissions(tmp_path / week, week)), out, say=lambda _: None)
+    of = str(BOTH + EXERCISES["lm-micro-weights"].minutes)
+    written = list(csv.DictReader(io.StringIO((out / "totals.csv").read_text())))
+    assert written == [{"student": "anna", "week-01": "6", "week-02": "3", "sum": "9", "of": of}]
+    other = dataclasses.replace(grader, seed=SEED + 1)
+    grade_all(other, list(submissions(tmp_path / "week-02", "week-02")), out, say=lambda _: None)
+    written = list(csv.DictReader(io.StringIO((out / "totals.csv").read_text())))
+    assert written == [{"student": "anna", "week-01": "", "week-02": "3", "sum": "3", "of": of}]
+    assert (out / "secret.json").exists() is False
+    grading.secret(out)
+    assert (out / "secret.json").stat().st_mode & 0o077 == 0
+    assert (out / "results").stat().st_mode & 0o077 == 0
+
+
 def test_what_was_graded_before_a_stop_is_kept(grader, counted, tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     for name in ("anna/week-01.ipynb", "stop/week-01.ipynb", "zoe/week-01.ipynb"):
@@ -650,6 +751,8 @@ def test_the_command_says_its_walls_and_ctrl_c_leaves_what_is_done(way, tmp_path
         str(out),
     ]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'notebooks'}"}
+    if way.name == "limits":
+        command.append("--without-walls")
     going = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         end = time.monotonic() + 120

@@ -68,6 +68,13 @@ def test_ten_weeks_read_every_chapter_that_the_page_does_not_name():
     assert len(PLANS["ten-weeks"].left_out) < 6
 
 
+def test_the_week_that_calls_itself_the_heaviest_is():
+    plan = PLANS["ten-weeks"]
+    reading = {week.number: week.reading for week in plan.weeks}
+    named = [week.number for week in plan.weeks if "heaviest reading" in week.wrong]
+    assert named == [max(reading, key=reading.get)]
+
+
 def test_what_does_not_exist_is_refused():
     good = {"title": "a", "point": "b", "chapters": ["grpo"], "readings": ["shao2024grpo"], "exercises": ["grpo-k3"]}
     good |= {"prepare": "c", "wrong": "d"}
@@ -92,6 +99,12 @@ def test_the_page_counts_the_variants_and_names_commands_that_exist():
     assert len(VARIANTS) == 17
     assert "For seventeen\n  exercises" in PAGE
     assert all(f"`{name}`" in course_pages.variants() for name in VARIANTS)
+    weeks = PLANS["ten-weeks"].weeks
+    every = [name for week in weeks for name in week.exercises]
+    varied = [name for name in every if name in VARIANTS]
+    of, points = sum(week.solving for week in weeks), sum(EXERCISES[name].minutes for name in varied)
+    said = f"{len(varied)} of {len(every)} exercises and {points} of {of} points"
+    assert said in " ".join(PAGE.split())
     assert "\ncourse: env" in (ROOT / "Makefile").read_text()
     from rlhf_book.course.isolation import WAYS, Limits
 
@@ -101,7 +114,7 @@ def test_the_page_counts_the_variants_and_names_commands_that_exist():
     assert said == (300.0, 60.0, 4 * 2**30, 32, 32 * 2**20)  # "five minutes ... 32 MB" of the page
     flags = set(re.findall(r"`(--[a-z-]+)`", PAGE))
     source = (ROOT / "book" / "_tools" / "grade.py").read_text()
-    assert flags == {"--minutes", "--memory-gb", "--isolation"}
+    assert flags == {"--minutes", "--memory-gb", "--isolation", "--without-walls"}
     assert all(f'"{flag}"' in source for flag in flags)
 
 

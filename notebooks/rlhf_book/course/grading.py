@@ -12,8 +12,9 @@ import os
 import re
 import secrets
 import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -276,9 +277,10 @@ def table(rows: Sequence[Row]) -> str:
 def totals(rows: Sequence[Row], weeks: Mapping[str, Sequence[str]]) -> str:
     """CSV: a row a student, a column a week; of several notebooks for one week the best counts."""
     notebooks: dict[tuple[str, str, str], int] = {}
-    for row in rows:
-        key = row.student, row.week, row.notebook
-        notebooks[key] = notebooks.get(key, 0) + row.points
+    each = {(r.student, r.week, r.notebook, r.exercise): r.points for r in rows}
+    for (student, week, notebook, _), points in each.items():
+        key = student, week, notebook
+        notebooks[key] = notebooks.get(key, 0) + points
     best: dict[str, dict[str, int]] = {}
     for (student, week, _), points in notebooks.items():
         known = best.setdefault(student, {})
@@ -305,6 +307,7 @@ def secret(out: Path) -> int:
     path = out / "secret.json"
     if not path.is_file():
         write(path, json.dumps({"draws": secrets.randbits(62)}) + "\n")
+        path.chmod(0o600)
     return int(json.loads(path.read_text(encoding="utf-8"))["draws"])
 
 
@@ -323,10 +326,12 @@ def grade_all(
         found: the submissions.
         out: the folder of grades.
         again: also what has been graded.
+            What earlier runs have graded and this one was not given stays in the tables.
         say: is told of each submission.
     """
     kept, running = out / "results", out / "running.json"
-    kept.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+    earlier = _earlier(grader, kept, {_place(submission) for submission in found})
     began = running.read_text(encoding="utf-8") if running.is_file() else ""
     rows: list[Row] = []
     try:
@@ -351,18 +356,36 @@ def grade_all(
                 ) as problem:  # its failure, and nobody else's
                     words = f"the grader failed on it ({type(problem).__name__})"
                     mine = grader.nothing(submission, words)
-            plain = {"key": key, "rows": [asdict(row) for row in mine]}
+            plain = {
+                "seed": grader.seed,
+                "key": key,
+                "rows": [asdict(row) for row in mine],
+            }
             write(path, json.dumps(plain, indent=1) + "\n")
             running.unlink(missing_ok=True)
             rows += mine
             points = f"{sum(r.points for r in mine)} of {sum(r.of for r in mine)}"
             say(f"{submission.student} {submission.week}: {points} points")
-            _write_tables(rows, grader, out)
+            _write_tables([*earlier, *rows], grader, out)
     except KeyboardInterrupt:
         running.unlink(missing_ok=True)  # the lecturer stopped it, not the notebook
         raise
     finally:
-        _write_tables(rows, grader, out)
+        _write_tables([*earlier, *rows], grader, out)
+    return rows
+
+
+def _earlier(grader: Grader, kept: Path, here: set[str]) -> list[Row]:
+    """What is known of notebooks that are not in this run's folder: those of other weeks."""
+    rows = []
+    for path in sorted(kept.glob("*.json")):
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            mine = [Row(**row) for row in found["rows"]]
+            if path.stem not in here and found["seed"] == grader.seed:
+                rows += [r for r in mine if r.exercise in grader.weeks.get(r.week, ())]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
     return rows
 
 
@@ -380,7 +403,8 @@ def _known(path: Path, key: str) -> list[Row] | None:
         return None
 
 
-def _write_tables(rows: Sequence[Row], grader: Grader, out: Path) -> None:
+def _write_tables(found: Sequence[Row], grader: Grader, out: Path) -> None:
+    rows = sorted(found, key=lambda row: (row.student, row.week, row.notebook))
     write(out / "grades.csv", table(rows))
     write(out / "totals.csv", totals(rows, grader.weeks))
     plain = {
@@ -393,20 +417,46 @@ def _write_tables(rows: Sequence[Row], grader: Grader, out: Path) -> None:
     write(out / "grades.json", json.dumps(plain, indent=1) + "\n")
 
 
-def strongest(library: Path, limits: Limits, wanted: str = "") -> Isolation:
-    """The first of the ways that starts a worker here; or the one that is wanted, if it does.
+def strongest(
+    library: Path,
+    limits: Limits,
+    wanted: str = "",
+    private: Sequence[Path] = (),
+) -> Isolation:
+    """The first of the walls that starts a worker here; or the way that is wanted, if it does.
+
+    Args:
+        library: a folder with `worker.py` and the library.
+        limits: what a submission may use.
+        wanted: a name in `isolation.WAYS`; only so are process limits alone taken.
+        private: files and folders that a worker behind walls must not see; it is looked for from inside.
 
     Raises:
-        RuntimeError: it does not.
+        RuntimeError: it does not, and why.
     """
-    tried = [isolation.WAYS[wanted]] if wanted else list(isolation.WAYS.values())
-    for way in tried:
-        trial = Session(way, library, limits, [])
-        try:
-            trial.start()
-            return way
-        except (Ended, OSError):
-            continue
-        finally:
-            trial.close()
-    raise RuntimeError(f"{' and '.join(w.name for w in tried)} cannot be used here")
+    reasons = []
+    places = tuple(os.path.abspath(path) for path in private)
+    for name in [wanted] if wanted else isolation.WALLS:
+        way = replace(isolation.WAYS[name], private=places)
+        with tempfile.TemporaryFile() as complaints:
+            trial = Session(way, library, limits, [])
+            trial.complaints = complaints.fileno()
+            try:
+                trial.start()
+                if name not in isolation.WALLS:
+                    return way
+                files = isolation.canaries(places)
+                look = f"import os\nif any(map(os.path.exists, {files!r})): seen = len"
+                trial.ask({"do": "cell", "source": look, "number": 0}, 20.0)
+                if not trial.has("seen"):
+                    return way
+                reasons.append(
+                    f"{name}: the answers or the grades can be seen from inside"
+                )
+            except (Ended, OSError, RuntimeError) as problem:
+                complaints.seek(0)
+                said = complaints.read().decode("utf-8", "replace")[-300:]
+                reasons.append(_plain(f"{name}: {problem}. {said}"))
+            finally:
+                trial.close()
+    raise RuntimeError("\n".join(reasons))

@@ -1,11 +1,13 @@
 """Walls around a student's process, and in words what each of them does not stop.
 
-The strongest that works on this machine is taken: it is tried with the worker itself before anything is graded.
+The stronger that works on this machine is taken: it is tried with the worker itself before anything is graded. Where
+neither works nothing is graded, unless `limits` is asked for by name.
 
 - bubblewrap, unshare: an empty root with the system's libraries and Python's, read-only; a network of its own without
   devices; process ids of its own; a home and a /tmp in memory. The grader's files, the book and other submissions are
   not there.
-- limits: only what the kernel counts for one process. The student's code can read your files, and write where you can.
+- limits: only what the kernel counts for one process. The student's code can read your files, and write where you can,
+  the grades included. As root it becomes nobody first.
 """
 
 import contextlib
@@ -39,7 +41,8 @@ class Limits:
     memory: int = 4 * 2**30  # address space of a process, and memory of all together
     processes: int = 32  # threads included
     file_bytes: int = 32 * 2**20  # of one file; twice that, of all of them in memory
-    open_files: int = 256
+    open_files: int = 64
+    shared: int = 2**30  # growth of the machine's files in memory while it runs
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Isolation:
     name: str
     does: str
     does_not: str
-    command: Callable[[Path, Path, Limits], list[str]]
+    command: Callable[[Path, Path, Limits, tuple[str, ...]], list[str]]
+    private: tuple[str, ...] = ()  # folders that must not be seen from inside
 
 
 def python_paths() -> list[str]:
@@ -75,15 +79,44 @@ def python_paths() -> list[str]:
     return found
 
 
-def hidden_paths() -> list[str]:
-    """What would be visible in there and must not be: the book's package, where it is installed beside torch."""
-    places = {BOOK, *(Path(p) / "rlhf_book" for p in sys.path if p)}
-    return [
-        str(place)
-        for place in sorted(places)
-        if place.is_dir()
-        and any(f"{place}/".startswith(f"{p}/") for p in python_paths())
+def _below(path: str, place: str) -> bool:
+    return f"{path}/".startswith(f"{place.rstrip('/')}/")
+
+
+def hidden_paths(private: tuple[str, ...] = ()) -> list[str]:
+    """What would be visible in there and must not be: the book's package beside torch, and the private folders.
+
+    Raises:
+        RuntimeError: Python is read from within one of them, so that it cannot be hidden.
+    """
+    bound = python_paths()
+    real = [os.path.realpath(path) for path in bound]
+    places = {str(BOOK), *(f"{p}/rlhf_book" for p in sys.path if p)}
+    for path in bound:
+        if os.path.isdir(path):
+            for inner in ("lib/python*/*-packages", "local/lib/python*/*-packages"):
+                places |= {str(p) for p in Path(path).glob(f"{inner}/rlhf_book")}
+    found = {p for p in places if os.path.isdir(p) and any(_below(p, b) for b in bound)}
+    for path in map(os.path.realpath, private):
+        if any(_below(path, b) for b in real):
+            if any(_below(b, path) for b in (*real, os.path.realpath(sys.executable))):
+                raise RuntimeError(
+                    f"Python is read from {path}, which has to be hidden: move one of them"
+                )
+            found.add(path)
+    return sorted(found)
+
+
+def canaries(private: tuple[str, ...]) -> list[str]:
+    """What lies directly in the private folders and is no part of Python: inside, none of it exists."""
+    bound = [*python_paths(), *(os.path.realpath(p) for p in python_paths())]
+    found = [
+        os.path.join(place, name)
+        for place in private
+        if os.path.isdir(place)
+        for name in sorted(os.listdir(place))[:100]
     ]
+    return [path for path in found if not any(_below(b, path) for b in bound)]
 
 
 def library_copy(folder: Path) -> None:
@@ -123,7 +156,9 @@ def _without_rights() -> list[str]:
     return ["setpriv", *ids, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
 
 
-def _bwrap(work: Path, library: Path, limits: Limits) -> list[str]:
+def _bwrap(
+    work: Path, library: Path, limits: Limits, private: tuple[str, ...] = ()
+) -> list[str]:
     words = ["bwrap", "--die-with-parent", "--new-session"]
     words += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     if os.geteuid() == 0:  # the worker becomes nobody in there
@@ -139,10 +174,12 @@ def _bwrap(work: Path, library: Path, limits: Limits) -> list[str]:
         is_link = os.path.islink(path)
         words += ["--symlink", os.readlink(path)] if is_link else ["--ro-bind", path]
         words.append(path)
-    for path in hidden_paths():
+    for path in hidden_paths(private):
         words += ["--tmpfs", path, "--remount-ro", path]
     words += ["--ro-bind", str(library), "/course"]
     words += ["--proc", "/proc", "--dev", "/dev"]
+    words += ["--perms", "1777", "--size", str(limits.file_bytes)]
+    words += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     words += ["--remount-ro", "/"]
     return [*words, "--", *_without_rights(), *_python("/course", "/scratch")]
 
@@ -178,7 +215,9 @@ exec chroot "$root" "$@"
 """
 
 
-def _unshare(work: Path, library: Path, limits: Limits) -> list[str]:
+def _unshare(
+    work: Path, library: Path, limits: Limits, private: tuple[str, ...] = ()
+) -> list[str]:
     root = work / "root"
     root.mkdir(exist_ok=True)
     words = ["unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork"]
@@ -188,23 +227,36 @@ def _unshare(work: Path, library: Path, limits: Limits) -> list[str]:
         words += ["--user", "--map-root-user"]
         rights = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
     words += ["sh", "-c", _UNSHARE, "sh", str(root), str(library)]
-    words += [str(limits.file_bytes), *python_paths(), "::", *hidden_paths(), "::"]
+    words += [
+        str(limits.file_bytes),
+        *python_paths(),
+        "::",
+        *hidden_paths(private),
+        "::",
+    ]
     return [*words, *rights, *_python("/course", "/scratch")]
 
 
-def _limits(work: Path, library: Path, limits: Limits) -> list[str]:
+def _limits(
+    work: Path, library: Path, limits: Limits, private: tuple[str, ...] = ()
+) -> list[str]:
     home = work / "home"
     home.mkdir(exist_ok=True)
-    return _python(str(library), str(home))
+    rights = _without_rights()
+    if rights:
+        os.chown(home, NOBODY, NOBODY)
+    return [*rights, *_python(str(library), str(home))]
 
 
 _STOPPED = (
-    "your files and the book's (they are not there), a network, signals to other "
-    "processes, too much memory, too many processes, too much time"
+    "reading or changing your files, the book's, the grades and other submissions "
+    "(they are not there), a network, signals to other processes, too many processes, "
+    "too much time, and too much memory of processes"
 )
 _NOT_STOPPED = (
-    "an error in the kernel that lets a process out; side channels, such as the load "
-    "that one submission puts on the machine"
+    "an error in the kernel that lets a process out; memory that is taken between two "
+    "looks, a quarter of a second apart, or belongs to no process (files in memory up "
+    "to the limit on them, buffers, what is swapped out); side channels"
 )
 WAYS = {
     way.name: way
@@ -213,39 +265,50 @@ WAYS = {
         Isolation("unshare", _STOPPED, _NOT_STOPPED, _unshare),
         Isolation(
             "limits",
-            "endless loops, too much memory of a process, large files, forged results "
-            "(the checker runs elsewhere)",
-            "reading and deleting whatever you can (also the references of the variants "
-            "and other submissions), a network, signals to your other processes; as "
-            "root not even too many processes. Grade on a machine that holds nothing "
-            "else, or where bubblewrap works",
+            "endless loops, too much memory of a process, large files; as root also "
+            "what the user nobody may not do",
+            "reading what you can read (the references, other submissions), a network, "
+            "filling the disk; if you are not root also deleting and writing what you "
+            "can: other files, the grader, grades, so that results can be forged",
             _limits,
         ),
     )
 }
+WALLS = ("bubblewrap", "unshare")
 
 
 class Process:
     """A worker behind one of the walls, and its end with all that it started."""
 
-    def __init__(self, way: Isolation, library: Path, limits: Limits) -> None:
+    def __init__(
+        self,
+        way: Isolation,
+        library: Path,
+        limits: Limits,
+        complaints: int = subprocess.DEVNULL,
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rlhf-course-"))
         self.folder.chmod(0o755)
         self.problem = ""
-        command = way.command(self.folder, library, limits)
         _adopt_orphans()
         self._before = set(children_of(os.getpid()))
         start_in = self.folder / "home"
-        self.popen = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd=start_in if start_in.is_dir() else self.folder,
-            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
-            preexec_fn=lambda: _limit(limits, _threads_of(way)),
-        )
+        try:
+            command = way.command(self.folder, library, limits, way.private)
+            self.popen = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                start_new_session=True,
+                cwd=start_in if start_in.is_dir() else self.folder,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+                preexec_fn=lambda: _limit(limits, _threads_of()),
+            )
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        self._shared = _shared()
         self._limits = limits
         self._over = threading.Event()
         self._watch = threading.Thread(target=self._look, daemon=True)
@@ -256,8 +319,12 @@ class Process:
         while not self._over.wait(0.25):
             if sum(map(_resident, self._family())) > self._limits.memory:
                 self.problem = "it used too much memory"
-                self._kill()
-                return
+            elif _shared() - self._shared > self._limits.shared:
+                self.problem = "files in memory grew too large while it ran"
+            else:
+                continue
+            self._kill()
+            return
 
     def _family(self) -> list[int]:
         """What it has started, also what has left its session and whose parent has ended."""
@@ -341,9 +408,18 @@ def _resident(pid: int) -> int:
     return int(pages) * resource.getpagesize()
 
 
-def _threads_of(way: Isolation) -> int:
+def _shared() -> int:
+    """Bytes of the machine's files in memory: they count for no process that has not mapped them."""
+    try:
+        found = Path("/proc/meminfo").read_text().partition("Shmem:")[2].split()
+        return 1024 * int(found[0])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _threads_of() -> int:
     """How many threads the user has, under whose id the worker will run."""
-    user = NOBODY if os.geteuid() == 0 and way.name != "limits" else os.getuid()
+    user = NOBODY if os.geteuid() == 0 else os.getuid()
     count = 0
     for entry in os.listdir("/proc") if os.path.isdir("/proc") else []:
         if entry.isdigit():

@@ -7,6 +7,7 @@ sees the arguments of one call at a time. What comes back are numbers, which are
 import json
 import os
 import select
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -48,6 +49,7 @@ class Session:
         self._deadly: set[int] = set()
         self._process: Process | None = None
         self._starts = 0
+        self.complaints = subprocess.DEVNULL  # where the walls' own errors go
         self._ending: list[threading.Thread] = []
 
     @property
@@ -67,7 +69,9 @@ class Session:
             if self._starts >= STARTS:
                 raise Ended("its code has ended too many processes")
             self._starts += 1
-            self._process = Process(self.way, self.library, self.limits)
+            self._process = Process(
+                self.way, self.library, self.limits, self.complaints
+            )
             ready = self._hear(60.0)
             if "ready" not in ready:
                 self.close()

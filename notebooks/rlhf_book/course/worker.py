@@ -139,7 +139,9 @@ def _plain_python(source: str) -> str:
     except (SyntaxError, ValueError):
         pass
     if source.lstrip().startswith("%%"):
-        return ""
+        first, _, rest = source.lstrip().partition("\n")
+        words = first.split()[0]  # Jupyter runs the rest of these as Python
+        return _plain_python(rest) if words in ("%%time", "%%capture") else ""
     kept = [
         " " * (len(line) - len(line.lstrip())) + "pass"
         if line.lstrip()[:1] in ("%", "!", "?")
