@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import torch
 
-from rlhf_minimal import ALGORITHMS, gradient_weight
-
 from ..bug import Bug
 
 
@@ -31,6 +29,8 @@ def push_on_a_token_that_has_moved(choose: Callable[..., str]) -> None:
 
 def every_choice_has_what_the_situation_asks(choose: Callable[..., str]) -> None:
     """Several updates: a token that has moved far is let go. No room: no critic. A learned reward: a KL to the start."""
+    from rlhf_minimal import ALGORITHMS, gradient_weight
+
     for updates in (1, 2, 8):
         for critic in (False, True):
             for learned in (False, True):
