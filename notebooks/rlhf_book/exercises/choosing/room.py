@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_largest(card: float, critic: float, frozen: Tensor) -> float:
-    """GB of a card, relative sizes of other models -> billions of weights of the policy."""
+    """GB of a card, relative sizes of other models -> billions of weights."""
     return 0.9 * card / (16 * (1 + critic) + 2 * frozen.sum().item())
 
 
