@@ -146,7 +146,8 @@ def way_to_report() -> str:
 def ask(app, pagename, templatename, context, doctree):
     """What `report-error.html` needs: the form, or the page that says where it is."""
     address = app.config.html_theme_options.get("repository_url")
-    context["report_error"] = form(address, pagename) if address else context["pathto"](PAGE).rstrip("#") + "#how-to-report-one"
+    here = context["pathto"](PAGE).rstrip("#") + "#how-to-report-one"  # of a page to itself it is "#"
+    context["report_error"] = form(address, pagename) if address else here
 
 
 def setup(app):
