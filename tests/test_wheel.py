@@ -78,6 +78,11 @@ def test_the_wheel_says_what_it_is(wheel):
 # ── installed ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def _without_this_repository():
+    """The environment less the paths that tests add: by them pip would find the editable install and be content."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+
+
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
     """The Python of an empty environment with the wheel and nothing else; its dependencies are read where they lie.
@@ -92,7 +97,8 @@ def python(wheel, tmp_path_factory):
     packages = Path(subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip())
     assert list(packages.iterdir()) == []
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel]
-    subprocess.run(pip, check=True, capture_output=True)
+    subprocess.run(pip, check=True, capture_output=True, cwd=folder, env=_without_this_repository())
+    assert (python.parent / "rlhf-minimal").exists(), "pip installed nothing"
     here = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
     (packages / "dependencies.pth").write_text("\n".join(here) + "\n", encoding="utf-8")
     return python
@@ -103,7 +109,7 @@ def tried(python, tmp_path):
     """Runs a part of tests/installed.py in a folder that holds nothing."""
     nothing = tmp_path / "nothing"
     nothing.mkdir()
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = _without_this_repository()
 
     def run(*parts):
         words = [python, ROOT / "tests" / "installed.py", *parts]
