@@ -66,6 +66,11 @@ def with_holes(mask: Tensor, generator: Generator) -> Tensor:
     return mask.masked_fill(holes, 0.0)
 
 
+def holed(drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A batch with holes in its mask, the same ones each time."""
+    return {**drawn, "mask": with_holes(drawn["mask"], Generator().manual_seed(6))}
+
+
 def to_the_front(mask: Tensor) -> Tensor:
     """As many trained tokens a row, as if none had a zero before it: what a slice by the length reads."""
     return (torch.arange(mask.shape[1]) < mask.sum(1, keepdim=True)).to(mask.dtype)

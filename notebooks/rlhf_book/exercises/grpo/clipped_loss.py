@@ -7,10 +7,10 @@ from ..draws import (
     any_batch,
     batch,
     books_batch,
+    holed,
     mean_of_means,
     to_the_front,
     uniform,
-    with_holes,
 )
 from ..exercise import Case, Exercise, Mistake
 
@@ -288,10 +288,6 @@ def _front(
     return my_clipped_loss(logp, old_logp, advantages, to_the_front(mask), low, high)
 
 
-def _holed(drawn: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {**drawn, "mask": with_holes(drawn["mask"], Generator().manual_seed(6))}
-
-
 def _draw_loss(generator: Generator) -> Case:
     low, high = (0.1 + 0.4 * uniform(generator, 2)).tolist()
     return _loss_case(any_batch(generator, holes=True), low, high)
@@ -334,7 +330,7 @@ CLIPPED_LOSS = Exercise(
         ),
         _loss_case(batch([2, 5, 1, 3, 5], Generator().manual_seed(2))),
         _loss_case(batch([3, 1, 4], Generator().manual_seed(3)), low=0.1, high=0.5),
-        _loss_case(_holed(batch([5, 4, 6], Generator().manual_seed(4)))),
+        _loss_case(holed(batch([5, 4, 6], Generator().manual_seed(4)))),
     ),
     draw=_draw_loss,
     mistakes=(

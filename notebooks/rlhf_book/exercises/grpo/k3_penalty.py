@@ -7,9 +7,9 @@ from ..draws import (
     any_batch,
     batch,
     books_batch,
+    holed,
     mean_of_means,
     to_the_front,
-    with_holes,
 )
 from ..exercise import Case, Exercise, Mistake
 
@@ -84,10 +84,6 @@ def _front(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
     return my_k3_penalty(logp, ref_logp, to_the_front(mask))
 
 
-def _holed(drawn: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {**drawn, "mask": with_holes(drawn["mask"], Generator().manual_seed(6))}
-
-
 def _draw_penalty(generator: Generator) -> Case:
     return _penalty_case(any_batch(generator, holes=True))
 
@@ -131,7 +127,7 @@ K3 = Exercise(
             }
         ),
         _penalty_case(batch([2, 5, 1], Generator().manual_seed(5), apart=1.0)),
-        _penalty_case(_holed(batch([5, 4, 6], Generator().manual_seed(4)))),
+        _penalty_case(holed(batch([5, 4, 6], Generator().manual_seed(4)))),
     ),
     draw=_draw_penalty,
     mistakes=(
