@@ -41,7 +41,7 @@ METRICS: dict[str, str] = {
     "truncated": "share of the sampled completions that ran into the token budget",
     "verifier_errors": "sampled completions over which the verifier or the reward function raised or hung, and which "
     "therefore got 0 (only in steps that had any)",
-    "dead_groups": "share of the sampled groups whose rewards are all equal (groups of two or more; not where a teacher pays)",
+    "dead_groups": "share of the sampled groups whose rewards are all equal (groups of 2 or more; not with a teacher)",
     "refills": "extra rounds of sampling, because the filter left groups over to be replaced",
     "groups": "groups that were trained on",
     "loss": "value of the policy loss, mean over the optimiser steps; its gradient is what matters, not its size",
