@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from rlhf_minimal.extras.diagnosis import CAUSES, DATA, diagnose, likely
 from rlhf_minimal.objective import prepare
 from rlhf_minimal.training import METRICS, Config
 from rlhf_minimal.training.metrics import describe_advantages, weight_norm
+from rlhf_minimal.training.run_folder import RunFolder
 from rlhf_minimal.training.watch import Watch
 from tests.commands import fails
 
@@ -127,12 +129,53 @@ def test_every_cause_names_a_section_that_exists(name):
     assert title in titles
 
 
-def test_a_metric_that_a_run_does_not_have_is_no_finding():
-    rows = healthy()
-    for row in rows:
-        for name in ("gap", "trained", "agreement", "between", "weight_norm", "kl_coef", "explained_variance", "kl"):
-            del row[name]
+OPTIONAL = ("gap", "trained", "agreement", "between", "weight_norm", "kl_coef", "explained_variance", "kl")
+
+
+@pytest.mark.parametrize("names", [*zip(OPTIONAL), OPTIONAL], ids=lambda names: names[0] if len(names) == 1 else "all")
+def test_a_metric_that_a_run_does_not_have_is_no_finding(names):
+    rows = [{name: value for name, value in row.items() if name not in names} for row in healthy()]
     assert diagnose(rows) == []
+
+
+def test_a_gap_without_a_kl_is_not_taken_for_one_with_a_kl_of_0():
+    rows = [{name: value for name, value in row.items() if name != "kl"} for row in changed(gap=0.05)]
+    (finding,) = diagnose(rows)
+    assert finding.rule == "trainer and sampler disagree from the start"
+    assert finding.figures == "gap 0.05, kl not measured in the first step"
+
+
+def test_a_metric_that_is_not_finite_in_a_step_is_read_in_the_others():
+    rows = changed(
+        kl=lambda i: math.nan if i == 3 else 0.01 * i, reward=lambda i: math.inf if i == 0 else 0.2 + 0.02 * i
+    )
+    assert diagnose(rows) == []
+
+
+def test_a_score_in_units_of_its_own_that_rises_clears_a_learned_reward():
+    """As on the task reviews: `accuracy` is the share of perfect reviews, `gold` the true score."""
+    learned = {"reward": lambda i: -0.1 + 0.2 * i, "accuracy": 0.05}
+    assert "reward rises without accuracy" in [finding.rule for finding in diagnose(changed(**learned))]
+    wave = [0.01 * (-1) ** i for i in range(20)]
+    assert diagnose(changed(**learned, gold=lambda i: 0.7 + 0.1 * i + wave[i])) == []
+    flat = diagnose(changed(**learned, gold=lambda i: 0.7 + wave[i]))
+    assert [finding.rule for finding in flat] == ["reward rises without accuracy"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "opd --start untrained --teacher shipped",
+        "rloo --task reviews --reward-model shipped",
+    ],
+)
+def test_nothing_stands_out_where_a_teacher_or_a_reward_model_pays(words, tmp_path):
+    """Lines of the leaves of the chapter on choosing, shorter."""
+    line = ["train", *words.split(), "--steps", "10", "--prompts", "16", "--group-size", "4", "--held-out", "16"]
+    assert main([*line, "--out", str(tmp_path / "run")]) == 0
+    history = RunFolder(tmp_path / "run").history()
+    assert diagnose(history) == []
+    assert ("dead_groups" in history[0]) == ("opd" not in words)
 
 
 def test_a_history_without_the_tasks_verdict_is_read_as_far_as_it_goes():

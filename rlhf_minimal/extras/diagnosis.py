@@ -10,7 +10,7 @@ somebody has set may be right.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
@@ -46,8 +46,8 @@ class Series:
         self.rows, self.span, self.rounding = history, max(5, len(history) // 5), rounding
 
     def all(self, name: str) -> list[float]:
-        """The metric in the steps that have it."""
-        return [float(row[name]) for row in self.rows if name in row]
+        """The metric in the steps that have it as a finite number."""
+        return [float(row[name]) for row in self.rows if name in row and isfinite(row[name])]
 
     def first(self, name: str) -> float:
         """Its mean over the first steps; 0 where no step has it."""
@@ -97,11 +97,13 @@ def first_gap(run: Series, kind: int) -> str | None:
     """A gap in the first step, where the policy is still the start: how far from itself does the trainer find it?
 
     Of kind 0 it is not at all: it reads as the sampler wrote where no gradient is taken. Of kind 2 it is by half a nat.
-    Between lies kind 1: a KL that comes of the same change as the gap is about half the gap's square.
+    Between lies kind 1: a KL that comes of the same change as the gap is about half the gap's square. A run in which
+    no KL was measured is of kind 1, too, which says the least.
     """
-    gap, kl = (run.all("gap") or [0.0])[0], (run.all("kl") or [0.0])[0]
-    found = (kl >= 0.5) + (kl >= min(0.5, gap**2 / 10))
-    return f"gap {gap:.3g}, kl {kl:.1g} in the first step" if gap > run.rounding and found == kind else None
+    gap, kl = (run.all("gap") or [0.0])[0], (run.all("kl") or [inf])[0]
+    found = 1 if kl == inf else (kl >= 0.5) + (kl >= min(0.5, gap**2 / 10))
+    moved = "not measured" if kl == inf else f"{kl:.1g}"
+    return f"gap {gap:.3g}, kl {moved} in the first step" if gap > run.rounding and found == kind else None
 
 
 def gap_later(run: Series) -> str | None:
@@ -111,23 +113,21 @@ def gap_later(run: Series) -> str | None:
     return f"gap {first:.1g} in the first step, later up to {most:.2g}" if late else None
 
 
-def _no_difference(run: Series) -> str | None:
-    dead = run.first("dead_groups")
-    return f"dead_groups {dead:.2f}, reward {run.first('reward'):.3g} (first steps)" if dead > 0.9 else None
-
-
-def nothing_earned(run: Series) -> str | None:
-    """Hardly a group with a difference from the beginning on, and hardly a reward."""
-    return _no_difference(run) if run.first("reward") < 0.02 else None
-
-
-def all_the_same(run: Series) -> str | None:
-    """Hardly a group with a difference from the beginning on, and rewards."""
-    return _no_difference(run) if run.first("reward") >= 0.02 else None
+def no_difference(run: Series, kind: int) -> str | None:
+    """Hardly a group with a difference from the beginning on; of kind 0 and hardly a reward, of kind 1 and rewards."""
+    dead, reward = run.first("dead_groups"), run.first("reward")
+    found = dead > 0.9 and (reward >= 0.02) == kind
+    return f"dead_groups {dead:.2f}, reward {reward:.3g} (first steps)" if found else None
 
 
 def hole(run: Series) -> str | None:
-    """The reward rises, and the verifier's verdict by less than a quarter of it."""
+    """The reward rises, and the verifier's verdict by less than a quarter of it.
+
+    `gold` that is another number than the share of right completions is a score in its own units: if it rises by more
+    than its noise, the reward rises for something.
+    """
+    if run.all("gold") not in ([], run.all("accuracy")) and run.rise("gold")[1] > 3:
+        return None
     (paid, sure), right = run.rise("reward"), run.rise("accuracy")[0] if len(run.all("accuracy")) >= LEAST else inf
     return f"reward {paid:+.3f}, accuracy {right:+.3f}" if sure > 3 and paid > 0.02 and right < paid / 4 else None
 

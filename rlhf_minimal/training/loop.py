@@ -107,7 +107,7 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater = None, on_
     groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step, learner.processes)
     if on_rollout is not None:
         on_rollout(step, join(sampled))
-    metrics = {"step": step, **describe_rollouts(sampled, recipe.config.group_size)}
+    metrics = {"step": step, **describe_rollouts(sampled, recipe)}
     if groups is None:
         raise NothingToLearn(
             f"step {step}: in {len(sampled)} rounds of {recipe.config.prompts} problems the algorithm kept no group "

@@ -41,7 +41,7 @@ METRICS: dict[str, str] = {
     "truncated": "share of the sampled completions that ran into the token budget",
     "verifier_errors": "sampled completions over which the verifier or the reward function raised or hung, and which "
     "therefore got 0 (only in steps that had any)",
-    "dead_groups": "share of the sampled groups in which all rewards are equal (groups of two or more)",
+    "dead_groups": "share of the sampled groups whose rewards are all equal (groups of 2 or more; not with a teacher)",
     "refills": "extra rounds of sampling, because the filter left groups over to be replaced",
     "groups": "groups that were trained on",
     "loss": "value of the policy loss, mean over the optimiser steps; its gradient is what matters, not its size",
@@ -123,7 +123,7 @@ def student(degrees: int) -> float:
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
 
 
-def describe_rollouts(sampled: list[Rollout], group_size: int) -> Metrics:
+def describe_rollouts(sampled: list[Rollout], recipe: Recipe) -> Metrics:
     """Metrics of everything that was sampled in a step, kept or not."""
     rewards = torch.cat([rollout.rewards for rollout in sampled])
     right = torch.cat([rollout.correct for rollout in sampled]) == 1
@@ -146,8 +146,8 @@ def describe_rollouts(sampled: list[Rollout], group_size: int) -> Metrics:
         metrics["step_mark"] = sum(float(rollout.step_marks.sum()) for rollout in sampled) / marked
     if errors := sum(int(rollout.failed.sum()) for rollout in sampled):
         metrics["verifier_errors"] = errors
-    if group_size > 1:
-        groups = rewards.view(-1, group_size)  # [P, G]
+    if recipe.config.group_size > 1 and not recipe.algorithm.needs_teacher:
+        groups = rewards.view(-1, recipe.config.group_size)  # [P, G]
         metrics["dead_groups"] = (groups.amax(-1) == groups.amin(-1)).float().mean().item()
     return metrics
 
