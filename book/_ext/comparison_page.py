@@ -68,8 +68,8 @@ def recorded():
             return "Not recorded yet."
         hours = sum(run["cpu"] for run in record["runs"]) / 3600
         return (
-            f"Recorded with {recorded_with(record)}, by `{record['command']}`: {len(record['runs'])} runs, {hours:.2f} core-hours "
-            "of training steps on one thread each."
+            f"Recorded with {recorded_with(record)}, by `{record['command']}`: {len(record['runs'])} runs, "
+            f"{hours:.2f} core-hours of training steps on one thread each."
         )
 
 

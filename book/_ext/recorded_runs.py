@@ -81,5 +81,6 @@ def markdown(name, text):
         record = read(path)
         shown = table(["arm", *chosen.values()], lines(record, chosen))
         seeds = len({run["seed"] for run in record["runs"]})
-        note = f"Mean [smallest, largest] of {seeds} seeds. Recorded with {recorded_with(record)}, by `{record['command']}`."
+        how = f"Recorded with {recorded_with(record)}, by `{record['command']}`."
+        note = f"Mean [smallest, largest] of {seeds} seeds. {how}"
     return f"{shown}\n\n{note}"

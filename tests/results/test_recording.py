@@ -3,8 +3,8 @@
 import json
 import multiprocessing
 import os
+import runpy
 import signal
-import subprocess
 import sys
 import time
 
@@ -17,16 +17,15 @@ recording = module("recording")
 OWN = recording.versions()
 
 SCRIPT = """
-import sys, time
-sys.path.append({folder!r})
+import time
 from pathlib import Path
 from recording import record
 
 def run(arm, seed):
     with (Path(__file__).parent / "begun.log").open("a") as log:
-        log.write(f"{{arm}} {{seed}}\\n")
+        log.write(f"{arm} {seed}\\n")
     time.sleep(0.05)
-    return {{"value": seed + 0.5, "curve": [0.1, 0.2]}}
+    return {"value": seed + 0.5, "curve": [0.1, 0.2]}
 
 record(__file__, ("a", "b"), run, steps=3)
 """
@@ -35,18 +34,30 @@ record(__file__, ("a", "b"), run, steps=3)
 @pytest.fixture
 def script(tmp_path):
     path = tmp_path / "x_runs.py"
-    path.write_text(SCRIPT.format(folder=str(FOLDER)))
+    path.write_text(SCRIPT)
     return path
 
 
 def started(script, *arms):
-    return subprocess.Popen([sys.executable, str(script), *arms], stdout=subprocess.PIPE, text=True)
+    """A process that runs the script, forked from this one, which has torch already, and where its output goes."""
+    output = script.with_name(f"output-{len(list(script.parent.glob('output-*')))}")
+    output.touch()
+
+    def main():
+        sys.argv = [str(script), *arms]
+        with output.open("w") as sys.stdout:
+            runpy.run_path(str(script), run_name="__main__")
+
+    process = multiprocessing.get_context("fork").Process(target=main)
+    process.start()
+    return process, output
 
 
-def ended(process):
-    text, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    return text
+def ended(both):
+    process, output = both
+    process.join(timeout=120)
+    assert process.exitcode == 0
+    return output.read_text()
 
 
 def on_file(script):
@@ -150,7 +161,7 @@ def test_the_benchmark_appends_in_the_same_way(tmp_path):
             lines.append(
                 {"group": "reviews-4", "row": "ppo", "seed": seed, **made_up_run("reviews-4", "ppo", seed, 4e-4)}
             )
-            record.add(lines[-1])
+            record.keep(lines[-1])
     found = json.loads((tmp_path / "row-benchmark.json").read_text())
     assert found["versions"]["rlhf_minimal"] == "0.1.0"
     assert found["runs"] == [lines[0], lines[1] | {"versions": {"rlhf_minimal": "9.9.9"}}]
