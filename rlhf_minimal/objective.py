@@ -293,6 +293,10 @@ _CELLS_IN_LOSS = ("ratio", "gate", "aggregate", "correct", "trust", "entropy_agg
 _NEVER_EMPTY = ("advantage", "ratio", "gate", "aggregate")
 
 
+class NotFinite(ValueError):
+    """A ratio, a loss or a gradient is beyond what the precision can hold: the run has collapsed."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """Sampled sequences and what is known about them. Validated once, here, so that cells need not check again.
@@ -601,7 +605,8 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
         gradient is not 0.
 
     Raises:
-        ValueError: something that the algorithm needs is missing; a ratio or loss that is not finite.
+        ValueError: something that the algorithm needs is missing.
+        NotFinite: a ratio or the loss.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
@@ -622,7 +627,7 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
     known = {"totals": _totals(batch), "budget": _budget(batch), "prompt_tokens": _prompt_tokens(batch)}
     ratio = algorithm.ratio(batch.logp, batch.old_logp, mask)
     if not torch.isfinite(ratio).all():
-        raise ValueError(
+        raise NotFinite(
             f"a ratio overflows {_largest(batch)}: train fewer steps on one rollout, or lower the learning rate"
         )
     objective = algorithm.gate(ratio, masked.zero_outside(batch.advantages, mask))
@@ -638,7 +643,7 @@ def policy_loss(algorithm: Algorithm, batch: Batch) -> Float[Tensor, ""]:
         column = "aggregate" if algorithm.entropy_aggregate is None else "entropy_aggregate"
         loss = loss - algorithm.entropy * algorithm.call(column, batch.entropy, mask, **known)
     if not torch.isfinite(loss):
-        raise ValueError(f"the loss is not finite {_largest(batch)}: the numbers exceed what this precision can hold")
+        raise NotFinite(f"the loss is not finite {_largest(batch)}: the numbers exceed what this precision can hold")
     return loss
 
 

@@ -155,3 +155,28 @@ def test_a_level_has_to_lie_between_0_and_1():
             critical(level, 4)
     with pytest.raises(ValueError, match="degree"):
         two_sided(1.0, 0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_result_that_is_not_finite_is_refused_and_named(bad):
+    fine = [1.0, 1.2, 1.9]
+    for one, other in (([0.0, bad, 2.0], fine), (fine, [0.0, bad, 2.0])):
+        with pytest.raises(ValueError, match=r"finite.*place 1"):
+            paired(one, other)
+    with pytest.raises(ValueError, match="finite"):
+        all_pairs({"a": [bad, 1.0, 2.0], "b": fine})
+    with pytest.raises(ValueError, match="finite"):
+        against("b", {"a": [bad, 1.0, 2.0], "b": fine})
+
+
+def test_no_p_is_made_of_nan():
+    with pytest.raises(ValueError, match="nan"):
+        two_sided(math.nan, 4)
+    with pytest.raises(ValueError, match="nan"):
+        holm([math.nan, 0.001, 0.9])
+    assert two_sided(math.inf, 4) == 0
+
+
+def test_an_empty_table_needs_nothing_that_could_be_said():
+    with pytest.raises(ValueError, match="no pair"):
+        needed({})

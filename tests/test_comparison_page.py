@@ -136,3 +136,23 @@ def test_a_group_that_does_not_exist_is_an_error_of_the_page(recorded):
 def test_all_parts_can_be_made_from_the_record_as_it_is():
     for part, text in all_parts().items():
         assert isinstance(text, str), part
+
+
+def test_what_would_have_been_enough_is_that_of_the_first_pair(recorded):
+    recorded(made_up_record(("reviews-4",)))
+    assert "would have been enough to be the first that is separated." in page.separated("reviews-4")
+
+
+def test_the_versions_are_those_of_the_lines(recorded):
+    record = made_up_record(("reviews-4",))
+    recorded(record)
+    assert "Recorded with torch 0, python 3, by `" in page.recorded()
+    record["runs"][0]["versions"] = {"torch": "1"}
+    rest = len(record["runs"]) - 1
+    assert f"Recorded with torch 0 ({rest} runs) and 1 (1 run), python 3, by `" in page.recorded()
+
+
+def test_a_record_without_anything_gives_no_groups():
+    """And not those of the book's own record."""
+    assert read_groups({}) == {}
+    assert explorer_table({})["groups"] == []

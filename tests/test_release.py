@@ -176,6 +176,24 @@ def test_the_published_front_page_links_to_what_is_there(html, monkeypatch):
     with zipfile.ZipFile(html / "downloads" / "rlhf-book.zip") as book:
         assert DOWNLOADS.PLACE in book.read("rlhf-book/book/index.html").decode()  # no link that leads nowhere
         assert not any("downloads" in name for name in book.namelist())
+
+
+def test_a_second_publishing_puts_new_links_in_the_place_of_the_first(html, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_tools"))
+    front = html / "book" / "index.html"
+    before = front.read_text()
+    DOWNLOADS.publish(html)
+    line = DOWNLOADS.publish(html)
+    assert front.read_text() == before.replace(DOWNLOADS.PLACE, line)
+    for zipped in (html / "downloads" / "rlhf-book.zip", tmp_path / "offline.zip"):
+        if not zipped.exists():
+            DOWNLOADS.write_zip(html, zipped)  # `make offline` after it: the links would lead nowhere in it
+        with zipfile.ZipFile(zipped) as book:
+            assert book.read("rlhf-book/book/index.html").decode() == before
+    front.write_text(before.replace(DOWNLOADS.PLACE, ""))
+    with pytest.raises(ValueError, match="make book"):
+        DOWNLOADS.publish(html)
+    front.write_text(before + DOWNLOADS.PLACE)
     with pytest.raises(ValueError, match="expected once"):
         DOWNLOADS.publish(html)
 

@@ -9,7 +9,7 @@ from recorded_runs import RESULTS
 
 from rlhf_book.benchmark import MEASURES, middle, read_groups
 from rlhf_book.comparison import critical, needed, paired
-from rlhf_book.records import read_record
+from rlhf_book.records import read_record, recorded_with
 
 PATH = RESULTS / "row-benchmark.json"
 
@@ -66,11 +66,10 @@ def recorded():
         record = read_record("row-benchmark")
         if record is None:
             return "Not recorded yet."
-        versions = ", ".join(f"{package} {which}" for package, which in record["versions"].items())
         hours = sum(run["cpu"] for run in record["runs"]) / 3600
         return (
-            f"Recorded with {versions}, by `{record['command']}`: {len(record['runs'])} runs, {hours:.2f} core-hours "
-            "of training steps on one thread each."
+            f"Recorded with {recorded_with(record)}, by `{record['command']}`: {len(record['runs'])} runs, "
+            f"{hours:.2f} core-hours of training steps on one thread each."
         )
 
 
@@ -167,7 +166,7 @@ def in_words(group, measure):
         )
     said.append(
         f"In half of the pairs a mean difference of {number(needed(found))} or less would have been enough to "
-        "separate them."
+        "be the first that is separated."
     )
     beside = group.beside_the_control(measure)
     above = [one for (one, _), gap in beside.items() if gap.separated and gap.mean > 0]

@@ -14,6 +14,8 @@ from pathlib import Path
 from data_files import read, using
 from generated import table
 
+from rlhf_book.records import recorded_with
+
 RESULTS = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 
 
@@ -79,6 +81,6 @@ def markdown(name, text):
         record = read(path)
         shown = table(["arm", *chosen.values()], lines(record, chosen))
         seeds = len({run["seed"] for run in record["runs"]})
-        versions = ", ".join(f"{package} {number}" for package, number in record["versions"].items())
-        note = f"Mean [smallest, largest] of {seeds} seeds. Recorded with {versions}, by `{record['command']}`."
+        how = f"Recorded with {recorded_with(record)}, by `{record['command']}`."
+        note = f"Mean [smallest, largest] of {seeds} seeds. {how}"
     return f"{shown}\n\n{note}"

@@ -5,10 +5,11 @@
                                                  links to them from the front page, as the publishing workflow does
 
 The zip holds what the build wrote, in one folder; `index.html` in it is where one begins. What is only for the site
-that is published, the links to the downloads, is not in it.
+that is published, the links to the downloads, is not in it, also after they were put on the front page.
 """
 
 import argparse
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -19,6 +20,8 @@ NAME = "rlhf-book"
 # Of the build and not of the book, or on the site alone.
 LEFT_OUT = {".doctrees", ".buildinfo", ".buildinfo.bak", "objects.inv", "downloads"}
 PLACE = '<p class="downloads" hidden></p>'
+LINE = re.compile(r'<p class="downloads"(?: hidden)?>.*?</p>', re.DOTALL)  # the place, or the links in it
+FRONT = Path("book", "index.html")
 
 
 def pages_in(html: Path) -> list[Path]:
@@ -39,25 +42,29 @@ def write_zip(html: Path, target: Path) -> int:
     unfinished = target.with_suffix(".part")
     with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as book:
         for file in files:
-            book.write(file, f"{NAME}/{file.relative_to(html).as_posix()}")
+            name = f"{NAME}/{file.relative_to(html).as_posix()}"
+            if file == html / FRONT:  # links to the downloads lead nowhere in the zip
+                book.writestr(name, LINE.sub(PLACE, file.read_text(encoding="utf-8")), zipfile.ZIP_DEFLATED)
+            else:
+                book.write(file, name)
     unfinished.replace(target)
     return len(files)
 
 
 def publish(html: Path, address: str = "") -> str:
-    """Put the downloads beside the pages and link to them; say what the front page says now.
+    """Put the downloads beside the pages and link to them, or link anew; say what the front page says now.
 
     Raises:
         ValueError: the front page has no place for the links.
     """
-    front = html / "book" / "index.html"
+    front = html / FRONT
     text = front.read_text(encoding="utf-8") if front.is_file() else ""
-    if text.count(PLACE) != 1:
-        raise ValueError(f"{front} has {text.count(PLACE)} times {PLACE}, expected once")
+    if (count := len(LINE.findall(text))) != 1:
+        raise ValueError(f"{front} has {count} times {PLACE}, or links in it, expected once: run `make book` first")
     import deck  # beside this file; it needs genanki, which a zip does not
 
     folder = html / "downloads"
-    write_zip(html, folder / f"{NAME}.zip")  # before the links, which lead nowhere in it
+    write_zip(html, folder / f"{NAME}.zip")
     deck.main(["--out", str(folder / deck.OUT.name), *(["--address", address] if address else [])])
     size = (folder / f"{NAME}.zip").stat().st_size / 1e6
     book, cards = f"../downloads/{NAME}.zip", f"../downloads/{deck.OUT.name}"
@@ -65,7 +72,7 @@ def publish(html: Path, address: str = "") -> str:
         f'<p class="downloads"><a href="{book}">The whole book as a zip</a> ({size:.0f} MB): unpack it and open '
         f'<code>index.html</code>. <a href="{cards}">The interview questions for Anki</a>.</p>'
     )
-    front.write_text(text.replace(PLACE, line), encoding="utf-8")
+    front.write_text(LINE.sub(lambda _: line, text), encoding="utf-8")
     return line
 
 

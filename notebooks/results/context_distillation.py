@@ -21,7 +21,6 @@ number at the beginning, whatever follows but a digit.
 import argparse
 import copy
 import json
-import platform
 import random
 import re
 import time
@@ -29,12 +28,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import recording
 import torch
-import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal import __version__
 from rlhf_minimal.models import load_pretrained
 
 MODEL = "smollm2-135m"
@@ -234,18 +232,15 @@ def main() -> None:
             "lr": LR,
             "draws": DRAWS,
             "cpu_seconds": round(time.process_time() - began, 1),
-            "versions": {
-                "rlhf_minimal": __version__,
-                "torch": torch.__version__,
-                "transformers": transformers.__version__,
-                "python": platform.python_version(),
-            },
+            "versions": recording.versions(),
         }
         lines = [
             f"{json.dumps(k)}: {json.dumps(v)}" for k, v in {**head, **seen}.items()
         ]
         ends = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in found.items())
-        RECORD.write_text("{" + ",\n".join(lines) + ',\n"asked": {\n' + ends + "\n}}\n")
+        recording.write(
+            RECORD, "{" + ",\n".join(lines) + ',\n"asked": {\n' + ends + "\n}}\n"
+        )
 
     train(student, teacher, on_step=write)
 

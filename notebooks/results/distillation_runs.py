@@ -141,15 +141,16 @@ def token_losses(
 def top_loss(arm: str, logp: Tensor, logq: Tensor) -> Tensor:
     """[B, T]: the reverse KL that is left of log-probs [B, T, V] where only the teacher's top 3 are handed over."""
     top = logq.topk(TOP).indices
-    p, q = logp.gather(-1, top).exp(), logq.gather(-1, top).exp()
-    if arm == "renormal":
-        p, q = p / p.sum(-1, keepdim=True), q / q.sum(-1, keepdim=True)
+    both = [x.gather(-1, top) for x in (logp, logq)]  # a probability may be below what
+    if arm == "renormal":  # the precision holds, and its logarithm is not
+        both = [x - x.logsumexp(-1, keepdim=True) for x in both]
     if (
         arm == "rest"
-    ):  # one more "token"; a floor keeps the rounded remainder of 1 above 0
-        others = [(1 - x.sum(-1, keepdim=True)).clamp_min(1e-6) for x in (p, q)]
-        p, q = (torch.cat(both, -1) for both in zip((p, q), others, strict=True))
-    return (p * (p / q).log()).sum(-1)
+    ):  # one more "token", whose mass has a floor: it is a rounded 1 - ...
+        left = [(1 - x.exp().sum(-1, keepdim=True)).clamp_min(1e-6) for x in both]
+        both = [torch.cat((x, y.log()), -1) for x, y in zip(both, left, strict=True)]
+    logp, logq = both
+    return (logp.exp() * (logp - logq)).sum(-1)
 
 
 def train(

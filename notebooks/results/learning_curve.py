@@ -8,18 +8,16 @@ the first of these runs; all seeds are shown.
 """
 
 import json
-import platform
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import recording
 import torch
-import transformers
 from matplotlib.figure import Figure
 
 from rlhf_book import plotting
-from rlhf_minimal import __version__
 from rlhf_minimal.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -66,17 +64,12 @@ def record() -> None:
             )
     record = {
         "command": "python notebooks/results/learning_curve.py",
-        "versions": {
-            "rlhf_minimal": __version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": recording.versions(),
         "threads": torch.get_num_threads(),
         "held_out_problems": 1000,
         "runs": runs,
     }
-    DATA.write_text(json.dumps(record) + "\n")
+    recording.write(DATA, json.dumps(record) + "\n")
 
 
 def draw() -> None:

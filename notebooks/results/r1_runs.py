@@ -181,7 +181,7 @@ def reinforce(
         seen |= {"score": [], "liking": []}
     for step in range(steps):
         name = f"r1/{where}/{step}"
-        problems = what.task.problems("train", PROMPTS, seed=name)
+        problems = asked(kind, name)
         out = roll_out(model, vocabulary, problems, what, group_size=GROUP, seed=name)
         ruled = torch.tensor([tongues.has_rule(p.prompt) for p in out.problems])
         rows = list(zip(out.problems, out.texts, strict=True))
@@ -200,6 +200,14 @@ def reinforce(
         note(seen, out, ruled)
         update(model, optimizer, out, rewards, centred=centred)
     return seen
+
+
+def asked(kind: str, name: str) -> list[Problem]:
+    """The problems of a step; of "both", at least one of each kind, which 16 coins may miss."""
+    problems = tongues.task(kind).problems("train", PROMPTS, seed=name)
+    if kind == "both" and len({tongues.has_rule(p.prompt) for p in problems}) < 2:
+        return asked(kind, f"{name}/again")
+    return problems
 
 
 def note(seen: dict[str, list[float]], out: Rollout, ruled: Tensor) -> None:
@@ -305,7 +313,7 @@ def kept_rows(
     rows = [
         CompletionRow(p.prompt, t)
         for t, p in zip(out.texts, out.problems, strict=True)
-        if rule(t, p, ("tidy", "small")) == 1 + FORMAT + LANGUAGE
+        if all(parts(t, p)[name] == 1 for name in ("accuracy", "tidy", "small"))
     ]
     return rows, len(out.texts)
 
@@ -417,6 +425,7 @@ def last_stage(
 def stages(seed: int) -> tuple[list[CompletionRow], dict[str, Any]]:
     """All four: the kept completions of the third, and what was measured after each."""
     model, vocabulary = begin()
+    began = time.process_time()
     found: dict[str, Any] = {"base": examined(model, vocabulary)}
     model, _ = cold_start(seed)
     found["cold"] = examined(model, vocabulary)
@@ -434,7 +443,7 @@ def stages(seed: int) -> tuple[list[CompletionRow], dict[str, Any]]:
         end = copy_of(model)
         found["last_steps"][way] = last_stage(way, end, vocabulary, judge, seed)
         found[way] = examined(end, vocabulary)
-    return rows, found
+    return rows, {"cpu_seconds": round(time.process_time() - began, 1), **found}
 
 
 def taught(arm: str, seed: int) -> PreTrainedModel:
@@ -458,8 +467,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
     _, vocabulary = begin()
     began = time.process_time()
     if arm == "stages":
-        _, found = stages(seed)
-        return {"cpu_seconds": round(time.process_time() - began, 1), **found}
+        return stages(seed)[1]
     if arm in OWN or arm == "scorer":
         found = (
             asked_scorer(seed) if arm == "scorer" else imitates_itself(OWN[arm], seed)

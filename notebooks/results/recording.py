@@ -1,15 +1,24 @@
 """How runs that take too long for a chapter are recorded: fixed seeds, all of them kept, a line a run.
 
 A file of recorded runs has a script beside it that names its arms. Running the script adds what is missing and leaves
-what is there; delete a line, or the file, to have it measured again.
+what is there; delete a line, or the file, to have it measured again. Several processes may run a script at once: each
+holds a lock on the run that it is in, which the system lets go when it ends, however it ends, and each reads the file
+again before it adds a line. Whoever reads meanwhile, or after one was killed, sees a whole file.
+
+**Versions.** At the head are those with which the first line was recorded. A line that was recorded with others has
+`versions` of its own, those that differ; `rlhf_book.records.recorded_with` says it in words.
 """
 
 import argparse
+import fcntl
 import json
+import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 import transformers
@@ -49,22 +58,27 @@ def record(
             f"no arm {', '.join(sorted(unknown))}; there are {', '.join(arms)}"
         )
     torch.set_num_threads(1)
-    data = record_of(script)
-    runs = json.loads(data.read_text())["runs"] if data.exists() else []
-    done = {(one["arm"], one["seed"]) for one in runs}
+    file = Record(record_of(script), script)
+
+    def place(one: dict[str, Any]) -> tuple[int, int]:
+        return arms.index(one["arm"]), one["seed"]
+
     for arm in chosen or arms:
         for seed in seeds[: fewer.get(arm)]:
-            if (arm, seed) in done:
-                continue
-            runs.append({"arm": arm, "seed": seed, **run(arm, seed)})
+            with file.claim(number_of(arm, seed)) as own:
+                if not own:
+                    print(f"arm {arm} seed {seed} is under way in another process")
+                    continue
+                if (arm, seed) in {(one["arm"], one["seed"]) for one in file.runs()}:
+                    continue
+                line = {"arm": arm, "seed": seed, **run(arm, seed)}
+                file.add(line, head, place)
             single = {
                 name: value
-                for name, value in runs[-1].items()
+                for name, value in line.items()
                 if not isinstance(value, list)
             }
             print(*(f"{name} {value}" for name, value in single.items()), flush=True)
-            runs.sort(key=lambda one: (arms.index(one["arm"]), one["seed"]))
-            save(data, script, head, runs)
 
 
 def record_of(script: str) -> Path:
@@ -73,18 +87,96 @@ def record_of(script: str) -> Path:
     return path.with_name(path.stem.replace("_", "-") + ".json")
 
 
-def save(
-    data: Path, script: str, head: dict[str, Any], runs: list[dict[str, Any]]
-) -> None:
-    """A line a run, so that a changed run is a changed line."""
-    versions = {
+def number_of(arm: str, seed: int) -> int:
+    """The number under which a run is claimed, the same in every process and in every version of a script."""
+    return zlib.crc32(f"{arm}/{seed}".encode())
+
+
+def versions() -> dict[str, str]:
+    """With what this process records."""
+    return {
         "rlhf_minimal": __version__,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "python": platform.python_version(),
     }
-    command = f"python notebooks/results/{Path(script).name}"
-    top = json.dumps({"command": command, **head, "versions": versions})
-    data.write_text(
-        top[:-1] + ', "runs": [\n' + ",\n".join(map(json.dumps, runs)) + "\n]}\n"
-    )
+
+
+def write(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, also where the writer is killed."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+class Record:
+    """A file of runs, which several processes may write, and the locks on runs that are under way.
+
+    Args:
+        path: Of the file.
+        script: Whose runs they are.
+    """
+
+    def __init__(self, path: Path, script: str) -> None:
+        self.path, self.script = path, script
+        self.locks: IO[bytes] = path.with_suffix(".lock").open("a+b")
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else writes."""
+        fcntl.lockf(self.locks, fcntl.LOCK_EX, 1, 0)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self.locks, fcntl.LOCK_UN, 1, 0)
+
+    @contextmanager
+    def claim(self, number: int) -> Iterator[bool]:
+        """Whether the run of that number is this process's until the block ends."""
+        try:
+            fcntl.lockf(self.locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 + number)
+        except OSError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            fcntl.lockf(self.locks, fcntl.LOCK_UN, 1, 1 + number)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Those on file."""
+        found: list[dict[str, Any]] = self.read().get("runs", [])
+        return found
+
+    def read(self) -> dict[str, Any]:
+        """All that is on file."""
+        found: dict[str, Any] = (
+            json.loads(self.path.read_text()) if self.path.exists() else {}
+        )
+        return found
+
+    def add(
+        self,
+        run: dict[str, Any],
+        head: Mapping[str, Any],
+        place: Callable[[dict[str, Any]], Any],
+    ) -> None:
+        """Adds a line to what is on file by then: a line a run, so that a changed run is a changed line.
+
+        Args:
+            run: What is kept of it.
+            head: What holds for all runs.
+            place: The runs are sorted by it.
+        """
+        with self.alone():
+            old, own = self.read(), versions()
+            runs = old.get("runs", [])
+            first = old["versions"] if runs else own
+            differ = {name: own[name] for name in own if own[name] != first.get(name)}
+            runs = sorted(
+                [*runs, run | ({"versions": differ} if differ else {})], key=place
+            )
+            command = f"python notebooks/results/{Path(self.script).name}"
+            top = json.dumps({"command": command, **head, "versions": first})
+            lines = ",\n".join(map(json.dumps, runs))
+            write(self.path, f'{top[:-1]}, "runs": [\n{lines}\n]}}\n')

@@ -18,7 +18,8 @@ equal ones, the lowest. Reported seeds are others. The gradient's norm is not cl
 size, so a loss that is a hundred times larger (a sum over tokens instead of a mean) takes the same steps.
 
 **Rows that coincide.** Where two rows have the same gradient up to one constant factor, in every batch that can occur,
-they take the same steps and are run once. `partners` finds these rows from their gradients. With one update a rollout
+they take the same steps and are run once. `partners` finds these rows from their gradients, with rewards of 0 and 1
+where a verifier pays and with real ones where a model does. With one update a rollout
 the policy that is trained is the one that sampled, all ratios are 1, and more rows coincide.
 
 **Control.** "coin" is the row dr_grpo, with its rate, paid by a coin.
@@ -31,21 +32,18 @@ accuracy is the task's own score and `proxy` the reward model's. A tuning run ke
 """
 
 import argparse
-import fcntl
-import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+import recording
 import torch
 from recording import SEEDS as SEEDS
-from recording import record_of, save
+from recording import record_of
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -153,9 +151,11 @@ def kept(row: Algorithm, batch: Batch) -> Tensor:
     )
 
 
-def batches(on_policy: bool, n: int = 6) -> Iterator[Batch]:
+def batches(
+    on_policy: bool, n: int = 6, *, reward: str = "verifier"
+) -> Iterator[Batch]:
     """Batches of every kind that a run can meet: mixed and dead groups, all lengths up to the budget, a policy that
-    has left the start, and, unless it is on-policy, the one that sampled."""
+    has left the start, and, unless it is on-policy, the one that sampled. A reward "model" pays real numbers."""
     draw = torch.Generator().manual_seed(0)
     budget, group = 8, 4
 
@@ -167,12 +167,16 @@ def batches(on_policy: bool, n: int = 6) -> Iterator[Batch]:
         mask = (torch.arange(budget) < lengths[:, None]).double()
         right = torch.rand(24, generator=draw) < 0.4
         right[:group], right[group : 2 * group] = True, False
+        rewards = right.double()
+        if reward == "model":
+            rewards = torch.randn(24, generator=draw, dtype=torch.float64)
+            rewards[:group] = rewards[0]  # a dead group
         logp = -noise(1.0).abs() - 0.1
         yield Batch(
             logp,
             logp if on_policy else logp - noise(0.3),
             mask,
-            right.double(),
+            rewards,
             group,
             ref_logp=logp - noise(0.3),
             values=noise(0.3),
@@ -181,20 +185,25 @@ def batches(on_policy: bool, n: int = 6) -> Iterator[Batch]:
         )
 
 
-def coincide(one: Algorithm, other: Algorithm, *, on_policy: bool) -> bool:
+def coincide(
+    one: Algorithm, other: Algorithm, *, on_policy: bool, reward: str = "verifier"
+) -> bool:
     """Whether the gradients of two rows differ by one constant factor, the same in all `batches`."""
     if (one.keep is None) != (other.keep is None):
         return False  # one refills, and the other does not
     if ("values" in one.needs) != ("values" in other.needs):
         return False
-    pairs = [(gradient(one, b), gradient(other, b)) for b in batches(on_policy)]
+    drawn = batches(on_policy, reward=reward)
+    pairs = [(gradient(one, b), gradient(other, b)) for b in drawn]
     first, second = (torch.cat([pair[i].flatten() for pair in pairs]) for i in (0, 1))
     factor = first.norm() / second.norm()
     return bool((first - factor * second).abs().max() < 1e-9 * first.abs().max())
 
 
 @cache
-def partners(names: tuple[str, ...], updates: int) -> dict[str, str]:
+def partners(
+    names: tuple[str, ...], updates: int, reward: str = "verifier"
+) -> dict[str, str]:
     """row -> the first row of the group whose steps it takes; for most, itself."""
     found: dict[str, str] = {}
     for name in names:
@@ -202,10 +211,20 @@ def partners(names: tuple[str, ...], updates: int) -> dict[str, str]:
         same = (
             one
             for one in runs
-            if coincide(ALGORITHMS[one], ALGORITHMS[name], on_policy=updates == 1)
+            if coincide(
+                ALGORITHMS[one],
+                ALGORITHMS[name],
+                on_policy=updates == 1,
+                reward=reward,
+            )
         )
         found[name] = next(same, name)
     return found
+
+
+def shared(group: Group) -> dict[str, str]:
+    """The `partners` of a group's rows."""
+    return partners(group.rows, group.updates, group.reward)
 
 
 # ---- the plan -----------------------------------------------------------------------------------------------------
@@ -235,7 +254,7 @@ def plan(groups: Iterable[str] = GROUPS) -> list[Job]:
     jobs = []
     for name in groups:
         group = GROUPS[name]
-        own = list(dict.fromkeys(partners(group.rows, group.updates).values()))
+        own = list(dict.fromkeys(shared(group).values()))
         jobs += [
             Job(name, row, seed, lr)
             for row in own
@@ -252,7 +271,7 @@ def chosen(runs: list[dict[str, Any]], name: str, row: str) -> float | None:
     """The rate of a row of a group; None while some of its tuning is not on file."""
     group = GROUPS[name]
     if row == CONTROL:
-        row = partners(group.rows, group.updates)[CONTROLLED]
+        row = shared(group)[CONTROLLED]
     scores: dict[float, dict[int, float]] = {lr: {} for lr in group.rates}
     for run in runs:
         if (run["group"], run["row"]) == (name, row) and run["seed"] in TUNING:
@@ -405,44 +424,14 @@ def distance(learner: Learner, what: Recipe, seen: Rollout) -> dict[str, float]:
 # ---- the record ---------------------------------------------------------------------------------------------------
 
 
-class Record:
-    """The file of runs, which several processes write, and the locks on runs that are under way."""
+class Record(recording.Record):
+    """The file of runs, in the order of the plan; a claim's number is the place of the run there."""
 
     def __init__(self, path: Path, script: str = __file__) -> None:
-        self.path, self.script = path, script
-        self.locks: IO[bytes] = path.with_suffix(".lock").open("a+b")
+        super().__init__(path, script)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Nobody else reads and writes."""
-        fcntl.lockf(self.locks, fcntl.LOCK_EX, 1, 0)
-        try:
-            yield
-        finally:
-            fcntl.lockf(self.locks, fcntl.LOCK_UN, 1, 0)
-
-    def runs(self) -> list[dict[str, Any]]:
-        """Those on file."""
-        if not self.path.exists():
-            return []
-        found: list[dict[str, Any]] = json.loads(self.path.read_text())["runs"]
-        return found
-
-    @contextmanager
-    def claim(self, number: int) -> Iterator[bool]:
-        """Whether the run of that number is this process's until the block ends."""
-        try:
-            fcntl.lockf(self.locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 + number)
-        except OSError:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            fcntl.lockf(self.locks, fcntl.LOCK_UN, 1, 1 + number)
-
-    def add(self, run: dict[str, Any]) -> None:
-        """Writes one more line; a reader sees the old file or the new one."""
+    def keep(self, run: dict[str, Any]) -> None:
+        """Writes one more line."""
         order = {
             (job.group, job.row, job.seed, job.lr): at for at, job in enumerate(plan())
         }
@@ -451,11 +440,7 @@ class Record:
             key = (one["group"], one["row"], one["seed"])
             return order.get((*key, one["lr"]), order.get((*key, None), len(order)))
 
-        with self.alone():
-            runs = sorted([*self.runs(), run], key=place)
-            new = self.path.with_suffix(".new")
-            save(new, self.script, head(), runs)
-            os.replace(new, self.path)
+        self.add(run, head(), place)
 
 
 def head() -> dict[str, Any]:
@@ -477,7 +462,7 @@ def of_group(name: str) -> dict[str, Any]:
     found = asdict(group) | {"rows": list(group.rows), "rates": list(group.rates)}
     return found | {
         "samples": group.samples,
-        "runs": partners(group.rows, group.updates),
+        "runs": shared(group),
     }
 
 
@@ -517,7 +502,7 @@ def work(
                     continue
                 key = {"group": job.group, "row": job.row, "seed": job.seed}
                 line = key | do(job.group, job.row, job.seed, lr)
-                record.add(line)
+                record.keep(line)
                 numbered.remove((at, job))
                 begun = True
                 single = {k: v for k, v in line.items() if not isinstance(v, list)}

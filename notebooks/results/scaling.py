@@ -33,6 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import recording
 import torch
 import transformers
 
@@ -721,9 +722,16 @@ def main() -> None:
     found["command"] = f"python notebooks/results/scaling.py --device {device.type}"
     found["model"], found["task"] = MODEL, TASK
 
-    def save() -> None:
-        found["machine"] = machine(device)
-        file.write_text(json.dumps(found, indent=1) + "\n")
+    def save(part: str) -> None:
+        own = machine(
+            device
+        )  # of the first part; another one of a later part is beside it
+        differ = {
+            k: v for k, v in own.items() if found.setdefault("machine", own).get(k) != v
+        }
+        if differ:
+            found.setdefault("machine_of", {})[part] = differ
+        recording.write(file, json.dumps(found, indent=1) + "\n")
 
     for part in args.part or parts:
         if part == "learn":
@@ -732,15 +740,15 @@ def main() -> None:
             }
             for runs in bench.learn(found.get("learn", [])):
                 found["learn"] = runs
-                save()
+                save(part)
         elif part == "sharper":
             kept = found.get(part, {})
             if len(kept.get("trained", {})) < len(SHARPER):
                 for found[part] in bench.sharper(kept):
-                    save()
+                    save(part)
         elif part not in found:
             found[part] = getattr(bench, part)()
-            save()
+            save(part)
 
 
 if __name__ == "__main__":

@@ -99,8 +99,9 @@ def read_groups(record: Mapping[str, Any] | None = None) -> dict[str, Group]:
         >>> all(group.recorded <= group.planned for group in read_groups().values())
         True
     """
-    record = record or read_record(RECORD)
     if record is None:
+        record = read_record(RECORD)
+    if not record:  # nothing on file, or nothing in the file
         return {}
     found = {}
     seeds, tuning = record["seeds"], record["tuning_seeds"]

@@ -29,6 +29,8 @@ def two_sided(t: float, degrees: int) -> float:
         raise ValueError(
             f"a t statistic has at least one degree of freedom, not {degrees}"
         )
+    if math.isnan(t):
+        raise ValueError("a t statistic is a number; got nan")
     angle = math.atan2(abs(t), math.sqrt(degrees))
     term, total = 1.0, 0.0
     square = math.cos(angle) ** 2
@@ -98,7 +100,7 @@ def paired(one: Sequence[float], other: Sequence[float]) -> Difference:
     """`one` minus `other`, with the interval and the p-value of the mean.
 
     Raises:
-        ValueError: Fewer than two seeds, or not the same number on both sides.
+        ValueError: Fewer than two seeds, not the same number on both sides, or a result that is not finite.
 
     Example:
         >>> found = paired([3.0, 5.0, 4.0], [1.0, 2.0, 0.0])
@@ -109,6 +111,11 @@ def paired(one: Sequence[float], other: Sequence[float]) -> Difference:
         raise ValueError(
             f"a paired difference takes two or more seeds on both sides; got {len(one)} and {len(other)}"
         )
+    for place, pair in enumerate(zip(one, other, strict=True)):
+        if not all(map(math.isfinite, pair)):
+            raise ValueError(
+                f"every result has to be finite; the seed in place {place} has {pair[0]} and {pair[1]}"
+            )
     values = tuple(a - b for a, b in zip(one, other, strict=True))
     n = len(values)
     mean = math.fsum(values) / n
@@ -130,6 +137,8 @@ def holm(ps: Sequence[float]) -> list[float]:
         >>> [round(p, 3) for p in holm([0.04, 0.001, 0.02])]
         [0.04, 0.003, 0.04]
     """
+    if any(map(math.isnan, ps)):
+        raise ValueError(f"a p-value is a number between 0 and 1; got nan among {ps}")
     order = sorted(range(len(ps)), key=lambda i: ps[i])
     adjusted, largest = [0.0] * len(ps), 0.0
     for rank, i in enumerate(order):
@@ -188,7 +197,12 @@ def needed(found: Mapping[tuple[str, str], Difference]) -> float:
 
     Args:
         found: What `all_pairs` has returned.
+
+    Raises:
+        ValueError: There is no pair.
     """
+    if not found:
+        raise ValueError("no pair of rows: one row alone needs no difference")
     halves = []
     for one in found.values():
         n = len(one.values)

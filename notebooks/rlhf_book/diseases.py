@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.masked import last_token, sequence_mean
-from rlhf_minimal.objective import Batch
+from rlhf_minimal.objective import Batch, NotFinite
 from rlhf_minimal.tasks import RewardFunction, Task, get_task
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy, train_step
 from rlhf_minimal.training.fast import Fast
@@ -518,7 +518,7 @@ def begin(
 def run(
     setting: Setting, disease: str | None, seed: int, steps: int | None = None
 ) -> list[Metrics]:
-    """The metrics of a run, healthy or not; fewer steps than asked if the loop refused to go on.
+    """The metrics of a run, healthy or not; fewer steps than asked if its numbers are not finite any more.
 
     Args:
         setting: What is trained.
@@ -537,6 +537,8 @@ def run(
     while learner.step < (steps or recipe.config.steps):
         try:
             history.append(train_step(learner, recipe, updater=updater))
-        except ValueError:  # a loss or a gradient that is not finite
+        except (
+            NotFinite
+        ):  # nothing else ends a run early: a bug that is refused is an error
             break
     return history

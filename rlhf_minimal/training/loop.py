@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlhf_minimal.objective import Batch, policy_loss, prepare, value_loss
+from rlhf_minimal.objective import Batch, NotFinite, policy_loss, prepare, value_loss
 from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.groups import Rollout, join
 from rlhf_minimal.training.kl_control import next_factor, with_kl_factor
@@ -100,7 +100,7 @@ def train_step(learner: Learner, recipe: Recipe, *, updater: Updater = None, on_
 
     Raises:
         NothingToLearn: If the algorithm's filter left no group. The learner is as it was before the step.
-        ValueError: If a loss or a gradient is not finite: no step is skipped silently.
+        NotFinite: If a ratio, a loss or a gradient is not finite: no step is skipped silently.
     """
     device, step = learner.policy.device, learner.step + 1
     began = clock(device)
@@ -299,7 +299,7 @@ def step_optimizer(optimizer: torch.optim.Optimizer, config: Config, step: int) 
     """Clip, update, clear; returns the gradient's norm before clipping."""
     norm = nn.utils.clip_grad_norm_(parameters_of(optimizer), config.grad_clip).item()
     if not math.isfinite(norm):
-        raise ValueError(f"step {step}: the gradient is not finite; lower the learning rate (now {config.lr:g})")
+        raise NotFinite(f"step {step}: the gradient is not finite; lower the learning rate (now {config.lr:g})")
     optimizer.step()
     optimizer.zero_grad()
     return norm

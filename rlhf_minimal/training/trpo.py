@@ -30,7 +30,7 @@ from rlhf_minimal.functional.aggregation import Totals
 from rlhf_minimal.functional.checks import check_count, check_mask, check_not_negative, check_positive
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.models import policy_logits
-from rlhf_minimal.objective import Batch, policy_loss
+from rlhf_minimal.objective import Batch, NotFinite, policy_loss
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import fit_critic, train_step
@@ -279,7 +279,8 @@ def trust_region_step(
         What was done, and how prediction and truth compare.
 
     Raises:
-        ValueError: A gradient that is not finite; parameters in half precision, where a step would be rounded away.
+        NotFinite: The gradient.
+        ValueError: Parameters in half precision, where a step would be rounded away.
 
     Example:
         >>> theta = torch.zeros(1, 1, 2, requires_grad=True)  # a coin; heads pay 1
@@ -297,7 +298,7 @@ def trust_region_step(
     before, gradient = sum(value for value, _ in pieces), torch.stack([g for _, g in pieces]).sum(0)
     norm = gradient.norm().item()
     if not math.isfinite(norm):
-        raise ValueError("the surrogate's gradient is not finite: the policy has left what this precision can hold")
+        raise NotFinite("the surrogate's gradient is not finite: the policy has left what this precision can hold")
     if norm == 0:
         return TrustRegionStep(False, "the gradient is 0: this batch gives no direction")
 

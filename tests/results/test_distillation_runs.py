@@ -97,3 +97,23 @@ def test_the_start_is_measured_as_recorded():
     assert out.correct.float().mean() < 0.7
     assert RECORD["start"]["sampled"] < 0.4
     assert RECORD["teacher"]["reverse_kl"] == RECORD["teacher"]["forward_kl"] == 0
+
+
+@pytest.mark.parametrize("arm", script.BY_TOP)
+def test_a_token_that_the_student_has_given_up_leaves_numbers(arm):
+    """Probabilities below what float32 holds: the loss and its gradient stay finite, and are those of float64."""
+    g = torch.Generator().manual_seed(1)
+    taught = torch.randn(4, 3, 13, generator=g)
+    student = torch.randn(4, 3, 13, generator=g)
+    student.scatter_add_(-1, taught.topk(3).indices, torch.full((4, 3, 3), -110.0))
+    student[0] = student[1]  # beside tokens of which the student still thinks
+    losses, gradients = [], []
+    for dtype in (torch.float32, torch.float64):
+        logits = student.to(dtype).requires_grad_()
+        loss = script.top_loss(arm, logits.log_softmax(-1), taught.to(dtype).log_softmax(-1))
+        assert loss.isfinite().all()
+        losses.append(loss.detach().double())
+        gradients.append(torch.autograd.grad(loss.sum(), logits)[0].double())
+        assert gradients[-1].isfinite().all()
+    torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)

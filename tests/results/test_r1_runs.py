@@ -1,5 +1,7 @@
 """The recorded runs on DeepSeek-R1: whole, still what the code of today begins to do, and as the chapter tells them."""
 
+import time
+
 import pytest
 import torch
 
@@ -148,3 +150,73 @@ def test_kept_completions_earn_everything():
         assert tongues.in_format(row.completion) == tongues.consistency(row.completion) == 1
         due = tongues.HOURS[sum(tongues.moves_of(row.prompt)) % len(tongues.HOURS)]
         assert tongues.accuracy(row.completion, Problem(row.prompt, due)) == 1
+
+
+def test_a_step_with_both_kinds_has_a_question_of_each():
+    """Coins fell on one side sixteen times: problems of seed 2661, step 5. All other steps keep the ones they had."""
+    task = script.recipe("both").task
+    name = "r1/last/2661/5"
+    assert not any(tongues.has_rule(p.prompt) for p in task.problems("train", script.PROMPTS, seed=name))
+    assert {tongues.has_rule(p.prompt) for p in script.asked("both", name)} == {True, False}
+    assert len(script.asked("both", name)) == script.PROMPTS
+    for seed in script.SEEDS:
+        for step in range(script.LAST_STEPS):
+            name = f"r1/last/{seed}/{step}"
+            assert script.asked("both", name) == task.problems("train", script.PROMPTS, seed=name)
+    name = "r1/zero/0/0"
+    reasoning = script.recipe("reasoning").task
+    assert script.asked("reasoning", name) == reasoning.problems("train", script.PROMPTS, seed=name)
+
+
+def test_a_step_without_a_question_of_moves_is_survived():
+    model, vocabulary = script.begin()
+    seen = script.reinforce(
+        model,
+        vocabulary,
+        script.COLD_TIDY,
+        "last/2661",
+        steps=6,
+        kind="both",
+        general=lambda problems, texts: torch.zeros(len(texts)),
+    )
+    assert {name: len(values) for name, values in seen.items()} == dict.fromkeys(seen, 6)
+
+
+def test_the_seconds_of_the_stages_are_theirs_whoever_asks_first(monkeypatch):
+    passed = []
+
+    def spent(*_, **__):
+        begun = time.process_time()
+        while time.process_time() - begun < 0.3:
+            pass
+        passed.append(1)
+        return {"accuracy": 0.0}
+
+    monkeypatch.setattr(script, "examined", spent)
+    monkeypatch.setattr(script, "cold_start", lambda seed: script.begin())
+    monkeypatch.setattr(script, "reinforce", lambda *_, **__: {})
+    monkeypatch.setattr(script, "kept_rows", lambda *_: ([], 0))
+    monkeypatch.setattr(script, "general_rows", lambda *_: [])
+    monkeypatch.setattr(script, "imitate", lambda *_: None)
+    monkeypatch.setattr(script, "scorer", lambda seed: None)
+    script.stages.cache_clear()
+    try:
+        script.stages(77)  # as an arm does that needs their completions
+        asked = len(passed)
+        first = script.run("stages", 77)
+        assert len(passed) == asked  # nothing is computed again
+        assert first["cpu_seconds"] >= 0.3 * asked
+        assert list(first)[0] == "cpu_seconds"
+    finally:
+        script.stages.cache_clear()
+
+
+@pytest.mark.parametrize(("tidy", "small"), [(0.2, 0.2), (0.1, 0.7), (0.3, 0.6)])
+def test_the_weights_do_not_decide_what_is_kept(monkeypatch, tidy, small):
+    model, vocabulary = script.begin("tongues-small-more")
+    monkeypatch.setattr(script, "STEPS", 2)
+    usual, _ = script.kept_rows(model, vocabulary, 99)
+    monkeypatch.setattr(script, "FORMAT", tidy)
+    monkeypatch.setattr(script, "LANGUAGE", small)
+    again, _ = script.kept_rows(model, vocabulary, 99)
+    assert usual == again != []

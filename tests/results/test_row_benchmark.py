@@ -286,3 +286,40 @@ def test_nothing_else_is_set():
     said = {"steps", "prompts", "group_size", "minibatches", "lr", "grad_clip", "watch_kl", "seed"}
     for field in dataclasses.fields(Config):
         assert field.name in said or getattr(config, field.name) == getattr(default, field.name)
+
+
+def test_where_a_model_rewards_rows_are_told_apart_by_real_rewards():
+    row = ALGORITHMS["dr_grpo"]
+
+    def graded(token_rewards, mask, *, group_size):
+        return advantages.group_centered((token_rewards > 0.5).to(mask.dtype), mask, group_size=group_size)
+
+    other = dataclasses.replace(row, advantage=graded)
+    assert script.coincide(row, other, on_policy=False)  # the same while rewards are 0 and 1
+    assert not script.coincide(row, other, on_policy=False, reward="model")
+    for batch in script.batches(False, reward="model"):
+        groups = batch.rewards.view(-1, 4)
+        assert len(batch.rewards.unique()) > 12
+        assert (groups.std(1) == 0).any()
+        assert (groups.std(1) > 0).any()
+
+
+def test_the_rows_that_a_reward_model_trains_are_shared_as_recorded():
+    group = script.GROUPS["reviews-4"]
+    shared = script.partners(group.rows, group.updates, group.reward)
+    assert shared == {row: row for row in script.LEARNED}
+    assert script.of_group("reviews-4")["runs"] == shared
+
+
+def test_the_plan_asks_with_the_rewards_of_the_group(monkeypatch):
+    asked = []
+
+    def partners(names, updates, reward="verifier"):
+        asked.append(reward)
+        return {name: name for name in names}
+
+    monkeypatch.setattr(script, "partners", partners)
+    script.plan(["reviews-4"])
+    script.chosen([], "reviews-4", "coin")
+    script.of_group("reviews-4")
+    assert asked == ["model"] * 3
