@@ -24,7 +24,7 @@ import torch
 from rlhf_minimal.time_limit import TimeIsUp
 
 from ..exercises import EXERCISES
-from . import isolation
+from . import bounds, isolation
 from .isolation import Isolation, Limits
 from .session import Ended, Session
 from .variants import exercise_for
@@ -410,6 +410,7 @@ def _write_tables(found: Sequence[Row], grader: Grader, out: Path) -> None:
     plain = {
         "seed": grader.seed,
         "isolation": grader.way.name,
+        "bound": bounds.SAYS[grader.way.bound],
         "does not stop": grader.way.does_not,
         "limits": asdict(grader.limits),
         "rows": [asdict(row) for row in rows],
@@ -422,6 +423,7 @@ def strongest(
     limits: Limits,
     wanted: str = "",
     private: Sequence[Path] = (),
+    bound: str | None = None,
 ) -> Isolation:
     """The first of the walls that starts a worker here; or the way that is wanted, if it does.
 
@@ -430,14 +432,17 @@ def strongest(
         limits: what a submission may use.
         wanted: a name in `isolation.WAYS`; only so are process limits alone taken.
         private: files and folders that a worker behind walls must not see; it is looked for from inside.
+        bound: of all processes together, one of `bounds.KINDS` or ""; by default the first that works here.
 
     Raises:
         RuntimeError: it does not, and why.
     """
     reasons = []
     places = tuple(os.path.abspath(path) for path in private)
+    if bound is None:
+        bound = bounds.best(limits.memory, limits.processes)
     for name in [wanted] if wanted else isolation.WALLS:
-        way = replace(isolation.WAYS[name], private=places)
+        way = replace(isolation.WAYS[name], private=places).with_bound(bound)
         with tempfile.TemporaryFile() as complaints:
             trial = Session(way, library, limits, [])
             trial.complaints = complaints.fileno()

@@ -146,7 +146,7 @@ class Session:
         pipe, data = self._process.popen.stdout.fileno(), bytearray()
         while len(data) < count:
             if not select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise Ended(self._process.problem or limit)
+                raise Ended(self._process.why() or limit)
             part = os.read(pipe, min(count - len(data), 2**20))
             if not part:
                 raise self._gone()
@@ -182,7 +182,7 @@ class Session:
 
     def _gone(self) -> Ended:
         assert self._process is not None
-        return Ended(self._process.problem or "its process ended")
+        return Ended(self._process.why() or "its process ended")
 
     def function(self, name: str, leaves: Sequence[int]) -> Callable[..., Any]:
         """A function of the submission, for a checker: it is run over there.
