@@ -51,7 +51,7 @@ def line(process, seconds=30.0):
     said, pipe = b"", process.popen.stdout.fileno()
     while not said.endswith(b"\n"):
         assert select.select([pipe], [], [], seconds)[0], "it says nothing"
-        part = os.read(pipe, 2**16)
+        part = os.read(pipe, 1)
         if not part:
             return ""
         said += part
@@ -150,7 +150,8 @@ def test_nothing_outside_can_be_read_written_reached_or_killed(walls, behind, tm
     lib.chmod(0o777)
     paths = [*isolation.python_paths(), str(lib)]
     monkeypatch.setattr(isolation, "python_paths", lambda: paths)
-    grades = tmp_path / "grades.csv"
+    grades = tmp_path / "out" / "grades.csv"
+    grades.parent.mkdir()
     grades.write_text("untouched")
     files = [grades, ROOT / "book" / "data" / "course.yml", isolation.BOOK / "course" / "variants.py"]
     files += [Path.home() / ".bashrc", "/proc/1/root/etc/passwd"]
