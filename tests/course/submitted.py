@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from rlhf_book.course import choice
 from rlhf_book.course.grading import submissions
 from rlhf_book.course.isolation import Limits
 from rlhf_book.exercises import EXERCISES
-from tests.course.answers import ANSWERS, IMPORTS
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+
+from course_answers import ANSWERS, IMPORTS  # noqa: E402
+
 SEED = 7
 WEEKS = {"week-01": ["board-masked-mean", "scale-lora"], "week-02": ["lm-micro-weights"]}
 LIMITS = Limits(seconds=40.0, cell_seconds=3.0, memory=3 * 2**30, processes=24)

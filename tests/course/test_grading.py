@@ -3,6 +3,7 @@
 They run behind the strongest walls that this machine has; each kind by itself is in `test_walls.py`.
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -13,15 +14,29 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rlhf_book.course import choice, grading, isolation, worker
+from rlhf_book.course import choice, grading, isolation, session, worker
 from rlhf_book.course.grading import Grader, grade_all, submissions
+from rlhf_book.course.isolation import Limits
 from rlhf_book.exercises import EXERCISES
-from tests.course.answers import ANSWERS, IMPORTS
-from tests.course.submitted import BOTH, FIRST, FULL, LIMITS, ROOT, SECOND, SEED, WEEKS, hand_in, notebook, points
+from tests.course.submitted import (
+    ANSWERS,
+    BOTH,
+    FIRST,
+    FULL,
+    LIMITS,
+    ROOT,
+    SECOND,
+    SEED,
+    WEEKS,
+    hand_in,
+    notebook,
+    points,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -404,6 +419,53 @@ def test_whose_it_is_and_for_which_week(tmp_path):
         hand_in_path.write_text("{}")
     found = {s.name: (s.student, s.week) for s in submissions(tmp_path, "week-09")}
     assert found == {name: wanted for name, wanted in names.items() if wanted}
+
+
+def test_of_many_notebooks_for_a_week_the_newest_are_graded(grader, counted, tmp_path):
+    """A thousand loops of one student are not a thousand times five minutes of everybody's night."""
+    for k, name in enumerate(("a", "b", "c", "d", "e")):
+        path = hand_in(tmp_path / "in", f"anna/{name}/week-01.ipynb", FIRST).path
+        os.utime(path, (10**9 - k, 10**9 - k))
+    hand_in(tmp_path / "in", "anna/a/week-02.ipynb", FIRST)
+    hand_in(tmp_path / "in", "ben/week-01.ipynb", FIRST)
+    rows = grade_all(grader, list(submissions(tmp_path / "in")), tmp_path / "out", say=lambda _: None)
+    assert len(counted) == grading.NEWEST + 2
+    left = {row.notebook for row in rows if "the newest 3 are" in row.says}
+    assert left == {"anna/d/week-01.ipynb", "anna/e/week-01.ipynb"}
+    assert "the newest 3 are" in (tmp_path / "out" / "grades.csv").read_text()
+
+
+@pytest.mark.parametrize(("again", "loops"), [(2.0, 6), (0.0, 2)], ids=["now", "as it was"])
+def test_an_honest_notebook_beside_a_loop_keeps_its_points(monkeypatch, library, way, again, loops):
+    """Two minutes of training, and calls that loop: what is run again after each is beside the five minutes' clock."""
+    now, done = [0.0], 0
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(session, "Process", lambda *_: SimpleNamespace(end=lambda: None))
+    monkeypatch.setattr(session, "AGAIN", again)
+
+    class Timed(session.Session):
+        def _hear(self, seconds):
+            now[0] += 2.0
+            return {"ready": 1}
+
+        def ask(self, request, seconds):
+            if self.seconds_left <= 0:
+                self.close()
+                raise session.Ended("the time of this submission is up")
+            now[0] += {"cell": 60.0, "call": 10.0}[request["do"]]
+            if request["do"] == "call":
+                self.close()
+            return {}
+
+    hers = Timed(way, library, Limits(seconds=300.0), ["train", "train"])
+    with contextlib.suppress(session.Ended):
+        while True:
+            hers.start()
+            hers.ask({"do": "call"}, 10.0)
+            done += 1
+    assert hers.seconds_left <= 0
+    assert done == loops
+    assert now[0] <= (1 + again) * 300.0 + 122.0
 
 
 # ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────────

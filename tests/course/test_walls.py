@@ -6,6 +6,7 @@ behind the walls here is a short script in the worker's place: it needs no torch
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -23,7 +24,7 @@ from rlhf_book.course import bounds, grading, isolation, launch
 from rlhf_book.course.grading import Grader
 from rlhf_book.course.isolation import Limits, Process
 from tests.course.conftest import missing, readable
-from tests.course.submitted import FULL, LIMITS, ROOT, SECOND, SEED, WEEKS, hand_in, points
+from tests.course.submitted import DEMANDED, FULL, LIMITS, ROOT, SECOND, SEED, WEEKS, hand_in, points
 
 SMALL = Limits(seconds=20.0, memory=256 * 2**20, processes=24)
 
@@ -400,3 +401,12 @@ def test_what_is_said_goes_with_the_bound():
     assert "between two looks" not in way.with_bound("systemd").does_not
     assert "control group" in way.with_bound("systemd").does
     assert set(bounds.SAYS) == {*bounds.KINDS, ""}
+
+
+def test_ci_demands_every_way_as_a_user_or_as_root():
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text()
+    named = {name for said in re.findall(r'RLHF_WALLS(?:: |=")([^"\n]+)', workflow) for name in said.split()}
+    known = {*isolation.WAYS, *(kind.replace(" ", "-") for kind in bounds.KINDS)}
+    assert named == known
+    assert set(DEMANDED) <= known
+    assert "install -y -qq bubblewrap" in workflow
