@@ -36,7 +36,7 @@ class Week:
     @property
     def reading(self):
         """Minutes to read its chapters."""
-        return sum(book_facts.reading_minutes(path(chapter)) for chapter in self.chapters)
+        return sum(map(reading_minutes, self.chapters))
 
     @property
     def solving(self):
@@ -154,19 +154,31 @@ def link(target):
     if notebook:
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
         text = "\n".join("".join(cell["source"]) for cell in cells)
-    title = re.search(r"^# (.+)$", text, re.MULTILINE)[1]
+    name = re.search(r"^# (.+)$", text, re.MULTILINE)[1]
     if not heading:
-        return f"[{title}]({file.name})"
+        return f"[{name}]({file.name})"
     if not re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE):
         raise ValueError(f"{page} has no heading {heading!r}")
     anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     where = f"../notebooks/{page}.ipynb" if notebook else f"{page}.md"
-    return f"[{f'{_short(title)}, {heading}' if notebook else heading}]({where}#{anchor})"
+    return f"[{f'{_short(name)}, {heading}' if notebook else heading}]({where}#{anchor})"
 
 
 def path(chapter):
     """The notebook of a chapter."""
     return ROOT / "notebooks" / f"{chapter}.ipynb"
+
+
+@cache
+def reading_minutes(chapter):
+    """Minutes to read it."""
+    return book_facts.reading_minutes(path(chapter))
+
+
+@cache
+def title(chapter):
+    """The chapter's title."""
+    return book_facts.title(path(chapter))
 
 
 def exercise(name):
@@ -201,7 +213,7 @@ def plan(name):
     rows = []
     for week in found.weeks:
         chapters = "<br>".join(
-            f"[{numbering.chapters()[f'notebooks/{c}']}. {_short(book_facts.title(path(c)))}](../notebooks/{c}.ipynb)"
+            f"[{numbering.chapters()[f'notebooks/{c}']}. {_short(title(c))}](../notebooks/{c}.ipynb)"
             for c in week.chapters
         )
         total = found.minutes(week)
@@ -216,7 +228,7 @@ def plan(name):
         *(_told(week) for week in found.weeks),
     ]
     if found.left_out:
-        names = ", ".join(f"[{_short(book_facts.title(path(c)))}](../notebooks/{c}.ipynb)" for c in found.left_out)
+        names = ", ".join(f"[{_short(title(c))}](../notebooks/{c}.ipynb)" for c in found.left_out)
         parts.append(f"Not read in this plan: {names}.")
     return "\n\n".join(parts)
 
