@@ -212,50 +212,57 @@ for n in range(3, 40):
 """
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"error": 5}',
-        '{"error": null}',
-        '{"error": ["a"]}',
-        '{"error": [1, 2]}',
-        '{"error": {"a": NaN}}',
-        '{"error": ["a", ' + "[" * 900 + "]" * 900 + "]}",
-        '{"error": ' + "[" * 9000 + "]" * 9000 + "}",
-        '{"done": ' + "9" * 5000 + "}",
-        "[NaN]",
-    ],
-    ids=range(9),
-)
-def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path, said):
-    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", f"said = {said.encode()!r}" + FRAMED, FIRST, SECOND)
-    rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
+CELLS = [
+    '{"error": 5}',
+    '{"error": null}',
+    '{"error": ["a"]}',
+    '{"error": [1, 2]}',
+    '{"error": {"a": NaN}}',
+    '{"error": ["a", ' + "[" * 900 + "]" * 900 + "]}",
+    '{"error": ' + "[" * 9000 + "]" * 9000 + "}",
+    '{"done": ' + "9" * 5000 + "}",
+    "[NaN]",
+]
+
+
+@pytest.mark.parametrize("forged", [CELLS[:5], CELLS[5:]], ids=["first", "rest"])
+def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path, forged):
+    """Each ends its process; all the others run again."""
+    lies = [f"said = {said.encode()!r}" + FRAMED for said in forged]
+    hers = dataclasses.replace(grader, limits=dataclasses.replace(LIMITS, seconds=120.0))
+    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies, FIRST, SECOND)
+    rows = grade_all(hers, [found], tmp_path / "out", say=lambda _: None)
     assert points(rows) == FULL, rows
-    assert "cell 1 left out: its process did not keep to the form" in rows[0].note
+    for number in range(1, len(forged) + 1):
+        assert f"cell {number} left out: its process did not keep to the form" in rows[0].note
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"error": 7}',
-        '{"value": {"plain": 1' + "0" * 4200 + "}}",
-        '{"value": {"plain": NaN}}',
-        '{"value": {"plain": 1.0}, "changed": 5}',
-        '{"value": {"plain": 1.0}, "changed": [' + "0," * 99 + "0]}",
-        '{"value": {"tensor": ' + "[" * 900 + "]" * 900 + "}}",
-        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": 5}',
-        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": [null, null, null]}',
-        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradient_error": [[], 1]}',
-        '{"value": {"list": [' + '{"plain": 1},' * 20000 + '{"plain": 1}]}}',
-    ],
-    ids=range(10),
-)
-def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, said):
+CALLS = [
+    '{"error": 7}',
+    '{"value": {"plain": 1' + "0" * 4200 + "}}",
+    '{"value": {"plain": NaN}}',
+    '{"value": {"plain": 1.0}, "changed": 5}',
+    '{"value": {"plain": 1.0}, "changed": [' + "0," * 99 + "0]}",
+    '{"value": {"tensor": ' + "[" * 900 + "]" * 900 + "}}",
+    '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": 5}',
+    '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": [null, null, null]}',
+    '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradient_error": [[], 1]}',
+    '{"value": {"list": [' + '{"plain": 1},' * 20000 + '{"plain": 1}]}}',
+]
+
+
+@pytest.mark.parametrize("forged", zip(CALLS[::2], CALLS[1::2], strict=True), ids=range(len(CALLS) // 2))
+def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, forged):
     body = FRAMED.strip().replace("\n", "\n    ")
-    lies = f"def my_masked_mean(x, mask):\n    said = {said.encode()!r}\n    {body}\n    return 1.0"
-    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", lies, SECOND)
+    heads = ("my_masked_mean(x, mask)", "my_lora(x, weight, down, up, alpha)")
+    lies = [
+        f"def {head}:\n    said = {said.encode()!r}\n    {body}\n    return 1.0"
+        for head, said in zip(heads, forged, strict=True)
+    ]
+    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies)
     rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
-    assert points(rows)[0] == 0, rows
+    assert points(rows) == [0, 0], rows
+    assert not any("the grader failed" in row.says for row in rows), rows
 
 
 def test_whatever_the_grader_raises_is_one_submissions_failure(grader, tmp_path, monkeypatch):
@@ -386,7 +393,7 @@ def test_links_pipes_and_strange_names_stop_nobody_elses_grades(grader, tmp_path
         place = os.fsencode(folder) + b"/" + name
         os.mkdir(place)
         with open(place + b"/week-01.ipynb", "w") as file:
-            file.write(notebook("x = 1"))
+            file.write("{}")  # no notebook: it needs no process
     hand_in(folder, "zoe/week-01.ipynb", FIRST, SECOND)
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for ever"))
     signal.alarm(100)

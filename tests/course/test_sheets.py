@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from rlhf_book.course import VARIANTS, choice, variants
+from rlhf_book.course import VARIANTS, bounds, choice, grading, session, variants
 from rlhf_book.exercises import EXERCISES
 from rlhf_book.whiteboard import TASKS
 
@@ -154,10 +154,14 @@ def test_the_page_counts_the_variants_and_names_commands_that_exist():
     limits = Limits()
     said = (limits.seconds, limits.cell_seconds, limits.memory, limits.processes, limits.file_bytes)
     assert said == (300.0, 60.0, 4 * 2**30, 32, 32 * 2**20)  # "five minutes ... 32 MB" of the page
+    assert f"the {['', 'one', 'two', 'three'][grading.NEWEST]} newest are graded" in PAGE
+    assert session.AGAIN * limits.seconds == 600.0  # "ten minutes in all"
+    assert f"and {bounds.SPARE} for the walls" in PAGE
     flags = set(re.findall(r"`(--[a-z-]+)`", PAGE))
     source = (ROOT / "book" / "_tools" / "grade.py").read_text()
     assert flags == {"--minutes", "--memory-gb", "--isolation", "--without-walls"}
     assert all(f'"{flag}"' in source for flag in flags)
+    assert '"--answers"' in (ROOT / "book" / "_tools" / "course.py").read_text()
 
 
 # ── sheets ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -314,6 +314,7 @@ class Process:
         self.problem = ""
         _adopt_orphans()
         self._before = set(children_of(os.getpid()))
+        self._met: set[int] = set()  # what it has started, as far as it was seen
         start_in = self.folder / "home"
         self._group: bounds.Group | None = None
         try:
@@ -350,7 +351,7 @@ class Process:
                 if not self._group.ran_out(self.popen.pid):
                     continue
                 self.problem = "it used too much memory"
-            elif sum(map(_resident, self._family())) > self._limits.memory:
+            elif _taken(self._family(), self._limits.memory) > self._limits.memory:
                 self.problem = "it used too much memory"
             elif _shared() - self._shared > self._limits.shared:
                 self.problem = "files in memory grew too large while it ran"
@@ -378,7 +379,9 @@ class Process:
             self._group.kill(self.popen.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
-        for pid in [*self._family(), self.popen.pid]:
+        family = self._family()
+        self._met |= set(family)
+        for pid in [*family, self.popen.pid]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -401,6 +404,11 @@ class Process:
                 except OSError:
                     pass
         self.popen.wait()
+        for pid in (
+            self._met
+        ):  # those that this process has adopted: nobody else asks how they ended
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
         if self._group is not None:
             self._group.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -442,6 +450,22 @@ def _adopt_orphans() -> None:
     """On Linux a process whose parent has ended becomes a child of this one, so that it can be found."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _taken(processes: list[int], limit: int) -> int:
+    """Bytes of memory of processes; what they share counts once, where that can be looked up."""
+    resident = {pid: _resident(pid) for pid in processes}
+    if sum(resident.values()) <= limit:  # the quick look, in which it counts each time
+        return sum(resident.values())
+    return sum(_share(pid, most) for pid, most in resident.items())
+
+
+def _share(pid: int, otherwise: int) -> int:
+    try:
+        found = Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2]
+        return 1024 * int(found.split()[0])
+    except (OSError, IndexError, ValueError):
+        return otherwise
 
 
 def _resident(pid: int) -> int:
