@@ -77,6 +77,54 @@ def test_a_cell_that_is_timed_is_run():
     assert worker._plain_python("%%time") == ""
 
 
+def test_commands_beside_a_function_do_not_lose_it():
+    """What Jupyter accepts in a cell does nothing here, and what only looks like it stays as it is."""
+    for line in (
+        "f?",
+        "?f",
+        "files = !ls",
+        "t = %timeit -o 1+1",
+        "!ls",
+        "%matplotlib inline",
+        "text = '''\n% n\n'''\n!ls",
+    ):
+        names = {"get_ipython": worker._NoShell}
+        assert worker._run_cell(names, f"def f():\n    return 3\n{line}", 1) == {"done": True}, line
+        assert names["f"]() == 3
+    assert names["text"] == "\n% n\n"
+    assert worker._run_cell({}, "def f(:", 1)["error"][0] == "SyntaxError"
+
+
+def test_a_tuple_of_unlike_tensors_is_an_answer_like_any_other():
+    """Loss and ratios, say: the checker's sentence is the same here as at home."""
+    x = torch.ones(3)
+    request = {"name": "f", "arguments": [worker.encode(x)], "leaves": [0]}
+    reply = worker._call({"f": lambda x: (x.sum(), x)}, request)
+    assert [part["shape"] for part in reply["value"]["tuple"]] == [[], [3]]
+    assert "gradients" not in reply
+    assert "gradients" in worker._call({"f": lambda x: (x, 2 * x)}, request)
+
+
+def test_a_path_that_names_no_student_is_refused_before_anything_runs(tmp_path, capsys):
+    import grade
+
+    for name in ("week-03/anna.ipynb", "week-03-anna.ipynb", "Week 4/ben.ipynb"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    hand_in(tmp_path, "carl/week-03.ipynb", "1")
+    assert len(grading.nobody(list(submissions(tmp_path)))) >= 2
+    with pytest.raises(SystemExit):
+        grade.main([str(tmp_path), "--seed", "7", "--out", str(tmp_path / "grades")])
+    assert "do not say whose they are" in capsys.readouterr().err
+    assert not (tmp_path / "grades" / "grades.csv").exists()
+
+
+def test_the_secret_is_its_owners_alone(tmp_path):
+    first = grading.secret(tmp_path)
+    assert (tmp_path / "secret.json").stat().st_mode & 0o077 == 0
+    assert grading.secret(tmp_path) == first
+
+
 def test_what_is_missing_or_blank_is_said(grader, tmp_path):
     blank = "def my_masked_mean(x, mask):\n    return ..."
     rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", blank))

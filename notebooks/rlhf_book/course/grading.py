@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+import rlhf_minimal
 from rlhf_minimal.time_limit import TimeIsUp
 
 from ..exercises import EXERCISES
@@ -81,6 +82,15 @@ def submissions(folder: Path, week: str = "") -> Iterator[Submission]:
             first, _, rest = name.partition("/")
             student = first if rest else re.sub(r"[-_ .]*week-?\d+.*$", "", path.stem)
             yield Submission(path, name, _name(student.strip()) or "?", said)
+
+
+def nobody(found: Sequence[Submission]) -> list[str]:
+    """Notebooks whose path names no student: `week-03/anna.ipynb` would make one student of all who hand in."""
+    return [
+        one.name
+        for one in found
+        if one.student == "?" or re.fullmatch(r"(?i)week[-_ .]?\d*", one.student)
+    ]
 
 
 def too_many(found: Sequence[Submission]) -> set[Path]:
@@ -251,11 +261,12 @@ class Grader:
 
 @cache
 def _code() -> bytes:
-    """Of all that decides about points: the book's package, and torch."""
+    """Of all that decides about points: both packages, and torch."""
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(isolation.BOOK.rglob("*.py")):
-        digest.update(path.relative_to(isolation.BOOK).as_posix().encode())
-        digest.update(path.read_bytes())
+    for package in (isolation.BOOK, Path(rlhf_minimal.__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.relative_to(package.parent).as_posix().encode())
+            digest.update(path.read_bytes())
     return digest.digest()
 
 
@@ -322,8 +333,9 @@ def secret(out: Path) -> int:
     """The seed of the hidden batches: made once for a folder of grades, and kept there."""
     path = out / "secret.json"
     if not path.is_file():
-        write(path, json.dumps({"draws": secrets.randbits(62)}) + "\n")
-        path.chmod(0o600)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "w", encoding="utf-8") as writer:
+            writer.write(json.dumps({"draws": secrets.randbits(62)}) + "\n")
     return int(json.loads(path.read_text(encoding="utf-8"))["draws"])
 
 
