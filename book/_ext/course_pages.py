@@ -1,5 +1,6 @@
 """Courses made of this book: plans from `book/data/course.yml`, with minutes counted in the chapters and exercises."""
 
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -9,8 +10,10 @@ import numbering
 from data_files import ROOT, read, using
 
 SOURCE = ROOT / "book" / "data" / "course.yml"
-WEEK = {"title", "point", "chapters", "readings", "exercises", "prepare", "wrong"}
-PLAN = {"title", "who", "session", "hours", "weeks"}
+WEEK = {"title", "point", "chapters", "readings", "exercises", "prepare", "wrong", "agenda", "links"}
+MAY = {"project"}
+PLAN = {"title", "who", "session", "hours", "read", "projects", "weeks"}
+ROLES = {"board": "On the board", "show": "To show", "room": "For the room", "print": "To print"}
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,14 @@ class Week:
     exercises: tuple[str, ...]
     prepare: str
     wrong: str
+    project: int  # minutes
+    agenda: tuple[tuple[int, str], ...]  # minutes, and what is done
+    links: dict[str, tuple[str, ...]]  # role -> Markdown
 
     @property
     def reading(self):
         """Minutes to read its chapters."""
-        return sum(book_facts.reading_minutes(path(chapter)) for chapter in self.chapters)
+        return sum(map(reading_minutes, self.chapters))
 
     @property
     def solving(self):
@@ -53,11 +59,13 @@ class Plan:
     who: str
     session: int
     hours: tuple[float, float]
+    read: str  # when its chapters are read
+    projects: tuple[str, ...]  # of which everybody does one
     weeks: tuple[Week, ...]
 
     def minutes(self, week):
         """All that a week takes of a student."""
-        return self.session + week.reading + week.solving
+        return self.session + week.reading + week.solving + week.project
 
     @property
     def exercises(self):
@@ -99,12 +107,22 @@ def _plan(name, entry):
         raise ValueError(f"the plan {name} has {sorted(entry)}, expected {sorted(PLAN)}")
     weeks = tuple(_week(number, found) for number, found in enumerate(entry["weeks"], start=1))
     low, high = entry["hours"]
-    return Plan(name, entry["title"], entry["who"], int(entry["session"]), (low, high), weeks)
+    of = {project["id"]: project["minutes"] for project in projects()}
+    for project in entry["projects"]:
+        if (minutes := sum(week.project for week in weeks)) != of.get(project):
+            raise ValueError(f"{name}: {minutes} minutes for the project {project}, expected {of.get(project)}")
+    for week in weeks:
+        if (minutes := sum(part for part, _ in week.agenda)) != entry["session"]:
+            raise ValueError(f"{name}, week {week.number}: an agenda of {minutes} minutes, expected {entry['session']}")
+    texts = entry["title"], entry["who"], int(entry["session"])
+    return Plan(name, *texts, (low, high), entry["read"], tuple(entry["projects"]), weeks)
 
 
 def _week(number, found):
-    if set(found) != WEEK:
+    if set(found) - MAY != WEEK:
         raise ValueError(f"week {number} has {sorted(found)}, expected {sorted(WEEK)}")
+    if unknown := set(found["links"]) - set(ROLES):
+        raise ValueError(f"week {number} has links for {sorted(unknown)}, expected {sorted(ROLES)}")
     for chapter in found["chapters"]:
         if not path(chapter).is_file():
             raise ValueError(f"there is no chapter {chapter!r}")
@@ -115,12 +133,52 @@ def _week(number, found):
             raise ValueError(f"references.bib has no {key!r}")
     lists = {field: tuple(found[field]) for field in ("chapters", "readings", "exercises")}
     texts = {field: found[field].strip() for field in ("title", "point", "prepare", "wrong")}
-    return Week(name=f"week-{number:02d}", number=number, **lists, **texts)
+    agenda = tuple((int(minutes), text) for part in found["agenda"] for minutes, text in part.items())
+    links = {role: tuple(map(link, found["links"][role])) for role in ROLES if role in found["links"]}
+    more = {"project": int(found.get("project", 0)), "agenda": agenda, "links": links}
+    return Week(name=f"week-{number:02d}", number=number, **lists, **texts, **more)
+
+
+def link(target):
+    """Markdown, from book/course.md: "grpo#4. One batch by hand", "figures#The KL explorer" or "cheat-sheet".
+
+    Raises:
+        ValueError: there is no such page, or no such heading on it.
+    """
+    page, _, heading = target.partition("#")
+    notebook = path(page).is_file()
+    file = path(page) if notebook else ROOT / "book" / f"{page}.md"
+    if not file.is_file():
+        raise ValueError(f"there is no page {page!r}")
+    text = file.read_text(encoding="utf-8")
+    if notebook:
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
+        text = "\n".join("".join(cell["source"]) for cell in cells)
+    name = re.search(r"^# (.+)$", text, re.MULTILINE)[1]
+    if not heading:
+        return f"[{name}]({file.name})"
+    if not re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE):
+        raise ValueError(f"{page} has no heading {heading!r}")
+    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    where = f"../notebooks/{page}.ipynb" if notebook else f"{page}.md"
+    return f"[{f'{_short(name)}, {heading}' if notebook else heading}]({where}#{anchor})"
 
 
 def path(chapter):
     """The notebook of a chapter."""
     return ROOT / "notebooks" / f"{chapter}.ipynb"
+
+
+@cache
+def reading_minutes(chapter):
+    """Minutes to read it."""
+    return book_facts.reading_minutes(path(chapter))
+
+
+@cache
+def title(chapter):
+    """The chapter's title."""
+    return book_facts.title(path(chapter))
 
 
 def exercise(name):
@@ -155,20 +213,22 @@ def plan(name):
     rows = []
     for week in found.weeks:
         chapters = "<br>".join(
-            f"[{numbering.chapters()[f'notebooks/{c}']}. {_short(book_facts.title(path(c)))}](../notebooks/{c}.ipynb)"
+            f"[{numbering.chapters()[f'notebooks/{c}']}. {_short(title(c))}](../notebooks/{c}.ipynb)"
             for c in week.chapters
         )
         total = found.minutes(week)
-        minutes = week.reading, week.solving, week.running
+        minutes = week.reading, week.solving, week.project, week.running
         rows.append((week.number, week.title, *minutes, f"{total / 60:.1f}", chapters))
-    head = ("", "meeting", "reading, min", "exercises, min", "computing, min", "hours in all", "read before")
+    read = "read before" if found.read.startswith("before") else f"read {found.read}"
+    head = ("", "meeting", "reading, min", "exercises, min", "project, min", "computing, min", "hours in all", read)
+    every = sum(found.minutes(week) for week in found.weeks)
     parts = [
-        f"For {found.who}. A meeting takes {found.session} minutes.",
+        f"For {found.who}. A meeting takes {found.session} minutes; all of it takes {every / 60:.0f} hours.",
         table(head, rows),
         *(_told(week) for week in found.weeks),
     ]
     if found.left_out:
-        names = ", ".join(f"[{_short(book_facts.title(path(c)))}](../notebooks/{c}.ipynb)" for c in found.left_out)
+        names = ", ".join(f"[{_short(title(c))}](../notebooks/{c}.ipynb)" for c in found.left_out)
         parts.append(f"Not read in this plan: {names}.")
     return "\n\n".join(parts)
 
@@ -180,6 +240,8 @@ def _told(week):
         [
             f"**{week.number}. {week.title}.** *{week.point}*",
             "",
+            *(f"- {minutes} minutes: {text}" for minutes, text in week.agenda),
+            *(f"- {ROLES[role]}: {'; '.join(targets)}." for role, targets in week.links.items()),
             f"- Papers: {papers_of_it}.",
             f"- Exercises, with points: {exercises}.",
             f"- Prepare: {week.prepare}",

@@ -3,9 +3,12 @@
 One notebook a week, week-01.ipynb and so on, in plain Markdown: what is read, and its exercises, blank, with their
 points. No hint and no solution stands in it. The seed draws a convention for every exercise that has some; the same
 seed writes the same bytes. `make course PLAN=five-weeks SEED=7` hands both over.
+
+With `--answers` it writes the lecturer's key instead, into a folder of its own: the same sheets, filled in.
 """
 
 import argparse
+import inspect
 import os
 import sys
 import textwrap
@@ -17,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools"), str(ROOT / "notebooks")]
 
 import book_facts  # noqa: E402
+import course_answers  # noqa: E402
 import course_pages  # noqa: E402
 import install_cell  # noqa: E402
 import numbering  # noqa: E402
@@ -52,8 +56,17 @@ def stub(name: str, seed: int) -> str:
     return f'{head}"""As the statement says, with the convention of this course."""{tail}'
 
 
-def handout(plan: course_pages.Plan, week: course_pages.Week, seed: int) -> nbformat.NotebookNode:
-    """One week's notebook."""
+def answer(name: str, seed: int) -> str:
+    """The cell, filled in: the convention that the seed draws, or the book's solution."""
+    picked, solution = choice(name, seed), course_pages.exercise(name).solution
+    code = course_answers.answer(name, picked.name) if picked else inspect.getsource(solution).rstrip()
+    return f'{code}\n\n\ncheck("{name}", {solution.__name__})'
+
+
+def handout(
+    plan: course_pages.Plan, week: course_pages.Week, seed: int, *, filled: bool = False
+) -> nbformat.NotebookNode:
+    """One week's notebook; `filled` is the lecturer's."""
     cells: list[nbformat.NotebookNode] = []
 
     def add(kind: str, source: str, **metadata: object) -> None:
@@ -62,15 +75,15 @@ def handout(plan: course_pages.Plan, week: course_pages.Week, seed: int) -> nbfo
 
     numbers = numbering.chapters()
     chapters = [
-        f"- {numbers[f'notebooks/{c}']}. {book_facts.title(course_pages.path(c))}: {minutes} minutes"
+        f"- {numbers[f'notebooks/{c}']}. {course_pages.title(c)}: {course_pages.reading_minutes(c)} minutes"
         for c in week.chapters
-        for minutes in [book_facts.reading_minutes(course_pages.path(c))]
     ]
     papers = [f"- {course_pages.papers()[key]}" for key in week.readings]
     head = [
         f"# Week {week.number}: {week.title}",
         f"{plan.title}, course seed {seed}. This sheet has {week.solving} points: a point a minute.",
-        "**Read before the meeting**",
+        *(["**This is the key: it is not handed out.**"] if filled else []),
+        f"**Read {plan.read}**",
         "\n".join(chapters),
         "**Papers**",
         "\n".join(papers),
@@ -87,20 +100,21 @@ def handout(plan: course_pages.Plan, week: course_pages.Week, seed: int) -> nbfo
         title = f"## {week.number}.{number} {task.title[:1].upper()}{task.title[1:]} ({task.minutes} points)"
         origin = f"From chapter {numbers[where]}, *{book_facts.title(ROOT / f'{where}.ipynb')}*."
         add("markdown", f"{title}\n\n{origin}\n\n{statement}")
-        add("code", stub(name, seed))
-    add("markdown", HAND_IN.format(name=week.name))
+        add("code", answer(name, seed) if filled else stub(name, seed))
+    if not filled:
+        add("markdown", HAND_IN.format(name=week.name))
     notebook = nbformat.v4.new_notebook(cells=cells)
     notebook.metadata = nbformat.from_dict({"kernelspec": notebooks.KERNEL, "language_info": notebooks.LANGUAGE})
     return notebook
 
 
-def write(plan: course_pages.Plan, seed: int, out: Path) -> list[Path]:
-    """All handouts of a plan."""
+def write(plan: course_pages.Plan, seed: int, out: Path, *, filled: bool = False) -> list[Path]:
+    """All handouts of a plan, or its key."""
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for week in plan.weeks:
-        path = out / f"{week.name}.ipynb"
-        text = nbformat.writes(handout(plan, week, seed), version=nbformat.NO_CONVERT)
+        path = out / f"{week.name}{'-answers' if filled else ''}.ipynb"
+        text = nbformat.writes(handout(plan, week, seed, filled=filled), version=nbformat.NO_CONVERT)
         path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
         written.append(path)
     return written
@@ -112,9 +126,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--plan", choices=list(course_pages.plans()), default=os.environ.get("PLAN", "ten-weeks"))
     help_of_seed = "of the course: a new one every time it is held"
     parser.add_argument("--seed", type=int, default=os.environ.get("SEED", "0"), help=help_of_seed)
-    parser.add_argument("--out", type=Path, default=ROOT / "_build" / "course")
+    parser.add_argument("--out", type=Path, help="_build/course, or _build/course-answers")
+    parser.add_argument("--answers", action="store_true", help="the lecturer's key for this seed, and no handouts")
     given = parser.parse_args(arguments)
     plan = course_pages.plans()[given.plan]
+    given.out = given.out or ROOT / "_build" / ("course-answers" if given.answers else "course")
+    if given.answers:
+        print(f"{len(write(plan, given.seed, given.out, filled=True))} keys in {given.out}: keep them to yourself")
+        return
     written = write(plan, given.seed, given.out)
     varied = [name for week in plan.weeks for name in week.exercises if choice(name, given.seed)]
     exercises = sum(len(week.exercises) for week in plan.weeks)

@@ -50,6 +50,11 @@ def main(arguments: list[str]) -> int:
     given.out.mkdir(mode=0o700, parents=True, exist_ok=True)
     week = f"week-{given.week:02d}" if given.week else ""
     found = list(grading.submissions(given.submissions, week))
+    if unnamed := grading.nobody(found):
+        parser.error(
+            f"{len(unnamed)} of {len(found)} notebooks do not say whose they are, {unnamed[0]} for one: nothing was "
+            "graded. Name them STUDENT/week-03.ipynb, STUDENT/week-03/week-03.ipynb or STUDENT-week-03.ipynb"
+        )
     sys.stdout.reconfigure(errors="backslashreplace")
     for stop in ("SIGTERM", "SIGHUP"):  # as Ctrl-C: the student who is graded then is not to blame
         if hasattr(signal, stop):

@@ -1,8 +1,9 @@
 """Submissions that are right, wrong, broken and hostile: each costs or helps its own author, and nobody else.
 
-Where this machine has no namespaces, what only they stop is skipped, and the reason says so.
+They run behind the strongest walls that this machine has; each kind by itself is in `test_walls.py`.
 """
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -13,24 +14,29 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from rlhf_book.course import choice, grading, isolation, worker
+from rlhf_book.course import choice, grading, isolation, session, worker
 from rlhf_book.course.grading import Grader, grade_all, submissions
 from rlhf_book.course.isolation import Limits
 from rlhf_book.exercises import EXERCISES
-from tests.course.answers import ANSWERS, IMPORTS
-
-ROOT = Path(__file__).resolve().parents[2]
-SEED = 7
-WEEKS = {"week-01": ["board-masked-mean", "scale-lora"], "week-02": ["lm-micro-weights"]}
-LIMITS = Limits(seconds=40.0, cell_seconds=3.0, memory=3 * 2**30, processes=24)
-FIRST, SECOND = (IMPORTS + ANSWERS[name, choice(name, SEED).name] for name in WEEKS["week-01"])
-BOTH = sum(EXERCISES[name].minutes for name in WEEKS["week-01"])
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="walls around a process are Linux's")
+from tests.course.submitted import (
+    ANSWERS,
+    BOTH,
+    FIRST,
+    FULL,
+    LIMITS,
+    ROOT,
+    SECOND,
+    SEED,
+    WEEKS,
+    hand_in,
+    notebook,
+    points,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,52 +47,8 @@ def _fewer_draws():
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("library")
-    isolation.library_copy(folder)
-    for parent in folder.parents:  # pytest's folders are its user's alone
-        if parent != Path("/tmp") and str(parent).startswith("/tmp/"):
-            parent.chmod(parent.stat().st_mode | 0o055)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def way(library):
-    try:
-        return grading.strongest(library, LIMITS, private=[ROOT])
-    except RuntimeError:
-        return grading.strongest(library, LIMITS, "limits")
-
-
-@pytest.fixture
-def walls(way):
-    if way.name == "limits":
-        pytest.skip("neither bubblewrap nor unshare works here: process limits do not stop this")
-    return way
-
-
-@pytest.fixture(scope="module")
 def grader(library, way):
     return Grader(WEEKS, SEED, 99, way, LIMITS, library)
-
-
-def notebook(*cells):
-    made = [{"cell_type": "code", "metadata": {}, "source": cell, "outputs": []} for cell in cells]
-    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
-
-
-def hand_in(folder, name, *cells):
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(notebook(*cells))
-    return next(found for found in submissions(folder) if found.path == path)
-
-
-def points(rows):
-    return [row.points for row in rows]
-
-
-FULL = [EXERCISES[name].minutes for name in WEEKS["week-01"]]
 
 
 # ── what is right gets its points, and what is wrong a sentence ──────────────────────────────────────────────────────
@@ -115,6 +77,54 @@ def test_a_cell_that_is_timed_is_run():
     assert worker._plain_python("%%time") == ""
 
 
+def test_commands_beside_a_function_do_not_lose_it():
+    """What Jupyter accepts in a cell does nothing here, and what only looks like it stays as it is."""
+    for line in (
+        "f?",
+        "?f",
+        "files = !ls",
+        "t = %timeit -o 1+1",
+        "!ls",
+        "%matplotlib inline",
+        "text = '''\n% n\n'''\n!ls",
+    ):
+        names = {"get_ipython": worker._NoShell}
+        assert worker._run_cell(names, f"def f():\n    return 3\n{line}", 1) == {"done": True}, line
+        assert names["f"]() == 3
+    assert names["text"] == "\n% n\n"
+    assert worker._run_cell({}, "def f(:", 1)["error"][0] == "SyntaxError"
+
+
+def test_a_tuple_of_unlike_tensors_is_an_answer_like_any_other():
+    """Loss and ratios, say: the checker's sentence is the same here as at home."""
+    x = torch.ones(3)
+    request = {"name": "f", "arguments": [worker.encode(x)], "leaves": [0]}
+    reply = worker._call({"f": lambda x: (x.sum(), x)}, request)
+    assert [part["shape"] for part in reply["value"]["tuple"]] == [[], [3]]
+    assert "gradients" not in reply
+    assert "gradients" in worker._call({"f": lambda x: (x, 2 * x)}, request)
+
+
+def test_a_path_that_names_no_student_is_refused_before_anything_runs(tmp_path, capsys):
+    import grade
+
+    for name in ("week-03/anna.ipynb", "week-03-anna.ipynb", "Week 4/ben.ipynb"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    hand_in(tmp_path, "carl/week-03.ipynb", "1")
+    assert len(grading.nobody(list(submissions(tmp_path)))) >= 2
+    with pytest.raises(SystemExit):
+        grade.main([str(tmp_path), "--seed", "7", "--out", str(tmp_path / "grades")])
+    assert "do not say whose they are" in capsys.readouterr().err
+    assert not (tmp_path / "grades" / "grades.csv").exists()
+
+
+def test_the_secret_is_its_owners_alone(tmp_path):
+    first = grading.secret(tmp_path)
+    assert (tmp_path / "secret.json").stat().st_mode & 0o077 == 0
+    assert grading.secret(tmp_path) == first
+
+
 def test_what_is_missing_or_blank_is_said(grader, tmp_path):
     blank = "def my_masked_mean(x, mask):\n    return ..."
     rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", blank))
@@ -135,27 +145,6 @@ def test_functions_that_misbehave_cost_their_own_points_and_no_others(grader, tm
     assert points(rows) == [0, 0]
     assert "SystemExit" in rows[0].says
     assert "RecursionError" in rows[1].says
-
-
-def test_an_endless_loop_is_cut_off(grader, tmp_path, monkeypatch):
-    from rlhf_book.exercises import exercise
-
-    monkeypatch.setattr(exercise, "_SECONDS", 3.0)
-    loops = """
-def my_masked_mean(x, mask):
-    while True:
-        try:
-            while True:
-                pass
-        except BaseException:
-            pass
-"""
-    began = time.monotonic()
-    rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", "while True: pass", loops, SECOND))
-    assert points(rows) == [0, FULL[1]], rows
-    assert "longer than" in rows[0].says
-    assert "cell 1 left out: it took longer than 3 seconds" in rows[0].note
-    assert time.monotonic() - began < 60
 
 
 # ── forging ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -271,50 +260,57 @@ for n in range(3, 40):
 """
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"error": 5}',
-        '{"error": null}',
-        '{"error": ["a"]}',
-        '{"error": [1, 2]}',
-        '{"error": {"a": NaN}}',
-        '{"error": ["a", ' + "[" * 900 + "]" * 900 + "]}",
-        '{"error": ' + "[" * 9000 + "]" * 9000 + "}",
-        '{"done": ' + "9" * 5000 + "}",
-        "[NaN]",
-    ],
-    ids=range(9),
-)
-def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path, said):
-    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", f"said = {said.encode()!r}" + FRAMED, FIRST, SECOND)
-    rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
+CELLS = [
+    '{"error": 5}',
+    '{"error": null}',
+    '{"error": ["a"]}',
+    '{"error": [1, 2]}',
+    '{"error": {"a": NaN}}',
+    '{"error": ["a", ' + "[" * 900 + "]" * 900 + "]}",
+    '{"error": ' + "[" * 9000 + "]" * 9000 + "}",
+    '{"done": ' + "9" * 5000 + "}",
+    "[NaN]",
+]
+
+
+@pytest.mark.parametrize("forged", [CELLS[:5], CELLS[5:]], ids=["first", "rest"])
+def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path, forged):
+    """Each ends its process; all the others run again."""
+    lies = [f"said = {said.encode()!r}" + FRAMED for said in forged]
+    hers = dataclasses.replace(grader, limits=dataclasses.replace(LIMITS, seconds=120.0))
+    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies, FIRST, SECOND)
+    rows = grade_all(hers, [found], tmp_path / "out", say=lambda _: None)
     assert points(rows) == FULL, rows
-    assert "cell 1 left out: its process did not keep to the form" in rows[0].note
+    for number in range(1, len(forged) + 1):
+        assert f"cell {number} left out: its process did not keep to the form" in rows[0].note
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"error": 7}',
-        '{"value": {"plain": 1' + "0" * 4200 + "}}",
-        '{"value": {"plain": NaN}}',
-        '{"value": {"plain": 1.0}, "changed": 5}',
-        '{"value": {"plain": 1.0}, "changed": [' + "0," * 99 + "0]}",
-        '{"value": {"tensor": ' + "[" * 900 + "]" * 900 + "}}",
-        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": 5}',
-        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": [null, null, null]}',
-        '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradient_error": [[], 1]}',
-        '{"value": {"list": [' + '{"plain": 1},' * 20000 + '{"plain": 1}]}}',
-    ],
-    ids=range(10),
-)
-def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, said):
+CALLS = [
+    '{"error": 7}',
+    '{"value": {"plain": 1' + "0" * 4200 + "}}",
+    '{"value": {"plain": NaN}}',
+    '{"value": {"plain": 1.0}, "changed": 5}',
+    '{"value": {"plain": 1.0}, "changed": [' + "0," * 99 + "0]}",
+    '{"value": {"tensor": ' + "[" * 900 + "]" * 900 + "}}",
+    '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": 5}',
+    '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradients": [null, null, null]}',
+    '{"value": {"tensor": "float64", "shape": [], "data": "AAAAAAAA+H8="}, "gradient_error": [[], 1]}',
+    '{"value": {"list": [' + '{"plain": 1},' * 20000 + '{"plain": 1}]}}',
+]
+
+
+@pytest.mark.parametrize("forged", zip(CALLS[::2], CALLS[1::2], strict=True), ids=range(len(CALLS) // 2))
+def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, forged):
     body = FRAMED.strip().replace("\n", "\n    ")
-    lies = f"def my_masked_mean(x, mask):\n    said = {said.encode()!r}\n    {body}\n    return 1.0"
-    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", lies, SECOND)
+    heads = ("my_masked_mean(x, mask)", "my_lora(x, weight, down, up, alpha)")
+    lies = [
+        f"def {head}:\n    said = {said.encode()!r}\n    {body}\n    return 1.0"
+        for head, said in zip(heads, forged, strict=True)
+    ]
+    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies)
     rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
-    assert points(rows)[0] == 0, rows
+    assert points(rows) == [0, 0], rows
+    assert not any("the grader failed" in row.says for row in rows), rows
 
 
 def test_whatever_the_grader_raises_is_one_submissions_failure(grader, tmp_path, monkeypatch):
@@ -345,133 +341,6 @@ def test_memory_and_a_gigabyte_of_text_cost_nothing_but_the_answer(grader, tmp_p
     assert points(rows) == [0, FULL[1]], rows
     assert not rows[0].note  # what is printed goes nowhere, and is no mistake
     assert "MemoryError" in rows[0].says or "memory" in rows[0].says
-
-
-PROBES = """
-import os, shutil, signal, socket
-
-def tried(f, *given):
-    try:
-        f(*given)
-    except BaseException:
-        return 0.0
-    return 1.0
-
-def reach(address):
-    socket.create_connection(address, timeout=1).close()
-
-def written(path):
-    open(path, "a").write("forged")
-
-def forks():
-    made = []
-    for _ in range(100):
-        try:
-            pid = os.fork()
-        except OSError:
-            break
-        if pid == 0:
-            signal.pause()
-        made.append(pid)
-    for pid in made:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    return float(len(made))
-"""
-
-
-def test_nothing_outside_can_be_read_written_reached_or_killed(walls, library, tmp_path):
-    """Asked through a call: what each attempt came to inside, and what is to be seen of it outside."""
-    from rlhf_book.course.session import Session
-
-    grades = tmp_path / "grades.csv"
-    grades.write_text("untouched")
-    home = Path.home()
-    mine = [
-        str(p)
-        for p in (
-            grades,
-            ROOT / "book" / "data" / "course.yml",
-            isolation.BOOK / "course" / "variants.py",
-            home / ".bashrc",
-        )
-    ]
-    import socket
-
-    server = socket.create_server(("127.0.0.1", 0))
-    attempts = f"""
-def attempts():
-    files = {mine!r}
-    return [
-        *[tried(lambda p=p: open(p).read()) for p in files],
-        *[tried(written, p) for p in files],
-        tried(written, "/course/worker.py"),
-        tried(written, "/usr/bin/forged"),
-        tried(written, torch.__file__),
-        tried(reach, {server.getsockname()!r}),
-        tried(reach, ("10.255.255.1", 80)),
-        tried(os.kill, {os.getpid()}, signal.SIGTERM) if os.path.exists("/proc/{os.getpid()}/cmdline") else 0.0,
-        tried(os.kill, {os.getppid()}, 0) if os.path.exists("/proc/{os.getppid()}/cmdline") else 0.0,
-        tried(os.setuid, 0) if os.getuid() else 0.0,
-        tried(os.mkdir, "/work-of-mine"),
-        tried(lambda: [shutil.rmtree(p, ignore_errors=False) for p in ("/usr", "/course")]),
-    ]
-"""
-    hers = Session(walls, library, LIMITS, ["import torch", PROBES, attempts, "os.kill(os.getppid(), signal.SIGKILL)"])
-    try:
-        hers.start()
-        assert hers.function("attempts", [])() == [0.0] * (2 * len(mine) + 10)
-        allowed = "def scratch():\n    written('/scratch/mine')\n    return float(os.path.getsize('/scratch/mine'))"
-        assert "error" not in hers.ask({"do": "cell", "source": allowed, "number": 9}, 5.0)
-        assert hers.function("scratch", [])() == len("forged")
-        made = hers.function("forks", [])()
-        assert 0 < made <= LIMITS.processes
-    finally:
-        hers.close()
-        server.close()
-    assert grades.read_text() == "untouched"
-    assert hers._starts <= 2
-
-
-def test_nothing_is_left_running(way, library):
-    """A child in a session of its own, whose parent has ended, is found and ended with its submission."""
-    from rlhf_book.course.session import Session
-
-    leaves = """
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        time.sleep(600)
-    os._exit(0)
-os.wait()
-"""
-    before = set(isolation.family(os.getpid()))
-    hers = Session(way, library, LIMITS, [leaves])
-    hers.start()
-    during = set(isolation.family(os.getpid())) - before
-    assert len(during) >= 2
-    hers.close()
-    time.sleep(0.2)
-    assert set(isolation.family(os.getpid())) <= before
-
-
-HOLDS = """
-import os, time
-held = [os.memfd_create(str(k)) for k in range(14)]
-for file in held:
-    for _ in range(32):
-        os.write(file, bytes(2**20))
-time.sleep(2.5)
-"""
-
-
-def test_memory_that_belongs_to_no_process_is_seen(way, library, tmp_path):
-    limits = Limits(seconds=60.0, cell_seconds=10.0, memory=3 * 2**30, processes=24, shared=2**28)
-    hers = Grader(WEEKS, SEED, 99, way, limits, library)
-    rows = hers.grade(hand_in(tmp_path, "a/week-01.ipynb", HOLDS, FIRST, SECOND))
-    assert "cell 1 left out: files in memory grew too large" in rows[0].note
-    assert points(rows) == FULL, rows
 
 
 # ── which walls ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -572,7 +441,7 @@ def test_links_pipes_and_strange_names_stop_nobody_elses_grades(grader, tmp_path
         place = os.fsencode(folder) + b"/" + name
         os.mkdir(place)
         with open(place + b"/week-01.ipynb", "w") as file:
-            file.write(notebook("x = 1"))
+            file.write("{}")  # no notebook: it needs no process
     hand_in(folder, "zoe/week-01.ipynb", FIRST, SECOND)
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for ever"))
     signal.alarm(100)
@@ -605,6 +474,53 @@ def test_whose_it_is_and_for_which_week(tmp_path):
         hand_in_path.write_text("{}")
     found = {s.name: (s.student, s.week) for s in submissions(tmp_path, "week-09")}
     assert found == {name: wanted for name, wanted in names.items() if wanted}
+
+
+def test_of_many_notebooks_for_a_week_the_newest_are_graded(grader, counted, tmp_path):
+    """A thousand loops of one student are not a thousand times five minutes of everybody's night."""
+    for k, name in enumerate(("a", "b", "c", "d", "e")):
+        path = hand_in(tmp_path / "in", f"anna/{name}/week-01.ipynb", FIRST).path
+        os.utime(path, (10**9 - k, 10**9 - k))
+    hand_in(tmp_path / "in", "anna/a/week-02.ipynb", FIRST)
+    hand_in(tmp_path / "in", "ben/week-01.ipynb", FIRST)
+    rows = grade_all(grader, list(submissions(tmp_path / "in")), tmp_path / "out", say=lambda _: None)
+    assert len(counted) == grading.NEWEST + 2
+    left = {row.notebook for row in rows if "the newest 3 are" in row.says}
+    assert left == {"anna/d/week-01.ipynb", "anna/e/week-01.ipynb"}
+    assert "the newest 3 are" in (tmp_path / "out" / "grades.csv").read_text()
+
+
+@pytest.mark.parametrize(("again", "loops"), [(2.0, 6), (0.0, 2)], ids=["now", "as it was"])
+def test_an_honest_notebook_beside_a_loop_keeps_its_points(monkeypatch, library, way, again, loops):
+    """Two minutes of training, and calls that loop: what is run again after each is beside the five minutes' clock."""
+    now, done = [0.0], 0
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(session, "Process", lambda *_: SimpleNamespace(end=lambda: None))
+    monkeypatch.setattr(session, "AGAIN", again)
+
+    class Timed(session.Session):
+        def _hear(self, seconds):
+            now[0] += 2.0
+            return {"ready": 1}
+
+        def ask(self, request, seconds):
+            if self.seconds_left <= 0:
+                self.close()
+                raise session.Ended("the time of this submission is up")
+            now[0] += {"cell": 60.0, "call": 10.0}[request["do"]]
+            if request["do"] == "call":
+                self.close()
+            return {}
+
+    hers = Timed(way, library, Limits(seconds=300.0), ["train", "train"])
+    with contextlib.suppress(session.Ended):
+        while True:
+            hers.start()
+            hers.ask({"do": "call"}, 10.0)
+            done += 1
+    assert hers.seconds_left <= 0
+    assert done == loops
+    assert now[0] <= (1 + again) * 300.0 + 122.0
 
 
 # ── the tables ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,13 +4,15 @@ import ast
 import inspect
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from rlhf_book.course import VARIANTS, choice
+from rlhf_book.course import VARIANTS, bounds, choice, grading, session, variants
 from rlhf_book.exercises import EXERCISES
+from rlhf_book.whiteboard import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
@@ -41,6 +43,21 @@ def test_a_week_takes_what_its_plan_allows(plan, week):
     assert 1 <= week.running <= 10
 
 
+def taught_by(exercise):
+    """The chapters of which one has to be read for it. The whiteboard teaches nothing: it sends you back to one."""
+    page = course_pages.chapter_of(exercise).removeprefix("notebooks/").removesuffix(numbering.DEPTH)
+    if page != "whiteboard":
+        return {page}
+    back = {task.page.removesuffix(numbering.DEPTH) for task in TASKS if task.id == exercise}
+    return back | ({"from-zero"} if "language-models" in back else set())  # both teach shift, gather and mask
+
+
+def test_an_exercise_of_the_whiteboard_needs_the_chapter_that_it_sends_back_to():
+    assert taught_by("board-dpo") == {"reward-models"}
+    assert "board-dpo" not in sum(PLANS["five-weeks"].exercises.values(), [])  # which reads no reward models
+    assert taught_by("grpo-advantage") == {"grpo"}
+
+
 @pytest.mark.parametrize("plan", PLANS.values(), ids=lambda plan: plan.name)
 def test_nothing_comes_twice_and_exercises_come_after_their_chapter(plan):
     order = list(numbering.chapters())
@@ -53,12 +70,11 @@ def test_nothing_comes_twice_and_exercises_come_after_their_chapter(plan):
     )
     exercises = [name for week in plan.weeks for name in week.exercises]
     assert len(set(exercises)) == len(exercises)
-    known = {"whiteboard"}
+    known = set()
     for week in plan.weeks:
         known |= set(week.chapters)
         for name in week.exercises:
-            page = course_pages.chapter_of(name).removeprefix("notebooks/").removesuffix(numbering.DEPTH)
-            assert page in known, f"{name} is set before {page} is read"
+            assert taught_by(name) & known, f"{name} is set before {taught_by(name)} is read"
 
 
 def test_ten_weeks_read_every_chapter_that_the_page_does_not_name():
@@ -77,15 +93,41 @@ def test_the_week_that_calls_itself_the_heaviest_is():
 
 def test_what_does_not_exist_is_refused():
     good = {"title": "a", "point": "b", "chapters": ["grpo"], "readings": ["shao2024grpo"], "exercises": ["grpo-k3"]}
-    good |= {"prepare": "c", "wrong": "d"}
+    good |= {"prepare": "c", "wrong": "d", "agenda": [{60: "e"}], "links": {"show": ["grpo#4. One batch by hand"]}}
     assert course_pages._week(3, good).name == "week-03"
     for field, wrong in (("chapters", "no-chapter"), ("readings", "nobody1999"), ("exercises", "grpo-k9")):
         with pytest.raises(ValueError, match=wrong):
             course_pages._week(3, good | {field: [wrong]})
+    for links in ({"show": ["grpo#4. No such heading"]}, {"show": ["no-page"]}, {"sing": []}):
+        with pytest.raises(ValueError, match="no page|no heading|sing"):
+            course_pages._week(3, good | {"links": links})
     with pytest.raises(ValueError, match="expected"):
         course_pages._week(3, {**good, "homework": "e"})
+    entry = {"title": "a", "who": "b", "session": 60, "hours": [0, 9], "read": "together", "projects": []}
+    assert course_pages._plan("mine", entry | {"weeks": [good]}).session == 60
+    with pytest.raises(ValueError, match="an agenda of 60 minutes, expected 90"):
+        course_pages._plan("mine", entry | {"weeks": [good], "session": 90})
+    with pytest.raises(ValueError, match="30 minutes for the project one-cell, expected 600"):
+        course_pages._plan("mine", entry | {"weeks": [good | {"project": 30}], "projects": ["one-cell"]})
     with pytest.raises(ValueError, match="no plan"):
         course_pages.plan("ten-days")
+
+
+def test_the_project_is_in_the_hours_and_a_meeting_has_three_parts():
+    for plan in PLANS.values():
+        printed = course_pages.plan(plan.name)
+        assert plan.projects
+        for week in plan.weeks:
+            assert plan.minutes(week) == plan.session + week.reading + week.solving + week.project
+            row = (
+                f"| {week.number} | {week.title} | {week.reading} | {week.solving} | {week.project} | {week.running} | "
+            )
+            assert f"{row}{plan.minutes(week) / 60:.1f} | " in printed
+            assert len(week.agenda) == 3
+            assert week.links
+            assert all(target in printed for targets in week.links.values() for target in targets)
+    assert "read together" in course_pages.plan("weekend")
+    assert sum(week.project for week in PLANS["ten-weeks"].weeks) == 600
 
 
 def test_the_rubrics_add_up_and_are_printed():
@@ -112,10 +154,14 @@ def test_the_page_counts_the_variants_and_names_commands_that_exist():
     limits = Limits()
     said = (limits.seconds, limits.cell_seconds, limits.memory, limits.processes, limits.file_bytes)
     assert said == (300.0, 60.0, 4 * 2**30, 32, 32 * 2**20)  # "five minutes ... 32 MB" of the page
+    assert f"the {['', 'one', 'two', 'three'][grading.NEWEST]} newest are graded" in PAGE
+    assert session.AGAIN * limits.seconds == 600.0  # "ten minutes in all"
+    assert f"and {bounds.SPARE} for the walls" in PAGE
     flags = set(re.findall(r"`(--[a-z-]+)`", PAGE))
     source = (ROOT / "book" / "_tools" / "grade.py").read_text()
     assert flags == {"--minutes", "--memory-gb", "--isolation", "--without-walls"}
     assert all(f'"{flag}"' in source for flag in flags)
+    assert '"--answers"' in (ROOT / "book" / "_tools" / "course.py").read_text()
 
 
 # ── sheets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -164,6 +210,33 @@ def test_a_sheet_runs_from_top_to_bottom_and_says_nothing_of_blank_functions(she
                 shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
     assert len(shown) == sum(len(week.exercises) for week in plan.weeks)
     assert all(isinstance(verdict, Verdict) and not verdict.begun for verdict in shown)
+
+
+@pytest.mark.parametrize(("name", "seed"), [("weekend", 3), ("five-weeks", 7)])
+def test_the_key_answers_every_exercise_of_its_seed(name, seed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("rlhf_book.course.exercise_for", partial(variants.exercise_for, count=20))
+    course.main(["--plan", name, "--seed", str(seed), "--out", str(tmp_path), "--answers"])
+    plan = PLANS[name]
+    assert f"{len(plan.weeks)} keys in {tmp_path}" in capsys.readouterr().out
+    shown = {}
+    for week in plan.weeks:
+        key = nbformat.read(tmp_path / f"{week.name}-answers.ipynb", as_version=4)
+        nbformat.validate(key)
+        assert "it is not handed out" in key.cells[0].source
+        names: dict = {}
+        for cell in key.cells:
+            if cell.cell_type == "code" and "install" not in cell.metadata.get("tags", []):
+                tree = ast.parse(cell.source)
+                last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+                exec(compile(tree, "cell", "exec"), names)
+                if last is not None:
+                    verdict = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+                    shown[verdict.exercise] = verdict
+    assert list(shown) == [exercise for week in plan.weeks for exercise in week.exercises]
+    assert all(shown.values()), shown
+    varied = [exercise for exercise in shown if choice(exercise, seed)]
+    assert varied
+    assert all("with this course's convention" in shown[exercise].message for exercise in varied)
 
 
 def test_a_variant_is_asked_for_in_words_and_the_books_docstring_is_gone(sheets):

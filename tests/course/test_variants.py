@@ -5,7 +5,7 @@ import pytest
 from rlhf_book.course import VARIANTS, checker, choice
 from rlhf_book.course.variants import apply
 from rlhf_book.exercises import EXERCISES
-from tests.course.answers import ANSWERS, IMPORTS
+from tests.course.submitted import ANSWERS, IMPORTS
 
 CHOICES = [(name, picked) for name, known in VARIANTS.items() for picked in known]
 COUNT = 20  # drawn batches; the printed ones come on top

@@ -21,10 +21,11 @@ from typing import Any
 
 import torch
 
+import rlhf_minimal
 from rlhf_minimal.time_limit import TimeIsUp
 
 from ..exercises import EXERCISES
-from . import isolation
+from . import bounds, isolation
 from .isolation import Isolation, Limits
 from .session import Ended, Session
 from .variants import exercise_for
@@ -32,6 +33,7 @@ from .variants import exercise_for
 NOTEBOOK_BYTES = 8 * 2**20
 CELLS = 500
 FOLDERS = 8  # below each other; what lies deeper is not looked for
+NEWEST = 3  # notebooks of a student for a week that are graded
 DRAWS = 300  # hidden batches an exercise; each is a call into another process
 COLUMNS = ("student", "week", "exercise", "points", "of", "says", "notebook", "note")
 
@@ -80,6 +82,30 @@ def submissions(folder: Path, week: str = "") -> Iterator[Submission]:
             first, _, rest = name.partition("/")
             student = first if rest else re.sub(r"[-_ .]*week-?\d+.*$", "", path.stem)
             yield Submission(path, name, _name(student.strip()) or "?", said)
+
+
+def nobody(found: Sequence[Submission]) -> list[str]:
+    """Notebooks whose path names no student: `week-03/anna.ipynb` would make one student of all who hand in."""
+    return [
+        one.name
+        for one in found
+        if one.student == "?" or re.fullmatch(r"(?i)week[-_ .]?\d*", one.student)
+    ]
+
+
+def too_many(found: Sequence[Submission]) -> set[Path]:
+    """Of a student's notebooks for a week all but the newest: none of them may take the grader's whole night."""
+    each: dict[tuple[str, str], list[Submission]] = {}
+    for mine in found:
+        each.setdefault((mine.student, mine.week), []).append(mine)
+
+    def age(mine: Submission) -> tuple[int, str]:
+        try:
+            return -mine.path.lstat().st_mtime_ns, mine.name
+        except OSError:
+            return 0, mine.name
+
+    return {m.path for group in each.values() for m in sorted(group, key=age)[NEWEST:]}
 
 
 def bytes_of(path: Path) -> bytes:
@@ -235,11 +261,12 @@ class Grader:
 
 @cache
 def _code() -> bytes:
-    """Of all that decides about points: the book's package, and torch."""
+    """Of all that decides about points: both packages, and torch."""
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(isolation.BOOK.rglob("*.py")):
-        digest.update(path.relative_to(isolation.BOOK).as_posix().encode())
-        digest.update(path.read_bytes())
+    for package in (isolation.BOOK, Path(rlhf_minimal.__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.relative_to(package.parent).as_posix().encode())
+            digest.update(path.read_bytes())
     return digest.digest()
 
 
@@ -306,8 +333,9 @@ def secret(out: Path) -> int:
     """The seed of the hidden batches: made once for a folder of grades, and kept there."""
     path = out / "secret.json"
     if not path.is_file():
-        write(path, json.dumps({"draws": secrets.randbits(62)}) + "\n")
-        path.chmod(0o600)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(file, "w", encoding="utf-8") as writer:
+            writer.write(json.dumps({"draws": secrets.randbits(62)}) + "\n")
     return int(json.loads(path.read_text(encoding="utf-8"))["draws"])
 
 
@@ -334,8 +362,13 @@ def grade_all(
     earlier = _earlier(grader, kept, {_place(submission) for submission in found})
     began = running.read_text(encoding="utf-8") if running.is_file() else ""
     rows: list[Row] = []
+    older = too_many(found)
     try:
         for submission in found:
+            if submission.path in older:
+                words = f"of a student's notebooks for a week the newest {NEWEST} are"
+                rows += grader.nothing(submission, words)
+                continue
             key = grader.key(submission)
             path = kept / f"{_place(submission)}.json"
             known = _known(path, key)
@@ -410,6 +443,7 @@ def _write_tables(found: Sequence[Row], grader: Grader, out: Path) -> None:
     plain = {
         "seed": grader.seed,
         "isolation": grader.way.name,
+        "bound": bounds.SAYS[grader.way.bound],
         "does not stop": grader.way.does_not,
         "limits": asdict(grader.limits),
         "rows": [asdict(row) for row in rows],
@@ -422,6 +456,7 @@ def strongest(
     limits: Limits,
     wanted: str = "",
     private: Sequence[Path] = (),
+    bound: str | None = None,
 ) -> Isolation:
     """The first of the walls that starts a worker here; or the way that is wanted, if it does.
 
@@ -430,14 +465,17 @@ def strongest(
         limits: what a submission may use.
         wanted: a name in `isolation.WAYS`; only so are process limits alone taken.
         private: files and folders that a worker behind walls must not see; it is looked for from inside.
+        bound: of all processes together, one of `bounds.KINDS` or ""; by default the first that works here.
 
     Raises:
         RuntimeError: it does not, and why.
     """
     reasons = []
     places = tuple(os.path.abspath(path) for path in private)
+    if bound is None:
+        bound = bounds.best(limits.memory, limits.processes)
     for name in [wanted] if wanted else isolation.WALLS:
-        way = replace(isolation.WAYS[name], private=places)
+        way = replace(isolation.WAYS[name], private=places).with_bound(bound)
         with tempfile.TemporaryFile() as complaints:
             trial = Session(way, library, limits, [])
             trial.complaints = complaints.fileno()

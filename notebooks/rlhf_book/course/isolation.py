@@ -23,8 +23,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from . import bounds
 
 NOBODY = 65534
 _HERE = Path(__file__).resolve()
@@ -61,6 +63,16 @@ class Isolation:
     does_not: str
     command: Callable[[Path, Path, Limits, tuple[str, ...]], list[str]]
     private: tuple[str, ...] = ()  # folders that must not be seen from inside
+    bound: str = ""  # of `bounds.KINDS`: how all its processes together are bounded
+
+    def with_bound(self, bound: str) -> "Isolation":
+        """The same walls with what bounds all processes together, and in words what that means."""
+        does, does_not = self.does, self.does_not
+        if bound:
+            does += f"; {bounds.SAYS[bound]}"
+        else:
+            does_not += f"; {_WATCHED}"
+        return replace(self, bound=bound, does=does, does_not=does_not)
 
 
 def python_paths() -> list[str]:
@@ -153,6 +165,7 @@ def _without_rights() -> list[str]:
     if os.geteuid() != 0:
         return []
     ids = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    ids += ["--pdeathsig", "KILL"]  # a change of ids has cleared it
     return ["setpriv", *ids, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
 
 
@@ -187,6 +200,14 @@ def _bwrap(
 _UNSHARE = """
 set -e
 root=$1; library=$2; size=$3; shift 3
+readonly_here() {  # a mount, and the mounts below it, which a remount of the first leaves as they are
+    cat /proc/self/mountinfo > "$root/mounts"
+    while read -r _ _ _ _ place _; do
+        place=$(printf "$(printf %s "$place" | sed 's/%/%%/g')")  # a space is \\040 there
+        case "$place/" in "$1"/*) mount -o remount,ro,bind "$place" ;; esac
+    done < "$root/mounts"
+    rm "$root/mounts"
+}
 mount -t tmpfs -o size=1m,mode=755 tmpfs "$root"
 for name in scratch tmp; do
     mkdir "$root/$name"; mount -t tmpfs -o "size=$size,mode=1777" tmpfs "$root/$name"
@@ -197,7 +218,7 @@ while [ "$1" != "::" ]; do
     else
         if [ -d "$1" ]; then mkdir -p "$root$1"
         else mkdir -p "$root$(dirname "$1")"; touch "$root$1"; fi
-        mount --rbind "$1" "$root$1"; mount -o remount,ro,bind "$root$1"
+        mount --rbind "$1" "$root$1"; readonly_here "$root$1"
     fi
     shift
 done
@@ -205,7 +226,7 @@ shift
 while [ "$1" != "::" ]; do mount -t tmpfs -o ro,size=1m tmpfs "$root$1"; shift; done
 shift
 mkdir -p "$root/course" "$root/proc" "$root/dev"
-mount --rbind "$library" "$root/course"; mount -o remount,ro,bind "$root/course"
+mount --rbind "$library" "$root/course"; readonly_here "$root/course"
 mount -t proc proc "$root/proc"
 for name in null zero urandom random; do
     touch "$root/dev/$name"; mount --bind "/dev/$name" "$root/dev/$name"
@@ -251,12 +272,13 @@ def _limits(
 _STOPPED = (
     "reading or changing your files, the book's, the grades and other submissions "
     "(they are not there), a network, signals to other processes, too many processes, "
-    "too much time, and too much memory of processes"
+    "too much time, and too much memory of a process"
 )
-_NOT_STOPPED = (
-    "an error in the kernel that lets a process out; memory that is taken between two "
-    "looks, a quarter of a second apart, or belongs to no process (files in memory up "
-    "to the limit on them, buffers, what is swapped out); side channels"
+_NOT_STOPPED = "an error in the kernel that lets a process out; side channels"
+_WATCHED = (
+    "memory that all processes together take between two looks, a quarter of a second "
+    "apart, or that belongs to none (files in memory up to the limit on them, buffers, "
+    "what is swapped out)"
 )
 WAYS = {
     way.name: way
@@ -292,21 +314,29 @@ class Process:
         self.problem = ""
         _adopt_orphans()
         self._before = set(children_of(os.getpid()))
+        self._met: set[int] = set()  # what it has started, as far as it was seen
         start_in = self.folder / "home"
+        self._group: bounds.Group | None = None
         try:
             command = way.command(self.folder, library, limits, way.private)
+            self._group = bounds.make(way.bound, limits.memory, limits.processes)
+            if way.bound and self._group is None:
+                raise OSError("a control group cannot be had any longer")
+            begin = self.folder / "start.json"
+            begin.write_text(bounds.start(self._group, command, _limits_of(limits)))
             self.popen = subprocess.Popen(
-                command,
+                [*bounds.words(self._group), str(begin)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=complaints,
                 start_new_session=True,
                 cwd=start_in if start_in.is_dir() else self.folder,
-                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
-                preexec_fn=lambda: _limit(limits, _threads_of()),
+                env=bounds.environment(),
             )
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
+            if self._group is not None:
+                self._group.remove()
             raise
         self._shared = _shared()
         self._limits = limits
@@ -317,7 +347,11 @@ class Process:
     def _look(self) -> None:
         """All processes of a submission together may use as much memory as one."""
         while not self._over.wait(0.25):
-            if sum(map(_resident, self._family())) > self._limits.memory:
+            if self._group is not None:  # the kernel counts, and ends them
+                if not self._group.ran_out(self.popen.pid):
+                    continue
+                self.problem = "it used too much memory"
+            elif _taken(self._family(), self._limits.memory) > self._limits.memory:
                 self.problem = "it used too much memory"
             elif _shared() - self._shared > self._limits.shared:
                 self.problem = "files in memory grew too large while it ran"
@@ -333,10 +367,21 @@ class Process:
             {p for root in (self.popen.pid, *mine) for p in family(root)} | mine
         )
 
+    def why(self) -> str:
+        """What is known of its end."""
+        if not self.problem and self._group is not None:
+            if self._group.ran_out(self.popen.pid):
+                self.problem = "it used too much memory"
+        return self.problem
+
     def _kill(self) -> None:
+        if self._group is not None:
+            self._group.kill(self.popen.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
-        for pid in [*self._family(), self.popen.pid]:
+        family = self._family()
+        self._met |= set(family)
+        for pid in [*family, self.popen.pid]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -359,6 +404,13 @@ class Process:
                 except OSError:
                     pass
         self.popen.wait()
+        for pid in (
+            self._met
+        ):  # those that this process has adopted: nobody else asks how they ended
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        if self._group is not None:
+            self._group.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -400,6 +452,22 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 
 
+def _taken(processes: list[int], limit: int) -> int:
+    """Bytes of memory of processes; what they share counts once, where that can be looked up."""
+    resident = {pid: _resident(pid) for pid in processes}
+    if sum(resident.values()) <= limit:  # the quick look, in which it counts each time
+        return sum(resident.values())
+    return sum(_share(pid, most) for pid, most in resident.items())
+
+
+def _share(pid: int, otherwise: int) -> int:
+    try:
+        found = Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2]
+        return 1024 * int(found.split()[0])
+    except (OSError, IndexError, ValueError):
+        return otherwise
+
+
 def _resident(pid: int) -> int:
     try:
         pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
@@ -431,22 +499,13 @@ def _threads_of() -> int:
     return count
 
 
-def _limit(limits: Limits, threads: int) -> None:
-    seconds = int(limits.seconds) + 5
-    wanted = {
-        resource.RLIMIT_CPU: seconds,
-        resource.RLIMIT_AS: limits.memory,
-        resource.RLIMIT_FSIZE: limits.file_bytes,
-        resource.RLIMIT_NOFILE: limits.open_files,
-        resource.RLIMIT_NPROC: threads + limits.processes,
-        resource.RLIMIT_CORE: 0,
+def _limits_of(limits: Limits) -> dict[str, int]:
+    """The kernel's limits on each process, by their names."""
+    return {
+        "RLIMIT_CPU": 2 * int(limits.seconds) + 5,
+        "RLIMIT_AS": limits.memory,
+        "RLIMIT_FSIZE": limits.file_bytes,
+        "RLIMIT_NOFILE": limits.open_files,
+        "RLIMIT_NPROC": _threads_of() + limits.processes,
+        "RLIMIT_CORE": 0,
     }
-    for which, most in wanted.items():
-        hard = resource.getrlimit(which)[1]
-        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        with contextlib.suppress(
-            *(() if sys.platform == "linux" else (ValueError, OSError))
-        ):
-            resource.setrlimit(
-                which, (value, value)
-            )  # macOS knows some of them only by name

@@ -4,13 +4,14 @@ The checker, the hidden batches and the right answers are in this process; the s
 sees the arguments of one call at a time. What comes back are numbers, which are compared here.
 """
 
+import contextlib
 import json
 import os
 import select
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from .worker import LARGEST, decode, encode
 
 FORM = "its process did not keep to the form of an answer"
 STARTS = 8  # of a process, for one submission: each end costs what was running, not what follows
+AGAIN = 2.0  # times its seconds: for running again what had run before an end
 
 
 class Ended(Exception):
@@ -44,6 +46,8 @@ class Session:
         self.way, self.library, self.limits = way, library, limits
         self.cells = list(cells)
         self.end_of_time = time.monotonic() + limits.seconds
+        self._again = AGAIN * limits.seconds
+        self._ran: set[int] = set()  # cells that have not ended their process
         self.notes: dict[int, str] = {}  # cell -> what happened in it
         self.problem = ""  # why the process ended that ran last
         self._deadly: set[int] = set()
@@ -57,6 +61,20 @@ class Session:
         """Until the submission's time is up."""
         return self.end_of_time - time.monotonic()
 
+    @contextlib.contextmanager
+    def _not_counted(self, before: bool) -> Iterator[None]:
+        """What had run before an end is run again beside the clock, for `AGAIN` times its seconds in all."""
+        if not before:
+            yield
+            return
+        began, may = time.monotonic(), self._again
+        self.end_of_time += may
+        try:
+            yield
+        finally:
+            self._again = max(0.0, may - (time.monotonic() - began))
+            self.end_of_time -= self._again
+
     def start(self) -> None:
         """A process in which every cell has run that does not end its process.
 
@@ -69,21 +87,22 @@ class Session:
             if self._starts >= STARTS:
                 raise Ended("its code has ended too many processes")
             self._starts += 1
-            self._process = Process(
-                self.way, self.library, self.limits, self.complaints
-            )
-            ready = self._hear(60.0)
+            with self._not_counted(self._starts > 1):
+                self._process = Process(
+                    self.way, self.library, self.limits, self.complaints
+                )
+                ready = self._hear(60.0)
             if "ready" not in ready:
                 self.close()
                 raise Ended("its process did not start")
             for number, source in enumerate(self.cells, start=1):
                 if number in self._deadly:
                     continue
+                request = {"do": "cell", "source": source, "number": number}
                 try:
-                    said = self.ask(
-                        {"do": "cell", "source": source, "number": number},
-                        self.limits.cell_seconds,
-                    )
+                    with self._not_counted(number in self._ran):
+                        said = self.ask(request, self.limits.cell_seconds)
+                    self._ran.add(number)
                 except Ended as problem:
                     self._deadly.add(number)
                     self.notes[number] = f"left out: {problem}"
@@ -146,7 +165,7 @@ class Session:
         pipe, data = self._process.popen.stdout.fileno(), bytearray()
         while len(data) < count:
             if not select.select([pipe], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise Ended(self._process.problem or limit)
+                raise Ended(self._process.why() or limit)
             part = os.read(pipe, min(count - len(data), 2**20))
             if not part:
                 raise self._gone()
@@ -182,7 +201,7 @@ class Session:
 
     def _gone(self) -> Ended:
         assert self._process is not None
-        return Ended(self._process.problem or "its process ended")
+        return Ended(self._process.why() or "its process ended")
 
     def function(self, name: str, leaves: Sequence[int]) -> Callable[..., Any]:
         """A function of the submission, for a checker: it is run over there.

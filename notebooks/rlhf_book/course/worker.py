@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import types
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import torch
@@ -132,7 +133,10 @@ def _without_solutions() -> dict[str, types.ModuleType]:
 
 
 def _plain_python(source: str) -> str:
-    """A cell without what only a notebook understands: %magics and !commands are left out."""
+    """A cell as a notebook would run it: its %magics and !commands are calls of a shell, which does nothing.
+
+    Jupyter runs what follows %%time and %%capture as Python; the text below any other %%magic is none.
+    """
     try:
         compile(source, "cell", "exec")
         return source
@@ -140,15 +144,22 @@ def _plain_python(source: str) -> str:
         pass
     if source.lstrip().startswith("%%"):
         first, _, rest = source.lstrip().partition("\n")
-        words = first.split()[0]  # Jupyter runs the rest of these as Python
-        return _plain_python(rest) if words in ("%%time", "%%capture") else ""
-    kept = [
-        " " * (len(line) - len(line.lstrip())) + "pass"
-        if line.lstrip()[:1] in ("%", "!", "?")
-        else line
-        for line in source.splitlines()
-    ]
-    return "\n".join(kept)
+        return (
+            _plain_python(rest) if first.split()[0] in ("%%time", "%%capture") else ""
+        )
+    try:
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        return TransformerManager().transform_cell(source)
+    except (ImportError, SyntaxError, ValueError):
+        return source  # to be compiled as it is, which says what is wrong with it
+
+
+class _NoShell:
+    """What stands for a notebook's shell: every %magic and !command does nothing and gives nothing."""
+
+    def __getattr__(self, _: str) -> Callable[..., None]:
+        return lambda *_, **__: None
 
 
 def _said(error: BaseException) -> list[str]:
@@ -181,7 +192,7 @@ def _call(names: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     reply: dict[str, Any] = {}
     if leaves and isinstance(answer, list | tuple):
         parts = [part for part in answer if isinstance(part, torch.Tensor)]
-        if len(parts) == len(answer) > 0:
+        if len(parts) == len(answer) > 0 and len({part.shape for part in parts}) == 1:
             answer = torch.stack([part.double() for part in parts])
     if leaves and isinstance(answer, torch.Tensor) and answer.requires_grad:
         try:
@@ -214,7 +225,7 @@ def main() -> None:
     names: dict[str, Any] = {
         "__name__": "__main__",
         "display": lambda *_, **__: None,
-        "get_ipython": lambda: None,
+        "get_ipython": _NoShell,
     }
     sys.modules.update(_without_solutions())
     send(speak, {"ready": os.getpid()})
