@@ -28,6 +28,7 @@ from tests.course.submitted import (
     BOTH,
     FIRST,
     FULL,
+    IMPORTS,
     LIMITS,
     ROOT,
     SECOND,
@@ -250,7 +251,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("forged", zip(CALLS[::2], CALLS[1::2], strict=True), ids=range(len(CALLS) // 2))
+@pytest.mark.parametrize("forged", list(zip(CALLS[::2], CALLS[1::2], strict=True)), ids=range(len(CALLS) // 2))
 def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, forged):
     body = FRAMED.strip().replace("\n", "\n    ")
     heads = ("my_masked_mean(x, mask)", "my_lora(x, weight, down, up, alpha)")
