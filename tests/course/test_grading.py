@@ -28,6 +28,7 @@ from tests.course.submitted import (
     BOTH,
     FIRST,
     FULL,
+    IMPORTS,
     LIMITS,
     ROOT,
     SECOND,
@@ -277,9 +278,8 @@ CELLS = [
 def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path, forged):
     """Each ends its process; all the others run again."""
     lies = [f"said = {said.encode()!r}" + FRAMED for said in forged]
-    hers = dataclasses.replace(grader, limits=dataclasses.replace(LIMITS, seconds=120.0))
     found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies, FIRST, SECOND)
-    rows = grade_all(hers, [found], tmp_path / "out", say=lambda _: None)
+    rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
     assert points(rows) == FULL, rows
     for number in range(1, len(forged) + 1):
         assert f"cell {number} left out: its process did not keep to the form" in rows[0].note
@@ -299,7 +299,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("forged", zip(CALLS[::2], CALLS[1::2], strict=True), ids=range(len(CALLS) // 2))
+@pytest.mark.parametrize("forged", list(zip(CALLS[::2], CALLS[1::2], strict=True)), ids=range(len(CALLS) // 2))
 def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, forged):
     body = FRAMED.strip().replace("\n", "\n    ")
     heads = ("my_masked_mean(x, mask)", "my_lora(x, weight, down, up, alpha)")

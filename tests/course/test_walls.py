@@ -77,8 +77,7 @@ def test_a_notebook_is_graded_and_a_loop_costs_its_own_exercise(each_way, librar
 
     monkeypatch.setattr(exercise, "_SECONDS", 3.0)
     monkeypatch.setattr(grading, "DRAWS", 40)
-    limits = replace(LIMITS, seconds=120.0)
-    grader = Grader(WEEKS, SEED, 99, each_way, limits, library)
+    grader = Grader(WEEKS, SEED, 99, each_way, LIMITS, library)
     rows = grader.grade(hand_in(tmp_path, "a/week-01.ipynb", "while True: pass", LOOPS, SECOND))
     assert points(rows) == [0, FULL[1]], rows
     assert "longer than" in rows[0].says

@@ -375,13 +375,13 @@ class Process:
         return self.problem
 
     def _kill(self) -> None:
+        self._met |= set(self._family())  # of a dead one nobody knows whose it was
         if self._group is not None:
             self._group.kill(self.popen.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.popen.pid, signal.SIGKILL)
-        family = self._family()
-        self._met |= set(family)
-        for pid in [*family, self.popen.pid]:
+        self._met |= set(self._family())
+        for pid in [*self._family(), self.popen.pid]:
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
