@@ -10,7 +10,6 @@ again before it adds a line. Whoever reads meanwhile, or after one was killed, s
 """
 
 import argparse
-import fcntl
 import json
 import os
 import platform
@@ -24,6 +23,11 @@ import torch
 import transformers
 
 from rlhf_minimal import __version__
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks: there one process at a time
+    fcntl = None  # type: ignore[assignment]
 
 SEEDS = range(5)  # fixed before anything was measured
 
@@ -121,27 +125,32 @@ class Record:
         self.path, self.script = path, script
         self.locks: IO[bytes] = path.with_suffix(".lock").open("a+b")
 
+    def _lock(self, *how: str, place: int) -> None:
+        if fcntl is not None:
+            ways = sum(getattr(fcntl, name) for name in how)
+            fcntl.lockf(self.locks, ways, 1, place)
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Nobody else writes."""
-        fcntl.lockf(self.locks, fcntl.LOCK_EX, 1, 0)
+        self._lock("LOCK_EX", place=0)
         try:
             yield
         finally:
-            fcntl.lockf(self.locks, fcntl.LOCK_UN, 1, 0)
+            self._lock("LOCK_UN", place=0)
 
     @contextmanager
     def claim(self, number: int) -> Iterator[bool]:
         """Whether the run of that number is this process's until the block ends."""
         try:
-            fcntl.lockf(self.locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 1 + number)
+            self._lock("LOCK_EX", "LOCK_NB", place=1 + number)
         except OSError:
             yield False
             return
         try:
             yield True
         finally:
-            fcntl.lockf(self.locks, fcntl.LOCK_UN, 1, 1 + number)
+            self._lock("LOCK_UN", place=1 + number)
 
     def runs(self) -> list[dict[str, Any]]:
         """Those on file."""
