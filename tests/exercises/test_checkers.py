@@ -41,7 +41,7 @@ def _patience(monkeypatch):
 def fewer_draws(monkeypatch):
     """Where the solution itself has passed all draws, a part of them tells another text or route apart from it."""
     assert machinery.HIDDEN_DRAWS == 1000
-    monkeypatch.setattr(machinery, "HIDDEN_DRAWS", 200)
+    monkeypatch.setattr(machinery, "HIDDEN_DRAWS", 80)
 
 
 def name_of(value):
