@@ -204,6 +204,7 @@ def test_the_list_is_what_the_rule_gives():
     )
     wanted = [(block.record, arm, against) for block, arm, against in pairs if (block.record, arm) not in repeats]
     assert len(wanted) == len(set(wanted)), "no pair twice"
+    assert len({one.says for one in COMPARISONS.values()}) == len(COMPARISONS), "no two in the same words"
     assert sorted((one.record, one.arm, one.against) for one in COMPARISONS.values()) == sorted(wanted)
     assert not {(one.record, one.against) for one in COMPARISONS.values()} & repeats
 

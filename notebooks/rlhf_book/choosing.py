@@ -399,6 +399,13 @@ ELSEWHERE: dict[str, dict[str, str]] = {
 }
 
 
+# What the words of the list mean, a question each.
+NAMES = (
+    "**Judges.** *By lot*: wrong verdicts on as many programs as the hole has, by chance; *lenient* passes wrong ones, *strict* fails right ones. *Mended later*: the hole for twenty steps, then the sound verifier. *Teacher*: losses towards a better model on the student's samples or on *its* own; *summed*: with the gaps of later tokens; *top 3*: over the teacher's three likeliest tokens, *and rest*: all others as one, *of 1*: divided by their sum.",
+    "**Samples.** *Ratio*: to the sampler, clipped. *Truncated*: each token is weighted by that ratio, 2 at most. *IcePop*: left out if it is below .5 or above 2; *narrow mask*: .8 to 1.2. *DPPO*: left out once the probability has gone .2 too far. *Sequence mask*: bad completions that have become unlikely are left out. *Wide clip*: .5 to 2.",
+    "**Gates**, for a good token at ratio 1.6. *Clip*: no gradient; *log clip* and *GMPO* have wider bounds (GMPO a geometric mean). *SAPO* fades: weight 1.46; *steep*, .02. *CISPO* caps the weight and never stops: 1.6; *cap 0.2*, *floor* (.8). *Routing replay* uses the experts picked earlier; *balance loss* spreads tokens over them.",
+    "**Baselines.** *Batch mean*: of all rewards of the batch. *Whitening*: group's mean, then the batch's spread; *whitened returns*: without groups. *λ*: of GAE, for a critic; *paid moves* earn at once. *Mean of means*, *mean by prompt*: how tokens are averaged.",
+)
 # Records that a leaf mentions and whose numbers are not compared here.
 NOT_HERE = {
     "dr-grpo-runs": "lengths, which are no score",
@@ -406,7 +413,7 @@ NOT_HERE = {
 }
 
 
-def scores(record: str, arm: str, measure: str) -> dict[int, float]:
+def scores_of(record: str, arm: str, measure: str) -> dict[int, float]:
     """Seed -> score of an arm: a number of the run, or the mean of a curve's end."""
     return {
         run["seed"]: _score(run, measure) for run in _runs(record) if run["arm"] == arm
@@ -434,7 +441,7 @@ def _repeats() -> dict[tuple[str, str], str]:
     seen: dict[tuple[str, tuple[float, ...]], str] = {}
     for block in BLOCKS.values():
         for arm in (block.against, *block.arms):
-            got = scores(block.record, arm, block.measure)
+            got = scores_of(block.record, arm, block.measure)
             key = block.record, tuple(got[seed] for seed in sorted(got))
             first = seen.setdefault(key, arm)
             if first != arm:
@@ -462,11 +469,12 @@ def by_the_rule() -> dict[str, Comparison]:
     """Block/arm -> that arm beside the plain one: all of them, but for repeats."""
     every: dict[str, Comparison] = {}
     for name, block in BLOCKS.items():
+        outside = f"{BLOCKS[block.inside].says}: " if block.inside else ""
         for arm, says in block.arms.items():
             every[f"{name}/{arm}"] = _pair(
                 block,
                 arm,
-                f"{block.says}: {says}",
+                f"{outside}{block.says}{',' if outside else ':'} {says}",
                 block.against,
                 block.plain,
                 "*" not in says,
@@ -516,7 +524,7 @@ def paired(comparison: Comparison) -> Found:
         True
     """
     arms = [
-        scores(comparison.record, arm, comparison.measure)
+        scores_of(comparison.record, arm, comparison.measure)
         for arm in (comparison.arm, comparison.against)
     ]
     if not arms[0] or arms[0].keys() != arms[1].keys():
@@ -750,7 +758,7 @@ LEAKY = Leaf(
     "leaky",
     "a program that checks less than you mean",
     "grpo",
-    "First mend the verifier: one hidden test a program, drawn anew, gave the very runs of the sound verifier. Until then keep a penalty to the start, which brought back about half.",
+    "First mend the verifier: one hidden test a program, drawn anew, gave the very runs of the sound verifier. Until then keep a penalty to the start, which brought back more than half.",
     "KL coefficient by a score that is not trained for, over a factor of 30",
     flags="--task stack:tests=visible --kl-coef 0.04 --group-size 8",
     by_hand=f'The recorded runs have dr_grpo with this penalty, replace(ALGORITHMS["dr_grpo"], kl=ALGORITHMS["grpo"].kl); the command line changes the KL of rows that have one, so the line has grpo. {BY_VERIFIER}',
