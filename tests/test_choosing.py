@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,17 +14,23 @@ from rlhf_book.choosing import (
     BLOCKS,
     COMPARISONS,
     ELSEWHERE,
+    NOT_HERE,
+    PANELS,
+    REPEATS,
     TREE,
     Leaf,
     Question,
     follow,
     found_in,
     leaves,
+    number,
     paired,
+    shown,
     tree_html,
 )
 from rlhf_minimal import ALGORITHMS, PAIRWISE
 from rlhf_minimal.cli import main
+from tests.results.scripts import load
 
 ROOT = Path(__file__).resolve().parents[1]
 LEAVES = list(leaves())
@@ -54,8 +61,8 @@ def test_a_leaf_names_a_row_and_says_why(leaf):
 @each_leaf
 def test_a_paper_of_the_evidence_is_in_the_bibliography(leaf):
     text = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
-    for number in re.findall(r"arXiv (\d{4}\.\d{5})", " ".join(one.says for one in leaf.evidence)):
-        assert f"eprint = {{{number}}}" in text, number
+    for paper in re.findall(r"arXiv (\d{4}\.\d{5})", " ".join(one.says for one in leaf.evidence)):
+        assert f"eprint = {{{paper}}}" in text, paper
 
 
 @pytest.mark.parametrize("leaf", TRAINED, ids=lambda leaf: leaf.id)
@@ -128,16 +135,30 @@ def test_ids_stand_once_and_every_question_has_a_choice():
     assert {leaf.id for leaf in vars(choosing).values() if isinstance(leaf, Leaf)} == {leaf.id for leaf in LEAVES}
 
 
+@cache
+def runs_of(record):
+    return json.loads((ROOT / "notebooks" / "results" / f"{record}.json").read_text())["runs"]
+
+
+def score(run, of):
+    """A number of the run, or of a curve by completions the mean of the last 512."""
+    if isinstance(run[of.measure], float):
+        return run[of.measure]
+    end = [x for n, x in zip(run["samples"], run[of.measure], strict=True) if n > run["samples"][-1] - 512]
+    return sum(end) / len(end)
+
+
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison_is_paired_by_seed(name):
     comparison = COMPARISONS[name]
     found = paired(comparison)
     assert len(found.differences) == 5
-    record = json.loads((ROOT / "notebooks" / "results" / f"{comparison.record}.json").read_text())
     by_hand = []
     for seed in range(5):
         one, two = (
-            next(run for run in record["runs"] if (run["arm"], run["seed"]) == (arm, seed))[comparison.measure]
+            score(
+                next(run for run in runs_of(comparison.record) if (run["arm"], run["seed"]) == (arm, seed)), comparison
+            )
             for arm in (comparison.arm, comparison.against)
         )
         by_hand.append(one - two)
@@ -156,9 +177,112 @@ def test_every_arm_of_a_record_is_compared_or_said_to_belong_elsewhere():
         assert told | left == {run["arm"] for run in record["runs"]}, name
 
 
+def test_the_list_is_what_the_rule_gives():
+    """Each arm beside the plain one of its block, and of the block outside; an arm that repeats another not at all."""
+    pairs = []
+    for block in BLOCKS.values():
+        pairs += [(block, arm, block.against) for arm in block.arms]
+        if block.inside:
+            outer = BLOCKS[block.inside]
+            assert (outer.record, outer.measure, outer.panel) == (block.record, block.measure, block.panel)
+            assert not outer.inside
+            pairs += [(block, arm, outer.against) for arm in (block.against, *block.arms)]
+    scores = {}
+    for block in BLOCKS.values():
+        for arm in (block.against, *block.arms):
+            five = sorted((run["seed"], score(run, block)) for run in runs_of(block.record) if run["arm"] == arm)
+            scores.setdefault((block.record, str(five)), []).append(arm)
+    repeats = {(record, arm) for (record, _), arms in scores.items() for arm in set(arms[1:]) - {arms[0]}}
+    assert (
+        repeats
+        == set(REPEATS)
+        == {
+            ("verifier-runs", "spot"),
+            ("rloo-runs", "centred-0.001"),
+            ("rloo-runs", "centred-0.0003"),
+        }
+    )
+    wanted = [(block.record, arm, against) for block, arm, against in pairs if (block.record, arm) not in repeats]
+    assert len(wanted) == len(set(wanted)), "no pair twice"
+    assert len({one.says for one in COMPARISONS.values()}) == len(COMPARISONS), "no two in the same words"
+    assert sorted((one.record, one.arm, one.against) for one in COMPARISONS.values()) == sorted(wanted)
+    assert not {(one.record, one.against) for one in COMPARISONS.values()} & repeats
+
+
+def test_one_hidden_test_gives_the_very_runs_of_the_sound_verifier():
+    """All that a run records but its seconds, so that its differences are no second measurement."""
+    kept = {
+        arm: [
+            {k: v for k, v in run.items() if k not in ("arm", "seconds")}
+            for run in runs_of("verifier-runs")
+            if run["arm"] == arm
+        ]
+        for arm in ("hidden", "spot")
+    }
+    assert kept["hidden"] == kept["spot"]
+    assert len(kept["spot"]) == 5
+
+
+def test_arms_of_a_block_share_what_the_rule_says():
+    """Task, start, learning rate, steps and completions, by the scripts that ran them."""
+    clock, lag, dapo, rloo = (load(f"{name}_runs")[0] for name in ("clock", "lag", "dapo", "rloo"))
+    shared = {
+        "clock-runs": lambda arm: (clock.ARMS[arm].task, clock.ARMS[arm].config, clock.ARMS[arm].reward),
+        "lag-runs": lambda arm: lag.ARMS[arm][2],
+        "dapo-runs": lambda arm: (dapo.ARMS[arm].config, dapo.ARMS[arm].coin),
+        "rloo-runs": lambda arm: rloo.ARMS[arm][1:],
+    }
+    for name, block in BLOCKS.items():
+        if block.record not in shared:
+            continue
+        arms = {block.against, *block.arms} | ({BLOCKS[block.inside].against} if block.inside else set())
+        settings = [shared[block.record](arm) for arm in arms]
+        assert all(one == settings[0] for one in settings), name
+    ages = {
+        name: {lag.ARMS[arm][0] for arm in (block.against, *block.arms)}
+        for name, block in BLOCKS.items()
+        if block.inside.startswith("fresh")
+    }
+    assert all(len(age) == 1 and age != {0} for age in ages.values()), "a block inside is one age"
+
+
+def test_marks_are_those_that_the_scripts_tell():
+    """What was added after a look has a dagger, in every comparison."""
+    script, _ = load("lag_runs")
+    first = {"0", *(f"{lag}-{way}" for lag in (4, 16) for way in script.FIRST)}
+    for one in COMPARISONS.values():
+        if one.record == "lag-runs":
+            assert one.later == (not {one.arm, one.against} <= first), one.arm
+        if one.record == "clock-runs":
+            assert one.later, "seeds 3 and 4 were added"
+
+
 def test_a_record_is_used_because_a_leaf_relies_on_it():
     used = {COMPARISONS[name].record for leaf in LEAVES for one in leaf.evidence for name in one.comparisons}
     assert used == {block.record for block in BLOCKS.values()}
+    assert not used & set(NOT_HERE)
+    assert all((ROOT / "notebooks" / "results" / f"{name}.json").exists() for name in NOT_HERE)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_the_short_figure_has_the_largest_the_middle_and_the_smallest(panel):
+    found = {name: paired(one) for name, one in COMPARISONS.items()}
+    largest, middle, smallest = shown(found, panel)
+    family = [name for name in found if COMPARISONS[name].panel == panel]
+    one_thing = [name for name in family if COMPARISONS[name].clean]
+    sizes = [abs(found[name].mean) for name in (one_thing or family)]
+    assert {largest, middle, smallest} <= set(one_thing or family)
+    assert abs(found[largest].mean) == max(sizes)
+    assert abs(found[smallest].mean) == min(sizes)
+    here = abs(found[middle].mean)
+    above, below = sum(x > here for x in sizes), sum(x < here for x in sizes)
+    assert 0 <= below - above <= 1
+
+
+def test_a_number_says_which_of_the_two_is_larger():
+    near = found_in(torch.tensor([-0.050, -0.037, -0.005, -0.002, -0.052]))
+    assert number(near) == "-0.029 ± 0.030, not separated (one sign, but not beyond 0)"
+    assert number(found_in(torch.tensor([-0.0102, 0.01, -0.01, 0.01, -0.001]))) == "+0.00 ± 0.01, not separated"
 
 
 def test_separated_needs_one_sign_and_an_interval_without_0():

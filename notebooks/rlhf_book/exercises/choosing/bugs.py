@@ -18,20 +18,20 @@ def push_on_a_token_that_has_moved(choose: Callable[..., str]) -> None:
     """A good token that has become three times as likely: is it pushed further?"""
     from rlhf_minimal import ALGORITHMS, gradient_weight
 
-    for updates in (1, 4):
+    for updates in (1, 16):
         for learned in (False, True):
             name = choose(updates, False, learned)
             ratio, good = torch.tensor(3.0), torch.tensor(1.0)
             push = gradient_weight(ALGORITHMS[name], ratio, good).item()
-            said = f"{updates} updates, learned reward {learned!s:5}"
+            said = f"{updates:2d} updates, learned reward {learned!s:5}"
             print(f"{said}: {name:8s} weight {push:.2f}")
 
 
 def every_choice_has_what_the_situation_asks(choose: Callable[..., str]) -> None:
-    """Several updates: a token that has moved far is let go. No room: no critic. A learned reward: a KL to the start."""
+    """Sixteen updates: a token that has moved far is let go. No room: no critic. A learned reward: a KL to the start."""
     from rlhf_minimal import ALGORITHMS, gradient_weight
 
-    for updates in (1, 2, 8):
+    for updates in (1, 16):
         for critic in (False, True):
             for learned in (False, True):
                 name = choose(updates, critic, learned)
@@ -63,9 +63,10 @@ NO_BOUND = Bug(
     concept="decision-guide",
     minutes=5,
     statement="""
-    A helper recommends a row. Runs with a learned reward and four updates a batch fall apart, and the same rows with one update are fine. The
-    cell asks what each recommended row does with a good token that has become three times as likely. Any row that has what the
-    situation asks for is accepted.
+    A helper recommends a row. Suppose that runs with a learned reward and sixteen updates a batch fall apart, and that the same rows with one
+    update do not. The cell asks what each recommended row does with a good token that has become three times as likely: at sixteen updates it
+    should be let go, with a weight below 0.1 in size. Any row is accepted that does this where the updates are sixteen, has a KL to the start where
+    the reward is learned, and needs no critic where there is no room.
     """,
     wrong=suspect_row,
     symptom=push_on_a_token_that_has_moved,
@@ -73,7 +74,7 @@ NO_BOUND = Bug(
     mended=mended_row,
     moral="""
     RLOO's ratio is 1 by definition and its gate is none: nothing tells the second update that the first has happened. The helper never looked at
-    the number of updates. The habit: read the cells that a situation needs (a ratio and a gate for several updates, a KL for a learned reward, no
+    the number of updates. In our runs no bound cost a tenth at sixteen updates and was not told from a bound at four. The habit: read the cells that a situation needs (a ratio and a gate for many updates, a KL for a learned reward, no
     values without a critic), and only then the name.
     """,
 )
