@@ -4,18 +4,20 @@
     python notebooks/results/token_inspector.py clock      only the run named
 
 Writes notebooks/results/token-inspector.json, a line a run. Both runs train the row `grpo` with seed 0 and make two updates on
-each rollout, both with the whole of it. At three steps, fixed before anything was recorded, the second update is looked at:
+each rollout, both with the whole of it. At steps that were fixed beforehand, the second update is looked at:
 the rollout was drawn before the first, so ratios have left 1. `prepare_batch` then makes a batch for each row that reads
 no more than that rollout and its log-probs, `policy_loss` its gradient, and nothing of it is trained on, but for GRPO's own.
 
     clock      the task clock from its shipped start: 8 prompts with 8 completions a step, 40 steps
     smollm2    SmolLM2-135M-Instruct on sums of two numbers, as in the chapter on scaling up: 6 prompts with 4 completions a
-               step, 12 steps. It is sampled in bfloat16 and trained in float32, so that sampler and trainer disagree a little
+               step, 6 steps. It is sampled in bfloat16 and trained in float32, so that sampler and trainer disagree a little
 
 Of each step looked at, the first two groups with different rewards are kept; shares, whitening and `scale`, the mean size
-of a row's weights, are of the whole batch. Log-probs are in nats: `sampler` by the engine that sampled, `old` by the trainer
-before the first update, `now` before the second, `ref` by the start. A number that is the same for all tokens of a completion
-is written once for it, and once for a group if it is the same for all of that.
+of a row's weights, are of the whole batch, and so are the counts: `credited`, tokens with an advantage, and `silent`, those
+of them to which the row gives no gradient from it. Log-probs are in nats: `sampler` by the engine that sampled, `old` by the trainer
+before the first update, `now` before the second, `ref` by the start. The factors of `rlhf_book.factors` are places in `values`,
+since many rows share them. A number that is the same for all tokens of a completion is written once for it, and once for a
+group if it is the same for all of that.
 """
 
 import time
@@ -68,8 +70,8 @@ ARMS = {
     ),
     "smollm2": Arm(
         "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2",
-        Config(steps=12, prompts=6, group_size=4, lr=1e-5, max_new_tokens=8),
-        (1, 6, 12),
+        Config(steps=6, prompts=6, group_size=4, lr=1e-5, max_new_tokens=8),
+        (1, 6),
         model="smollm2-135m",
     ),
 }
@@ -86,7 +88,9 @@ def begin(arm: str, seed: int) -> tuple[Learner, Recipe]:
     plan = ARMS[arm]
     config, task = replace(plan.config, seed=seed), get_task(plan.task)
     if plan.model is None:
-        with as_file(files("rlhf_minimal") / "assets" / (task.start or task.name)) as folder:
+        with as_file(
+            files("rlhf_minimal") / "assets" / (task.start or task.name)
+        ) as folder:
             policy, vocabulary = load_policy(folder)
         recipe = Recipe(ROW, task, config)
     else:
@@ -121,9 +125,7 @@ def run(arm: str, seed: int, *, steps: int | None = None) -> dict[str, Any]:
         old = recipe.reader.logp(learner.policy, groups, recipe.config)
         update(learner, recipe, groups, batch, step)
         now = recipe.reader.logp(learner.policy, groups, recipe.config)
-        looks.append(
-            {"step": step, **look(learner, recipe, groups, batches, old, now)}
-        )
+        looks.append({"step": step, **look(learner, recipe, groups, batches, old, now)})
         return update(learner, recipe, groups, batch, step)
 
     history = train(learner, recipe, updater=twice)
@@ -161,6 +163,13 @@ def look(
         rows = slice(at * size, (at + 1) * size)
         own = lengths[rows]
         known = {"sampler": groups.logp, "old": old, "now": now, "ref": reference}
+        values: list[Any] = []
+
+        def place(value: Any, values: list[Any] = values) -> int:
+            if value not in values:
+                values.append(value)
+            return values.index(value)
+
         kept.append(
             {
                 "prompt": groups.problems[rows.start].prompt,
@@ -182,11 +191,12 @@ def look(
                 },
                 "rows": {
                     name: {
-                        kind: packed(getattr(factors.rows(rows), kind), own)
+                        kind: place(packed(getattr(factors.rows(rows), kind), own))
                         for kind in KEPT
                     }
                     for name, factors in found.items()
                 },
+                "values": values,
             }
         )
     return {
@@ -196,7 +206,10 @@ def look(
             name: short(one.weight[trained].abs().mean()[None])[0]
             for name, one in found.items()
         },
-        # Among tokens with an advantage, of the whole batch.
+        "credited": {
+            name: int((one.advantage != 0)[trained].sum())
+            for name, one in found.items()
+        },
         "silent": {
             name: int(
                 ((one.gate * one.correct * one.trust == 0) & (one.advantage != 0))[
