@@ -66,7 +66,7 @@ def silent():
         runs = [run for arm in TITLES if (run := run_of(arm))]
         if not runs:
             return MISSING
-        rows = ["grpo", "dapo", "gmpo", "cispo", "dppo", "gspo"]
+        rows = ["grpo", "gmpo", "icepop", "cispo", "dppo", "gspo"]  # the same tokens have an advantage in all of them
         lines = []
         for run in runs:
             for look in run["steps"]:
@@ -89,7 +89,7 @@ def together():
             gates = gates if isinstance(gates, list) else [gates] * len(group["tokens"])
             cut += gates.count(0)
             whole += len(gates)
-        return f"At step {look['step']} of the clock it cuts {cut} of the {whole} completions shown, each as a whole."
+        return f"At step {look['step']} of the clock it cuts {cut} of the {whole} completions that are shown."
 
 
 def left_out():

@@ -95,6 +95,7 @@ const STYLE = `
 .token-inspector .key .down, .token-inspector .down { border-bottom: 3px dashed #D55E00; }
 .token-inspector .key .cut, .token-inspector .cut { border-style: dotted; border-width: 1px 1px 3px; border-left-color: currentColor; border-right-color: currentColor;
   border-top-color: currentColor; }
+.token-inspector .cut.none, .token-inspector .key .cut { border-bottom-color: currentColor; }
 .token-inspector .chosen { box-shadow: 0 0 0 2px currentColor; }
 .token-inspector .detail { border: 1px solid rgba(128, 128, 128, 0.6); border-radius: 0.3rem; padding: 0.3rem 0.6rem; margin: 0.4rem 0; }
 .token-inspector table { border-collapse: collapse; margin: 0.3rem 0; width: auto; max-width: 100%; }
