@@ -103,10 +103,12 @@ def factors_of(algorithm: Algorithm, batch: Batch) -> Factors:
         >>> found.gate.flatten().tolist(), found.weight.flatten().tolist()
         ([0.0, 1.0], [0.0, -0.5])
     """
-    if batch.advantages is None:
+    advantage = batch.advantages
+    if advantage is None:
         raise ValueError("the batch has no advantages yet: prepare(algorithm, batch)")
     batch = replace(batch, logp=batch.logp.detach().double())
-    mask, advantage = batch.mask, masked.zero_outside(batch.advantages, batch.mask)
+    mask = batch.mask
+    advantage = masked.zero_outside(advantage.to(batch.logp.dtype), mask)
     ratio = algorithm.ratio(batch.logp, batch.old_logp, mask)
     ratio = torch.where(mask != 0, ratio, torch.ones_like(ratio))
     ones = torch.ones_like(ratio)
@@ -126,7 +128,7 @@ def factors_of(algorithm: Algorithm, batch: Batch) -> Factors:
         algorithm, mask, budget=batch.budget, group_size=batch.group_size
     )
     flat = replace(batch, advantages=torch.zeros_like(advantage))
-    found = Factors(
+    return Factors(
         ratio=ratio,
         advantage=advantage,
         gate=_gate(algorithm, ratio, advantage, mask),
@@ -136,7 +138,6 @@ def factors_of(algorithm: Algorithm, batch: Batch) -> Factors:
         pull=_by_autograd(algorithm, flat),
         weight=_by_autograd(algorithm, batch),
     )
-    return found
 
 
 def _by_autograd(algorithm: Algorithm, batch: Batch) -> Tensor:
