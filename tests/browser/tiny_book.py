@@ -24,6 +24,8 @@ GIVEN = {
     ':params: {"layers": 12, "experts": 32, "picked": 2, "noise": 0.003}\n',
     "row_benchmark": ":params-from: rlhf_book.benchmark:explorer_table\n"
     ':params: {"first": "reinforce", "second": "gspo"}\n',
+    "token_inspector": ":params-from: rlhf_book.figures.inspector:inspector_table\n"
+    ':params: {"run": "clock", "step": 40, "first": "grpo", "second": "gspo"}\n',
 }
 
 
@@ -88,35 +90,36 @@ def with_the_comparison(folder: Path, table: str) -> Path:
     Returns:
         The folder of the two pages, comparison.html and table.html.
     """
+    others = {"book/table": f"# A table\n\n{table}\n"}
+    return _in_the_theme(folder, "comparison", others, ("book/algorithms", "notebooks/ppo-rlhf"))
+
+
+def with_the_inspector(folder: Path) -> Path:
+    """A book of the page of the token inspector, as it is, in the book's theme; returns the page."""
+    return _in_the_theme(folder, "inspector", {}, ("book/comparison", "notebooks/anatomy")) / "inspector.html"
+
+
+def _in_the_theme(folder: Path, name: str, pages: dict[str, str], linked: tuple[str, ...]) -> Path:
+    """A page of book/ as it is, with further pages and empty ones for its links; returns the page's folder."""
     (folder / "book").mkdir(parents=True)
-    pages = "\n".join(("book/comparison", "book/table", "book/algorithms", "notebooks/ppo-rlhf"))
-    (folder / "index.md").write_text(f"# Index\n\n```{{toctree}}\n{pages}\n```\n", encoding="utf-8")
-    page = (ROOT / "book" / "comparison.md").read_text(encoding="utf-8")
-    (folder / "book" / "comparison.md").write_text(page.replace(".ipynb)", ".md)"), encoding="utf-8")
-    (folder / "book" / "table.md").write_text(f"# A table\n\n{table}\n", encoding="utf-8")
     (folder / "notebooks").mkdir()
-    for name in ("book/algorithms", "notebooks/ppo-rlhf"):
-        (folder / f"{name}.md").write_text("# Another page\n", encoding="utf-8")
+    contents = "\n".join((f"book/{name}", *pages, *linked))
+    (folder / "index.md").write_text(f"# Index\n\n```{{toctree}}\n{contents}\n```\n", encoding="utf-8")
+    page = (ROOT / "book" / f"{name}.md").read_text(encoding="utf-8")
+    (folder / "book" / f"{name}.md").write_text(page.replace(".ipynb)", ".md)"), encoding="utf-8")
+    for other, text in (pages | dict.fromkeys(linked, "# Another page\n")).items():
+        (folder / f"{other}.md").write_text(text, encoding="utf-8")
     (folder / "conf.py").write_text(
         f"import sys\nsys.path[:0] = [{str(EXTENSIONS)!r}, {str(ROOT / 'notebooks')!r}, {str(ROOT)!r}]\n"
-        "extensions = ['myst_parser', 'generated', 'mjs_figure']\nmyst_enable_extensions = ['dollarmath']\n"
+        "extensions = ['myst_parser', 'sphinx.ext.mathjax', 'generated', 'mjs_figure']\n"
+        "mathjax_path = 'vendor/mathjax/tex-svg-full.js'\nmyst_enable_extensions = ['dollarmath']\n"
         f"mjs_figure_path = {str(FIGURES)!r}\nnumfig = True\n"
         f"html_theme = 'sphinx_book_theme'\nhtml_static_path = [{str(ROOT / 'book' / '_static')!r}]\n"
         "html_css_files = ['book.css', 'pages.css']\nhtml_js_files = ['sortable.js']\n"
         "html_context = {'default_mode': 'auto'}\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-b",
-        "html",
-        str(folder),
-        str(folder / "out"),
-    ]
+    options = ["-W", "--keep-going", "-q", "-b", "html"]
+    command = [sys.executable, "-m", "sphinx", *options, str(folder), str(folder / "out")]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return folder / "out" / "book"

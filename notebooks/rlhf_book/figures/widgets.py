@@ -1197,3 +1197,81 @@ class RowBenchmark(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
+
+
+TOKEN_INSPECTOR_ALT = (
+    "Menus for a recorded run, a step, a prompt and two rows. Below, the completions of the prompt's group, token by token: "
+    "a token is blue with a solid line under it if the row makes it likelier, orange with a dashed line if less likely, and "
+    "dotted if it has an advantage and no gradient from it. A chosen token shows its ratio, share, advantage, gate and KL pull, "
+    "whose product and sum is its weight."
+)
+
+
+class TokenInspector(anywidget.AnyWidget):
+    """Choose a recorded step and one or two rows; see what each gives to every token of a group, and why.
+
+    Page: inspector.
+
+    Args:
+        run: "clock" or "smollm2".
+        step: one that was recorded; None takes the run's last.
+        prompt: 0 or 1, of the groups that are kept.
+        first: a row that reads no more than the batch holds, see `rlhf_book.factors.fitting_rows`.
+        second: another one, or "" for none.
+        record: runs as `token_inspector.py` writes them; None takes the book's.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: a run, a step or a row that was not recorded.
+
+    Example:
+        >>> TokenInspector(first="grpo", second="dr_grpo").step
+        40
+    """
+
+    _esm = in_a_notebook(_HERE / "token_inspector.mjs")
+    runs = traitlets.List(traitlets.Dict()).tag(sync=True)
+    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
+    kinds = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    run = traitlets.Unicode().tag(sync=True)
+    step = traitlets.Int().tag(sync=True)
+    prompt = traitlets.Int(0, min=0).tag(sync=True)
+    first = traitlets.Unicode().tag(sync=True)
+    second = traitlets.Unicode().tag(sync=True)
+    completion = traitlets.Int(0, min=0).tag(sync=True)
+    token = traitlets.Int(0, min=0).tag(sync=True)
+    alt = traitlets.Unicode(TOKEN_INSPECTOR_ALT).tag(sync=True)
+
+    def __init__(
+        self,
+        run: str = "clock",
+        step: int | None = None,
+        prompt: int = 0,
+        *,
+        first: str = "grpo",
+        second: str = "gspo",
+        record: dict[str, Any] | None = None,
+    ):
+        from .inspector import inspector_table
+
+        table = inspector_table(record)
+        steps = {
+            one["name"]: [s["step"] for s in one["steps"]] for one in table["runs"]
+        }
+        names = [row["name"] for row in table["rows"]]
+        step = steps.get(run, [0])[-1] if step is None else step
+        if run not in steps:
+            raise traitlets.TraitError(f"no run {run!r}; there are {', '.join(steps)}")
+        if step not in steps[run]:
+            raise traitlets.TraitError(f"{run} has no step {step}; it has {steps[run]}")
+        for name in (first, second):
+            if name and name not in names:
+                raise traitlets.TraitError(
+                    f"no row {name!r} in this record; it has {', '.join(names)}"
+                )
+        super().__init__(
+            **table, run=run, step=step, prompt=prompt, first=first, second=second
+        )
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"

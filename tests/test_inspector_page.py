@@ -1,0 +1,81 @@
+"""The page of the token inspector: what it says is read from the record, and nothing where there is none."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlhf_book.factors import fitting_rows
+from rlhf_book.figures.widgets import TOKEN_INSPECTOR_ALT
+from tests.results.scripts import load
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import inspector_page as page  # noqa: E402
+
+TEXT = (ROOT / "book" / "inspector.md").read_text(encoding="utf-8")
+PARTS = re.findall(r"^```\{generated\} inspector_page:(\w+)$", TEXT, re.MULTILINE)
+_, RECORD = load("token_inspector")
+RUNS = {run["arm"]: run for run in RECORD["runs"]}
+
+
+def test_no_result_is_typed_in_by_hand():
+    assert PARTS == ["recorded", "lengths", "silent", "together", "left_out"]
+    assert not re.search(r"\d\.\d", TEXT)
+    assert TOKEN_INSPECTOR_ALT in TEXT
+
+
+def test_what_was_recorded():
+    text = page.recorded()
+    for arm, run in RUNS.items():
+        assert f"`{RECORD['task'][arm]}`" in text
+        assert ", ".join(str(look["tokens"]) for look in run["steps"]) in text
+        assert f"{run['reward'][0]:.2f} and {run['reward'][-1]:.2f}" in text
+    assert RECORD["command"] in text
+
+
+def test_shares_of_the_group_that_the_figure_opens_with():
+    """One over completions of the batch and tokens of the completion, against one over completions and the budget."""
+    n = RUNS["clock"]["steps"][0]["completions"]
+    text = page.lengths()
+    assert f"3 tokens has a share of {1 / n / 3:.4f}" in text
+    assert f"15 tokens {1 / n / 15:.4f}: a factor of 5.0" in text
+    budget = 1 / n / float(re.search(r"both have (\S+)\.$", text)[1])
+    assert budget == pytest.approx(round(budget), abs=0.7)
+    assert budget > 15
+
+
+def test_a_line_for_every_step_that_can_be_chosen():
+    lines = page.silent().splitlines()[4:]
+    assert len(lines) == sum(len(run["steps"]) for run in RUNS.values())
+    for line, look in zip(lines, (look for run in RUNS.values() for look in run["steps"]), strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        shown = dict(zip(("grpo", "gmpo", "icepop", "cispo", "dppo", "gspo"), map(int, cells[3:]), strict=True))
+        assert shown == {row: look["silent"][row] for row in shown}
+        assert {look["credited"][row] for row in shown} == {int(cells[2])}
+        assert shown["gspo"] > int(cells[2]) / 2  # "it cuts most of them"
+        assert shown["cispo"] == 0
+
+
+def test_completions_that_gspo_cuts_as_a_whole():
+    cut, all_ = map(int, re.search(r"cuts (\d+) of the (\d+) completions", page.together()).groups())
+    assert all_ == 2 * RECORD["group_size"]["clock"]
+    gates = [
+        group["values"][group["rows"]["gspo"]["gate"]] for group in RUNS["clock"]["steps"][-1]["groups"]
+    ]  # one number a completion
+    assert cut == sum(gate == 0 for own in gates for gate in own) > 0
+
+
+def test_rows_that_are_left_out_are_named_with_what_they_need():
+    text = page.left_out()
+    assert set(re.findall(r"`(\w+)`", text)) == {"ppo", "sao", "opd", "remax", "high_entropy", "gdpo"}
+    assert "`ppo` (a critic)" in text
+    assert "`opd` (a teacher)" in text
+    assert f"The other {len(fitting_rows())} rows are." in text
+
+
+def test_nothing_is_said_of_a_record_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(page, "read_record", lambda name: None)
+    assert {getattr(page, part)() for part in PARTS if part != "left_out"} == {"Not recorded yet."}
