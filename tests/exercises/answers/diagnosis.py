@@ -51,7 +51,7 @@ def push_in_loops(before, after, advantages, mask):
 
 def verdict_by_list(gap_first, gap_last, trained, agreement, rise):
     """The first of a list of questions that is answered with yes."""
-    asked = [trained < 0.999, gap_first > 1e-3, gap_last > 1e-3, agreement < -0.2, rise < -0.05]
+    asked = [not 0.999 <= trained <= 1.001, gap_first > 1e-3, gap_last > 1e-3, agreement < -0.2, rise < -0.05]
     return int(torch.tensor([*asked, True]).int().argmax() + 1) % 6
 
 

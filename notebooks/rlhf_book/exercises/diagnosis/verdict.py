@@ -10,7 +10,7 @@ def my_verdict(
     gap_first: float, gap_last: float, trained: float, agreement: float, rise: float
 ) -> int:
     """Five numbers of a run -> the number of its likeliest cause, 0 for none."""
-    if trained < 0.999:
+    if abs(trained - 1) > 0.001:
         return 1
     if gap_first > 1e-3:
         return 2
@@ -32,7 +32,7 @@ def _no_order(
 def _stale_first(
     gap_first: float, gap_last: float, trained: float, agreement: float, rise: float
 ) -> int:
-    if trained >= 0.999 and gap_last > 1e-3:
+    if abs(trained - 1) <= 0.001 and gap_last > 1e-3:
         return 3
     return my_verdict(gap_first, gap_last, trained, agreement, rise)
 
@@ -43,10 +43,16 @@ def _no_mask(
     return my_verdict(gap_first, gap_last, 1.0, agreement, rise)
 
 
+def _only_less(
+    gap_first: float, gap_last: float, trained: float, agreement: float, rise: float
+) -> int:
+    return my_verdict(gap_first, gap_last, min(trained, 1.0), agreement, rise)
+
+
 def _exact(
     gap_first: float, gap_last: float, trained: float, agreement: float, rise: float
 ) -> int:
-    if trained < 0.999:
+    if abs(trained - 1) > 0.001:
         return 1
     if gap_first > 0:
         return 2
@@ -76,7 +82,7 @@ def _draw(generator: Generator) -> Case:
     return _case(
         first,
         max(first, _one(generator, 1e-7, 1e-7, 0.2)),
-        _one(generator, 1.0, 1.0, 1.0, 0.8),
+        _one(generator, 1.0, 1.0, 1.0, 0.8, 1.05),
         _one(generator, 0.95, 0.95, -0.9),
         round(0.7 * uniform(generator, 1).item() - 0.3, 3),
     )
@@ -107,10 +113,10 @@ VERDICT = Exercise(
     tokens that is trained, the agreement of advantages with rewards, and by how much the reward has risen. Write
     `my_verdict(gap_first, gap_last, trained, agreement, rise)`, which returns the number of the likeliest cause:
 
-    1 the mask lacks tokens, 2 sampler and trainer compute different distributions, 3 the sampler is stale, 4 the advantage has the
+    1 the mask lacks tokens or has too many, 2 sampler and trainer compute different distributions, 3 the sampler is stale, 4 the advantage has the
     wrong sign, 5 the sign is wrong further on, in the ratio or the loss, 0 nothing stands out.
 
-    Of several, name the one whose number a healthy loop knows best, in the order 1 to 5. That order is by certainty, not by harm. Thresholds: 0.001 from 1 for `trained`, 0.001
+    Of several, name the one whose number a healthy loop knows best, in the order 1 to 5. That order is by certainty, not by harm. Thresholds: 0.001 from 1 for `trained`, to either side, 0.001
     for gaps, -0.2 for the agreement, -0.05 for the rise. Predict first: the gap is 0.05 in both, agreement -0.9, the reward has fallen
     by 0.2. What do you mend first, and what do you look at after that?
     """,
@@ -120,6 +126,7 @@ VERDICT = Exercise(
         _case(0.05, 0.05, 1.0, -0.9, -0.2),
         _case(1e-7, 0.2, 1.0, 0.95, 0.1),
         _case(1e-7, 1e-7, 0.8, 0.95, 0.3),
+        _case(1e-7, 1e-7, 1.05, 0.95, 0.3),
         _case(1e-7, 1e-7, 1.0, 0.95, -0.01),
         _case(1e-7, 1e-7, 1.0, -0.9, -0.2),
         _case(0.05, 0.05, 0.8, -0.9, -0.2),
@@ -135,6 +142,10 @@ VERDICT = Exercise(
             "A stale sampler agrees with the trainer as long as nothing has been trained.",
         ),
         Mistake(_no_mask, "You never look at the share of trained tokens."),
+        Mistake(
+            _only_less,
+            "More tokens trained than were sampled is off the value, too: padding is read.",
+        ),
         Mistake(_exact, "Rounding leaves a gap of 1e-7, and that is no disease."),
         Mistake(
             _any_fall, "Rewards are noisy: a fall within the threshold says nothing."
