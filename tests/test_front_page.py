@@ -144,6 +144,13 @@ def test_the_three_paths_take_what_their_names_say():
         assert steps[0][0] == "notebooks/from-zero"
 
 
+def test_the_course_reads_every_chapter_in_the_order_of_the_book():
+    toc = re.findall(r"file: (notebooks/\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    read = [step[0] for step in paths()["A course"] if step[0].startswith("notebooks/")]
+    assert read == [page for page in toc if page in read]
+    assert set(toc) == set(read)
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
