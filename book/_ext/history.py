@@ -1,7 +1,8 @@
 """The page on history: a timeline, the family tree of the rows, and what to read, from their sources.
 
-The papers are listed in book/data/history.yml, which row is a step from which in rlhf_minimal/rows.yml, and what a step
-changes is computed by `diff` from the rows that run. The tree is drawn when the page is built, in the page's own colour.
+The papers are listed in book/data/history.yml, which row is a step from which in rlhf_minimal/rows.yml, and
+what a step changes is computed by `diff` from the rows that run. The tree is drawn when the page is built, in the page's
+own colour.
 """
 
 from functools import cache
@@ -43,8 +44,9 @@ def timeline():
     lines = []
     for entry in entries("timeline"):
         rows = [f"`{name}`" for name in (*entry.get("rows", ()), *entry.get("pairs", ()))]
-        lines.append([month(entry["paper"]), entry["name"], source(entry["paper"]), ", ".join(rows), entry["changed"]])
-    return table(["month", "name", "arXiv", "row", "what is different after it"], lines)
+        named = f"**{entry['name']}** ({source(entry['paper'])})"
+        lines.append([month(entry["paper"]), named, ", ".join(rows), entry["changed"]])
+    return table(["month", "paper", "row", "what is different after it"], lines)
 
 
 def reading():
