@@ -88,8 +88,8 @@ class Curves:
         direction = "rises" if self.last > self.first else "falls"
         return (
             f"Two curves over {self.steps} training steps: the share of completions that are right. With a reward for "
-            f"being right it {direction} from {self.first:.2f} to {self.last:.2f} on average over {self.seeds}{self.parted()}. "
-            f"With a reward from a coin it ends at {self.last_coin:.2f}."
+            f"being right it {direction} from {self.first:.2f} to {self.last:.2f} on average over "
+            f"{self.seeds}{self.parted()}. With a reward from a coin it ends at {self.last_coin:.2f}."
         )
 
 
