@@ -22,8 +22,8 @@ ABOUT = {
     "clock": "Completions are longer here and of unequal lengths, so that divisors and baselines that look at lengths "
     "differ.",
     "reviews": "Rows are trained for the reward model of the task. Results are the task's own score, which the reward "
-    "model only approximates, and rates are chosen by it; nobody could do that where the true score is unknown. There are "
-    "ten held-out prompts only: scores are means over a hundred completions of each, and over one greedy one. Runs end "
+    "model only approximates, and rates are chosen by it; nobody could do that where the true score is unknown. There "
+    "are ten held-out prompts only: scores are means over a hundred completions of each, and over one greedy one. Runs end "
     "after the same number of samples; where a longer run would have begun to over-optimise is another question.",
 }
 
@@ -180,8 +180,8 @@ def rates(name):
         if narrow:
             rows = ", ".join(f"{code(row)} (by {number(gap)})" for row, gap in narrow.items())
             said += (
-                " The rate won by less than the two tuning seeds at it, or at the next best, differ, and two other seeds "
-                f"might have chosen another: {rows}."
+                " The rate won by less than the two tuning seeds at it, or at the next best, differ, and two other "
+                f"seeds might have chosen another: {rows}."
             )
         return said
 
@@ -271,8 +271,8 @@ def sharpness(group):
         f"{correlation(ranks(columns[key]), order):.2f}".replace("-", "\u2212") for key in ("sampled", "greedy")
     )
     return [
-        f"**Sharpness.** Over the {len(group.own)} rows the rank correlation of the entropy with the {group.measure} of "
-        f"sampled completions is {sampled}, with that of greedy ones {greedy}."
+        f"**Sharpness.** Over the {len(group.own)} rows the rank correlation of the entropy with the {group.measure} "
+        f"of sampled completions is {sampled}, with that of greedy ones {greedy}."
     ]
 
 
@@ -294,6 +294,6 @@ def test():
     return (
         f"With {seeds} seeds a single pair would be called separated where its mean difference is {alone} of its own "
         f"standard errors. The first of many has to reach {asked}. Much of a spread is the evaluation's: two draws of "
-        f"{drawn} completions at an accuracy of 0.8 differ by {number(sqrt(2 * 0.8 * 0.2 / drawn))} (standard deviation) "
-        "without any training between them."
+        f"{drawn} completions at an accuracy of 0.8 differ by {number(sqrt(2 * 0.8 * 0.2 / drawn))} (standard "
+        "deviation) without any training between them."
     )

@@ -89,13 +89,15 @@ def with_the_comparison(folder: Path, table: str) -> Path:
         The folder of the two pages, comparison.html and table.html.
     """
     (folder / "book").mkdir(parents=True)
-    pages = "\n".join(("book/comparison", "book/table", "book/algorithms", "notebooks/ppo-rlhf"))
+    others = ("book/algorithms", "book/api/tasks", "notebooks/choosing", "notebooks/ppo-rlhf")
+    pages = "\n".join(("book/comparison", "book/table", *others))
     (folder / "index.md").write_text(f"# Index\n\n```{{toctree}}\n{pages}\n```\n", encoding="utf-8")
     page = (ROOT / "book" / "comparison.md").read_text(encoding="utf-8")
     (folder / "book" / "comparison.md").write_text(page.replace(".ipynb)", ".md)"), encoding="utf-8")
     (folder / "book" / "table.md").write_text(f"# A table\n\n{table}\n", encoding="utf-8")
     (folder / "notebooks").mkdir()
-    for name in ("book/algorithms", "notebooks/ppo-rlhf"):
+    (folder / "book" / "api").mkdir()
+    for name in others:
         (folder / f"{name}.md").write_text("# Another page\n", encoding="utf-8")
     (folder / "conf.py").write_text(
         f"import sys\nsys.path[:0] = [{str(EXTENSIONS)!r}, {str(ROOT / 'notebooks')!r}, {str(ROOT)!r}]\n"
