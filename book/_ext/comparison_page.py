@@ -23,8 +23,8 @@ ABOUT = {
     "differ.",
     "reviews": "Rows are trained for the reward model of the task. Results are the task's own score, which the reward "
     "model only approximates, and rates are chosen by it; nobody could do that where the true score is unknown. There "
-    "are ten held-out prompts only: scores are means over a hundred completions of each, and over one greedy one. Runs end "
-    "after the same number of samples; where a longer run would have begun to over-optimise is another question.",
+    "are ten held-out prompts only: scores are means over a hundred completions of each, and over one greedy one. Runs "
+    "end after the same number of samples; where a longer run would have begun to over-optimise is another question.",
 }
 
 
