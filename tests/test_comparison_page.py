@@ -178,7 +178,7 @@ def test_a_table_has_a_line_a_run_in_the_order_of_the_book(recorded):
 
 
 def test_intervals_are_those_of_the_seeds():
-    assert page.spread([0.1, 0.2, 0.3]) == "0.200 [\u22120.048, 0.448]"  # .2 +- 4.303 x .1 / sqrt(3)
+    assert page.spread([0.1, 0.2, 0.3]) == "0.200 [\u22120.048,\u00a00.448]"  # .2 +- 4.303 x .1 / sqrt(3)
 
 
 def test_an_edge_of_the_rates_is_told(recorded, monkeypatch):

@@ -165,7 +165,7 @@ def results(name):
 def spread(values):
     """`0.812 [0.790, 0.834]`: the mean and its 95 % interval over the seeds."""
     one = paired(values, [0.0] * len(values))
-    return f"{number(one.mean)} [{number(one.low)}, {number(one.high)}]"
+    return f"{number(one.mean)} [{number(one.low)},\u00a0{number(one.high)}]"  # an interval stays on one line
 
 
 def rates(name):

@@ -43,7 +43,7 @@ def timeline():
     lines = []
     for entry in entries("timeline"):
         rows = [f"`{name}`" for name in (*entry.get("rows", ()), *entry.get("pairs", ()))]
-        named = f"**{entry['name']}** ({source(entry['paper'])})"
+        named = f"**{entry['name']}** {source(entry['paper'])}"
         lines.append([month(entry["paper"]), named, ", ".join(rows), entry["changed"]])
     return table(["month", "paper", "row", "what is different after it"], lines)
 
