@@ -79,7 +79,7 @@ def test_a_row_of_several_papers_has_the_months_of_the_first_and_the_last():
 
 
 def test_stars_are_at_columns_that_change():
-    with_choices = history.read(history.HISTORY)["ours"]
+    with_choices = history.entries("ours")
     assert set(with_choices) <= set(ALGORITHMS)
     for row, told in with_choices.items():
         assert told["columns"]

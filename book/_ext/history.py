@@ -19,8 +19,9 @@ HISTORY = ROOT / "book" / "data" / "history.yml"
 LINE, INDENT, TOP, LEFT, WIDTH = 26, 22, 22, 14, 700  # pixels of the drawing
 
 
+@cache
 def entries(kind):
-    """The entries of the timeline, or of what to read."""
+    """The entries of the timeline, of what to read, or of the cells that are ours."""
     with using(HISTORY):
         return read(HISTORY)[kind]
 
@@ -75,14 +76,7 @@ def born(row):
 
 def ours(row):
     """The columns whose cell the row's papers do not have: they leave it open, or libraries run another."""
-    with using(HISTORY):
-        return read(HISTORY)["ours"].get(row, {}).get("columns", [])
-
-
-def why_ours(row):
-    """What the papers have in place of these cells."""
-    with using(HISTORY):
-        return read(HISTORY)["ours"][row]["instead"]
+    return entries("ours").get(row, {}).get("columns", [])
 
 
 def columns(start, row):
@@ -177,6 +171,8 @@ def tree_in_words():
                 cells = diff(start, row).replace("; ", "`; `").replace("->", "→")
                 said += f", from {facts_of(start).title}: `{cells}`"
         if ours(row):
-            said += f" (not the papers': {', '.join(f'`{name}`' for name in ours(row))}; {why_ours(row)})"
+            said += (
+                f" (not the papers': {', '.join(f'`{name}`' for name in ours(row))}; {entries('ours')[row]['instead']})"
+            )
         lines.append("  " * depth + f"- {said}")
     return "\n".join(lines)
