@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.facts import facts_of
 from tests.complete import COMPLETE, all_rows_complete
 
@@ -37,9 +38,24 @@ def test_the_printed_formula_has_the_numbers_and_functions_of_the_one_that_is_te
 def test_a_formula_may_be_set(name):
     """Braces and dollars are closed, and nothing in it ends a cell of the table."""
     says = facts_of(name)
-    for formula in (says.objective, *says.weight.split(";"), says.share):
+    for formula in (*says.objective.split(";"), *says.weight.split(";"), says.share):
         assert formula.count("{") == formula.count("}")
         assert not set(formula) & set("$|\n")
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_printed_formula_has_no_mark_of_a_line_left(name):
+    for formula in (facts_of(name).objective, facts_of(name).weight, facts_of(name).share):
+        assert ";" not in pages.set_in_lines(formula)
+
+
+@pytest.mark.parametrize("name", COMPLETE)
+def test_a_spring_to_the_sampler_is_written_in_the_formulas(name):
+    """The sheet says so: a KL to the old policy stands in objective and weight, no other does."""
+    against_old, says = any(term.against == "old" for term in ALGORITHMS[name].kl), facts_of(name)
+    squares = ("\\log^2 w", "(\\sum_t \\log w_{i,t}\\big)^2")
+    assert against_old == any(square in says.objective for square in squares)
+    assert against_old == ("log(w)" in says.weight_code)
 
 
 @all_rows_complete

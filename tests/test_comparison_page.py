@@ -34,27 +34,42 @@ def all_parts():
     return {(name, group): getattr(page, name)(*([group] if group else [])) for name, group in PARTS}
 
 
-def test_the_page_has_every_group():
-    for name in script.GROUPS:
-        assert ("results", name) in PARTS
-        assert ("separated", name) in PARTS
-    assert ("settings", "") in PARTS
+def test_the_page_is_made_of_the_record():
+    assert {name for name, _ in PARTS} == {"answer", "settings", "recorded", "test", "sections"}
     assert not re.search(r"0\.\d{2,}", TEXT.replace("0.05", ""))  # no result is typed in by hand
 
 
 @pytest.mark.parametrize("record", [None, made_up_record(("addition-1",), left_out=1)])
-def test_what_is_not_recorded_is_said_to_be_so(recorded, record):
+def test_what_is_not_recorded_is_said_once_and_has_no_heading(recorded, record):
     recorded(record)
     found = all_parts()
-    for (name, group), text in found.items():
-        if name in ("results", "separated"):
-            assert text.startswith("Not recorded yet"), (name, group)
-        assert " is ahead of " not in text
+    for name in ("answer", "settings", "sections"):
+        assert found[name, ""].startswith("Not recorded yet"), name
+    text = "\n".join(found.values())
+    assert "## " not in text
+    assert " is ahead of " not in text
     if record:
         planned = len(script.plan(["addition-1"]))
-        assert f"{planned - 1} of {planned} runs" in found["results", "addition-1"]
-        assert f"0 of {len(script.plan(['clock-4']))}" in found["settings", ""]
+        assert text.count(f"({planned - 1} of {planned} runs)") == 1
+        assert text.count(f"clock, 4 updates a rollout (0 of {len(script.plan(['clock-4']))} runs)") == 1
     assert explorer_table(record)["groups"] == []
+
+
+def test_a_group_that_is_whole_has_a_section_and_one_that_is_not_a_place_in_a_sentence(recorded):
+    recorded(made_up_record(("addition-1", "reviews-4")))
+    text = page.sections()
+    assert re.findall("^## (.*)$", text, re.MULTILINE) == [
+        "Addition, one update a rollout",
+        "Reviews, 4 updates a rollout",
+    ]
+    assert text.count("\n### What separates") == 2
+    assert page.ABOUT["reviews"] in text
+    assert page.ABOUT["clock"] not in text
+    (rest,) = [line for line in page.settings().splitlines() if line.startswith("Planned")]
+    assert rest.count(" runs)") == len(script.GROUPS) - 2
+    recorded(made_up_record())
+    assert "Planned" not in page.settings()
+    assert page.sections().count("\n### What separates") == len(script.GROUPS)
 
 
 def test_a_row_that_is_ahead_is_said_to_be_and_noise_is_not(recorded):
@@ -69,17 +84,81 @@ def test_a_row_that_is_ahead_is_said_to_be_and_noise_is_not(recorded):
         assert len(apart) > len(others) // 2
         end = text.split("\n\n")[0]
         assert f"Of {len(pairs)} pairs {len(apart)} are separated." in end
+        assert "Accuracy of greedy completions at the end." in text
         (ahead,) = re.findall(r"`(\w+)` is ahead of (.*?)\. ", end)
         assert ahead[0] == "reinforce"
         assert set(re.findall(r"`(\w+)`", ahead[1])) == {row for _, row in apart}
-        assert f"The other {len(pairs) - len(apart)} are not separated" in end
+        assert "The largest mean difference that is not separated is " in end
         assert f"All {len(group.own)} are separated from the coin" in end
+        assert len(text.split("\n\n")) == len(benchmark.MEASURES)  # entropies are all alike here: no word of them
+
+
+def test_the_first_lines_count_what_separates(recorded):
+    recorded(made_up_record(("addition-1",), ahead=()))
+    assert "of 78 pairs of rows 0 are separated" in page.answer()
+    assert "No row is separated from all others" in page.answer()
+    record = made_up_record(("addition-1",))
+    for run in record["runs"]:  # one row far above all others, without noise
+        if run["row"] == "reinforce":
+            run["sampled"] = 2.0 + run["seed"] / 1000
+        elif run["row"] != "coin":
+            run["sampled"] = 0.5 + run["seed"] / 2000
+        if run["row"] != "coin":
+            run["greedy"] = 0.5
+    recorded(record)
+    group = read_groups()["addition-1"]
+    assert group.ahead_of_all("sampled") == "reinforce"
+    assert group.ahead_of_all("greedy") is None
+    assert "Separated from all other rows, and above them, is `reinforce`" in page.answer()
+
+
+def test_a_pair_at_different_rates_or_at_an_edge_is_marked(recorded, monkeypatch):
+    record = made_up_record(("addition-1",), ahead=("reinforce",))
+    group = script.GROUPS["addition-1"]
+    for run in record["runs"]:
+        if run["row"] == "reinforce" and run["seed"] in script.SEEDS:
+            run["lr"] = group.rates[0]
+    recorded(record)
+    end = page.in_words(read_groups()["addition-1"], "sampled")
+    apart = sum(one.separated for one in read_groups()["addition-1"].pairs("sampled").values())
+    assert end.count("; rates differ; `reinforce` at the edge of the rates)") == apart
+    assert f"In {apart} of these {apart} the rates differ" in end
+    recorded(made_up_record(("addition-1",), ahead=("reinforce",)))
+    end = page.in_words(read_groups()["addition-1"], "sampled")
+    assert "rates" not in end
+
+
+def test_a_rate_that_won_by_less_than_its_seeds_differ_is_told(recorded):
+    record = made_up_record(("addition-1",))
+    tuned = [run for run in record["runs"] if run["row"] == "rloo" and run["seed"] in script.TUNING]
+    for run in tuned:
+        run["sampled"] = {4e-4: 0.5, 8e-4: 0.6, 1.6e-3: 0.61, 3.2e-3: 0.5}[run["lr"]]
+    recorded(record)
+    assert "rloo" not in read_groups()["addition-1"].narrow_rates()
+    for run in tuned:
+        run["sampled"] += 0.02 * (run["lr"] == 8e-4) * (1 if run["seed"] == script.TUNING[0] else -1)
+    assert read_groups()["addition-1"].narrow_rates()["rloo"] == pytest.approx(0.01)
+    assert "`rloo` (by 0.010)" in page.rates("addition-1")
+
+
+def test_sharpness_is_the_rank_correlation_with_the_entropy(recorded):
+    record = made_up_record(("addition-1",))
+    place = {row: i for i, row in enumerate(read_groups(record)["addition-1"].own)}
+    for run in record["runs"]:
+        if run["seed"] in script.SEEDS and run["row"] in place:
+            run["entropy"] = 1.0 - place[run["row"]] / 20
+            run["sampled"], run["greedy"] = place[run["row"]] / 20, 1.0 - place[run["row"]] / 30
+    recorded(record)
+    (said,) = page.sharpness(read_groups()["addition-1"])
+    assert "Over the 13 rows" in said
+    assert "sampled completions is \u22121.00, with that of greedy ones 1.00." in said
+    assert page.ranks([0.3, 0.1, 0.3, 0.2]) == [2.5, 0, 2.5, 1]
 
 
 def test_where_all_are_alike_the_page_says_that(recorded):
     recorded(made_up_record(("clock-4",), ahead=()))
     end = page.separated("clock-4").split("\n\n")[0]
-    assert "Of 136 pairs 0 are separated. All 136 are not separated" in end
+    assert "Of 136 pairs none is separated." in end
     assert " is ahead of " not in end
 
 
@@ -99,32 +178,16 @@ def test_a_table_has_a_line_a_run_in_the_order_of_the_book(recorded):
 
 
 def test_intervals_are_those_of_the_seeds():
-    assert page.spread([0.1, 0.2, 0.3]) == "0.200 [\u22120.048, 0.448]"  # .2 +- 4.303 x .1 / sqrt(3)
-
-
-def test_the_matrix_turns_its_sign_and_marks_what_is_not_separated(recorded):
-    recorded(made_up_record(("addition-1",)))
-    group = read_groups()["addition-1"]
-    head, _, *lines = page.matrix(group).splitlines()
-    names = re.findall(r"`(\w+)`", head)
-    cells = {line.split("`")[1]: [cell.strip() for cell in line.strip("|").split("|")[1:]] for line in lines}
-    for i, one in enumerate(names):
-        assert cells[one][i] == ""
-        for j, other in enumerate(names):
-            there, back = cells[one][j], cells[other][i]
-            assert (there == "·") == (back == "·")
-            if "+" in there:
-                assert back == there.replace("+", "\u2212")
-    assert any("+" in cell for cell in cells["reinforce"])
+    assert page.spread([0.1, 0.2, 0.3]) == "0.200 [\u22120.048,\u00a00.448]"  # .2 +- 4.303 x .1 / sqrt(3)
 
 
 def test_an_edge_of_the_rates_is_told(recorded, monkeypatch):
     monkeypatch.setattr("tests.results.made_up.BEST", 0)
     recorded(made_up_record(("reviews-4",)))
-    assert "`ppo` (lowest)" in page.edges("reviews-4")
+    assert "`ppo` (lowest)" in page.rates("reviews-4")
     monkeypatch.setattr("tests.results.made_up.BEST", 1)
     recorded(made_up_record(("reviews-4",)))
-    assert page.edges("reviews-4") == "No row had its best rate at an edge of the four."
+    assert page.rates("reviews-4").startswith("No row had its best rate at an edge of the four.")
 
 
 def test_a_group_that_does_not_exist_is_an_error_of_the_page(recorded):

@@ -40,6 +40,19 @@ def test_caption_and_alternative_text_say_what_was_recorded():
     assert "falls" in swapped.alt()
 
 
+def test_a_seed_that_stays_behind_is_told():
+    assert curves().parted() == ""
+    record = copy.deepcopy(RECORD)
+    for seed, right in enumerate(([4, 4, 7, 7, 7, 7, 7], [3, 3, 4, 4, 4, 4, 4]), start=2):
+        record["runs"] += [{"arm": arm, "seed": seed, "right": right} for arm in ("checked", "coin")]
+    found = curves(record)
+    assert found.parted() == ": 3 end at 0.60 or above, and 1 at 0.40"
+    assert found.parted() in found.told()
+    assert found.parted() in found.alt()
+    record["runs"][0]["right"] = [2, 2, 2, 2, 2, 2, 2]  # two of four: no minority
+    assert curves(record).parted() == ""
+
+
 def test_every_seed_is_a_line_and_every_step_a_point_of_it():
     drawn = learning_picture.svg(curves())
     lines = re.findall(r'<polyline class="(\w+) (\w+)" points="([^"]+)"', drawn)
@@ -96,6 +109,7 @@ def test_the_front_page_draws_a_record_that_exists():
     path = learning_picture.path_of(name)
     found = learning_picture.curves_of(learning_picture.read(path), arm, control)
     assert found.last > 0.5 > found.last_coin  # what the text around it says
+    assert found.stray == 1
 
 
 # ── paths and their minutes ──────────────────────────────────────────────────────────────────────────────────────
@@ -142,6 +156,13 @@ def test_the_three_paths_take_what_their_names_say():
     assert 1.5 <= hours["Two hours before an interview"] <= 2.25, "leave something out of this path"
     for steps in found.values():
         assert steps[0][0] == "notebooks/from-zero"
+
+
+def test_the_course_reads_every_chapter_in_the_order_of_the_book():
+    toc = re.findall(r"file: (notebooks/\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    read = [step[0] for step in paths()["A course"] if step[0].startswith("notebooks/")]
+    assert read == [page for page in toc if page in read]
+    assert set(toc) == set(read)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from rlhf_minimal.facts import facts_of
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import bibliography  # noqa: E402
 import history  # noqa: E402
 import rows as pages  # noqa: E402
 
@@ -29,6 +30,12 @@ def test_every_paper_is_in_the_bibliography_and_stands_once():
 def test_the_bibliography_is_read_whole():
     text = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
     assert len(history.papers()) == len(re.findall(r"^@", text, re.MULTILINE))
+    assert history.papers()["lambert2024tulu3"]["title"].startswith("Tülu 3: ")
+    assert bibliography.plain(r"Gall{\'e} and {\"U}st{\"u}n, Kov\'{a}{\v{c}} and Fran\c{c}ois") == (
+        "Gallé and Üstün, Kováč and François"
+    )
+    for paper in history.papers().values():
+        assert not re.search(r"""[{}]|\\["'`^~=.]""", "".join(paper.values())), paper
     assert sum(bool(paper["eprint"]) for paper in history.papers().values()) == len(re.findall("eprint = ", text))
 
 
@@ -61,6 +68,34 @@ def test_each_says_in_one_sentence_what_changed():
         assert len(entry["changed"].split()) <= 30
     lines = history.timeline().splitlines()
     assert len(lines) == 2 + len(TIMELINE)
+
+
+def test_a_row_of_several_papers_has_the_months_of_the_first_and_the_last():
+    assert history.born("grpo") == "2024-02"
+    assert history.born("ppo") == "2017-07 to 2022-03"
+    assert history.born("rloo") == "2019 to 2024-02"
+    assert history.born("kimi_k2") == "2025-01 to 2025-07"
+    assert all(history.born(row) for row in ALGORITHMS)
+
+
+def test_stars_are_at_columns_that_change():
+    with_choices = history.entries("ours")
+    assert set(with_choices) <= set(ALGORITHMS)
+    for row, told in with_choices.items():
+        assert told["columns"]
+        assert set(told["columns"]) <= set(history.changed(history.nearest()[row], row)), row
+        assert told["instead"] in history.tree_in_words()
+        assert history.svg().count(f">{facts_of(row).title}<") == 1
+        for column in told["columns"]:
+            assert f"{column}*" in history.columns(history.nearest()[row], row)
+
+
+def test_pages_that_say_how_much_a_step_changes_count_it():
+    steps, few = history.few()
+    front, readme = ((ROOT / page).read_text(encoding="utf-8") for page in ("book/index.md", "README.md"))
+    assert f"of {steps} steps from one method to another, {few} change at most three" in " ".join(front.split())
+    assert "from one to the next mostly three or fewer change" in " ".join(readme.split())
+    assert few > steps / 2
 
 
 def test_reading_names_a_reason_and_a_chapter():
@@ -98,7 +133,7 @@ def test_an_edge_says_the_columns_that_change():
         start = history.nearest()[row]
         if start is not None:
             assert diff(start, row) in text
-            assert ", ".join(history.changed(start, row)) in text
+            assert history.columns(start, row) in text
     assert len(drawing.findall(f"{names['s']}path")) == len(ALGORITHMS) - 1
     assert drawing.get("aria-label")
 
@@ -107,7 +142,7 @@ def test_a_line_of_the_tree_fits_its_width():
     """At 15 and 13 pixels a letter is at most 8.5 and 7.2 wide on average."""
     for row, depth in history.in_order():
         start = history.nearest()[row]
-        small = f" {history.born(row)} " + (", ".join(history.changed(start, row)) if start else "")
+        small = f" {history.born(row)} " + (history.columns(start, row) if start else "")
         small += "".join(f" · also from {facts_of(one).title}" for one in history.others(row))
         width = history.LEFT + history.INDENT * depth + 12 + 8.5 * len(facts_of(row).title) + 7.2 * len(small)
         assert width <= history.WIDTH, row

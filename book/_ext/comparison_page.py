@@ -3,6 +3,9 @@
 Nothing here orders rows by their results. What is called separated follows from `rlhf_book.comparison`.
 """
 
+from math import sqrt
+from statistics import correlation, median, stdev
+
 from data_files import using
 from generated import box, table
 from recorded_runs import RESULTS
@@ -12,6 +15,16 @@ from rlhf_book.comparison import critical, needed, paired
 from rlhf_book.records import read_record, recorded_with
 
 PATH = RESULTS / "row-benchmark.json"
+NOTHING = "Not recorded yet."
+# What is said of a task under its first heading.
+ABOUT = {
+    "clock": "Completions are longer here and of unequal lengths, so that divisors and baselines that look at lengths "
+    "differ.",
+    "reviews": "Rows are trained for the reward model of the task. Results are the task's own score, which the reward "
+    "model only approximates, and rates are chosen by it; nobody could do that where the true score is unknown. There "
+    "are ten held-out prompts only: scores are means over a hundred completions of each, and over one greedy one. Runs "
+    "end after the same number of samples; where a longer run would have begun to over-optimise is another question.",
+}
 
 
 def code(name):
@@ -23,10 +36,6 @@ def number(value):
     return f"{value:.3f}".replace("-", "\u2212")
 
 
-def signed(value):
-    return ("+" if value >= 0 else "") + number(value)
-
-
 def group_of(name):
     """The group of that name; None while nothing is recorded at all."""
     groups = read_groups()
@@ -35,29 +44,59 @@ def group_of(name):
     return groups.get(name)
 
 
-def missing(group):
-    """What stands in place of numbers that are not there."""
-    if group is None:
-        return "Not recorded yet."
-    return (
-        f"Not recorded yet: {group.recorded} of {group.planned} runs are on file, and nothing is said before all are."
-    )
+def whole_groups():
+    """The groups of which every run is on file; nothing is said of the others."""
+    return {name: group for name, group in read_groups().items() if group.whole}
+
+
+def answer():
+    """What the page comes to, a line a group that is whole."""
+    with using(PATH):
+        groups = whole_groups()
+        if not groups:
+            return NOTHING
+        lines, first = [], {}
+        for name, group in groups.items():
+            found = {measure: group.pairs(measure) for measure in MEASURES}
+            apart = {measure: sum(one.separated for one in pairs.values()) for measure, pairs in found.items()}
+            beside = group.beside_the_control("sampled").values()
+            above = sum(one.separated and one.mean > 0 for one in beside)
+            lines.append(
+                f"- **{group.title}**: of {len(found['sampled'])} pairs of rows {apart['sampled']} are separated in "
+                f"{group.measure} of sampled completions at the end, {apart['greedy']} in that of greedy ones; "
+                f"{above} of {len(beside)} rows are separated from the {group.control}, above it."
+            )
+            if row := group.ahead_of_all("sampled"):
+                first[name] = row
+        if first:
+            told = "; ".join(f"{code(row)} in {groups[name].title}" for name, row in first.items())
+            lines.append(f"\nSeparated from all other rows, and above them, is {told}.")
+        else:
+            lines.append("\nNo row is separated from all others in any group: these runs choose none.")
+        return "\n".join(lines)
 
 
 def settings():
-    """What was run: a line a group."""
+    """What was run: a line a group, and one sentence on those that are not whole."""
     with using(PATH):
-        head = ["group", "completions a run", "a rollout", "rates tried", "runs on file", "a seed"]
-        lines = []
+        head = ["group", "completions a run", "a rollout", "rates tried", "runs", "a seed"]
+        lines, open_ones = [], []
         for group in read_groups().values():
+            if not group.whole:
+                open_ones.append(f"{group.title} ({group.recorded} of {group.planned} runs)")
+                continue
             has = group.settings
             rates = ", ".join(f"{rate:g}" for rate in has["rates"])
             rows = f"{len(has['runs'])} rows in {len(group.own)} runs, and the coin"
             paid = "the shipped reward model" if has["reward"] == "model" else "the verifier"
             rollout = f"{has['prompts']} prompts x {has['group_size']}"
-            state = "all" if group.whole else f"{group.recorded} of {group.planned}"
-            lines.append([group.title, f"{has['samples']:,}", rollout, rates, state, f"{rows}; {paid} pays"])
-        return table(head, lines) if lines else "Not recorded yet."
+            lines.append(
+                [group.title, f"{has['samples']:,}", rollout, rates, str(group.planned), f"{rows}; {paid} pays"]
+            )
+        said = [table(head, lines) if lines else NOTHING]
+        if open_ones:
+            said.append(f"Planned and not whole on file, so nothing is said of it: {'; '.join(open_ones)}.")
+        return "\n\n".join(said)
 
 
 def recorded():
@@ -65,7 +104,7 @@ def recorded():
     with using(PATH):
         record = read_record("row-benchmark")
         if record is None:
-            return "Not recorded yet."
+            return NOTHING
         hours = sum(run["cpu"] for run in record["runs"]) / 3600
         return (
             f"Recorded with {recorded_with(record)}, by `{record['command']}`: {len(record['runs'])} runs, "
@@ -73,12 +112,25 @@ def recorded():
         )
 
 
+def sections():
+    """A section for each group that is whole."""
+    with using(PATH):
+        parts, told = [], set()
+        for name, group in whole_groups().items():
+            task = group.settings["task"]
+            parts.append(f"## {group.title[0].upper()}{group.title[1:]}")
+            if task in ABOUT and task not in told:
+                parts.append(ABOUT[task])
+            told.add(task)
+            parts += [results(name), shared(name), rates(name)]
+            parts += [f"### What separates: {group.title}", separated(name)]
+        return "\n\n".join(parts) or NOTHING
+
+
 def results(name):
     """The table of a group: a line for each row that has runs of its own, and the control."""
     with using(PATH):
         group = group_of(name)
-        if group is None or not group.whole:
-            return missing(group)
         what = group.measure
         head = [
             "row",
@@ -108,27 +160,30 @@ def results(name):
 def spread(values):
     """`0.812 [0.790, 0.834]`: the mean and its 95 % interval over the seeds."""
     one = paired(values, [0.0] * len(values))
-    return f"{number(one.mean)} [{number(one.low)}, {number(one.high)}]"
+    return f"{number(one.mean)} [{number(one.low)},\u00a0{number(one.high)}]"  # an interval stays on one line
 
 
-def edges(name):
-    """Which rows were best at the lowest or highest of the four rates."""
+def rates(name):
+    """Which rows were best at the lowest or highest of the four rates, and which rates won by little."""
     with using(PATH):
         group = group_of(name)
-        if group is None or not group.whole:
-            return ""
-        found = group.at_an_edge()
-        if not found:
-            return "No row had its best rate at an edge of the four."
-        rows = ", ".join(f"{code(row)} ({end})" for row, end in found.items())
-        return f"At an edge of the four rates, so that a better one may lie outside: {rows}."
+        edge, narrow = group.at_an_edge(), group.narrow_rates()
+        said = "No row had its best rate at an edge of the four."
+        if edge:
+            rows = ", ".join(f"{code(row)} ({end})" for row, end in edge.items())
+            said = f"At an edge of the four rates, so that a better one may lie outside: {rows}."
+        if narrow:
+            rows = ", ".join(f"{code(row)} (by {number(gap)})" for row, gap in narrow.items())
+            said += (
+                " The rate won by less than the two tuning seeds at it, or at the next best, differ, and two other "
+                f"seeds might have chosen another: {rows}."
+            )
+        return said
 
 
 def shared(name):
     """Who has run for whom."""
     group = group_of(name)
-    if group is None:
-        return ""
     same = [group.sharing(row) for row in group.own if len(group.sharing(row)) > 1]
     if not same:
         return "No two of these rows take the same steps."
@@ -137,13 +192,17 @@ def shared(name):
 
 
 def separated(name):
-    """What the runs of a group separate, and what they do not, in sentences; and the matrix."""
+    """What the runs of a group separate, and what they do not, in sentences."""
     with using(PATH):
         group = group_of(name)
-        if group is None or not group.whole:
-            return missing(group)
         said = [in_words(group, measure) for measure in MEASURES]
-        return "\n\n".join([*said, box("benchmark-matrix", matrix(group))])
+        return "\n\n".join([*said, *sharpness(group)])
+
+
+def doubt(group, one, other):
+    """What to know of the rates of a pair: whether they differ, and whether one lies at an edge of those tried."""
+    said = ["rates differ"] if group.rate(one) != group.rate(other) else []
+    return said + [f"{code(row)} at the edge of the rates" for row in (one, other) if row in group.at_an_edge()]
 
 
 def in_words(group, measure):
@@ -151,22 +210,32 @@ def in_words(group, measure):
     found = group.pairs(measure)
     apart = {pair: one for pair, one in found.items() if one.separated}
     rest = {pair: one for pair, one in found.items() if not one.separated}
-    said = [f"**{group.measure.capitalize()} {MEASURES[measure]}.** Of {len(found)} pairs {len(apart)} are separated."]
-    ahead = {}
+    said = [f"**{group.measure.capitalize()} {MEASURES[measure]}.** Of {len(found)} pairs {len(apart) or 'none'} "]
+    said[0] += "is separated." if len(apart) < 2 else "are separated."
+    ahead, doubted = {}, 0
     for (one, other), gap in apart.items():
         first, second = (one, other) if gap.mean > 0 else (other, one)
-        ahead.setdefault(first, []).append(f"{code(second)} (by {number(abs(gap.mean))})")
+        doubts = doubt(group, first, second)
+        doubted += bool(doubts)
+        told = "; ".join([f"by {number(abs(gap.mean))}", *doubts])
+        ahead.setdefault(first, []).append(f"{code(second)} ({told})")
     said += [f"{code(row)} is ahead of {', '.join(ahead[row])}." for row in group.own if row in ahead]
+    if doubted:
+        said.append(
+            f"In {doubted} of these {len(apart)} the rates differ or one lies at the edge of those tried, and some or "
+            "all of the difference may be the rates'."
+        )
     if rest:
         (one, other), gap = max(rest.items(), key=lambda item: abs(item[1].mean))
-        one, other = (one, other) if gap.mean >= 0 else (other, one)
         said.append(
-            f"{'The other' if apart else 'All'} {len(rest)} are not separated; the largest difference of means among "
-            f"them is {number(abs(gap.mean))}, {code(one)} before {code(other)}."
+            f"The largest mean difference that is not separated is {number(abs(gap.mean))}, between {code(one)} and "
+            f"{code(other)}."
         )
+    spreads = [stdev(one.values) for one in found.values()]
     said.append(
-        f"In half of the pairs a mean difference of {number(needed(found))} or less would have been enough to "
-        "be the first that is separated."
+        f"The {len(group.seeds)} differences of a pair have standard deviations from {number(min(spreads))} to "
+        f"{number(max(spreads))}, with median {number(median(spreads))}; in half of the pairs a mean difference of "
+        f"{number(needed(found))} or less would have been enough to be the first that is separated."
     )
     beside = group.beside_the_control(measure)
     above = [one for (one, _), gap in beside.items() if gap.separated and gap.mean > 0]
@@ -181,22 +250,25 @@ def in_words(group, measure):
     return " ".join(said)
 
 
-def matrix(group):
-    """Row minus column, at the end, where the pair is separated; a dot where it is not."""
-    found = group.pairs("sampled")
-    lines = []
-    for one in group.own:
-        line = [code(one)]
-        for other in group.own:
-            gap = found.get((one, other)) or found.get((other, one))
-            if gap is None:
-                line.append("")
-            elif not gap.separated:
-                line.append("·")
-            else:
-                line.append(signed(gap.mean if (one, other) in found else -gap.mean))
-        lines.append(line)
-    return table(["", *map(code, group.own)], lines)
+def ranks(values):
+    """From 0, equal values with the mean of their places."""
+    order = sorted(values)
+    return [order.index(value) + (order.count(value) - 1) / 2 for value in values]
+
+
+def sharpness(group):
+    """How the means of rows go with their entropy; nothing where there is no order."""
+    columns = {key: [middle(group, row, key) for row in group.own] for key in ("sampled", "greedy", "entropy")}
+    if any(len(set(values)) == 1 for values in columns.values()):  # a correlation needs two
+        return []
+    order = ranks(columns["entropy"])
+    sampled, greedy = (
+        f"{correlation(ranks(columns[key]), order):.2f}".replace("-", "\u2212") for key in ("sampled", "greedy")
+    )
+    return [
+        f"**Sharpness.** Over the {len(group.own)} rows the rank correlation of the entropy with the {group.measure} "
+        f"of sampled completions is {sampled}, with that of greedy ones {greedy}."
+    ]
 
 
 def limit(pairs, seeds):
@@ -205,15 +277,18 @@ def limit(pairs, seeds):
 
 
 def test():
-    """How strict the correction is, for the largest and smallest group on file."""
+    """How strict the correction is, for each number of pairs in the plan."""
     groups = read_groups()
     if not groups:
-        return "Not recorded yet."
+        return NOTHING
     counts = sorted({len(group.own) * (len(group.own) - 1) // 2 for group in groups.values()})
     seeds = len(next(iter(groups.values())).seeds)
     alone = f"{critical(0.05, seeds - 1):.1f}"
     asked = ", ".join(f"{limit(n, seeds)} among {n} pairs" for n in counts)
+    drawn = read_record("row-benchmark")["held_out"]
     return (
         f"With {seeds} seeds a single pair would be called separated where its mean difference is {alone} of its own "
-        f"standard errors. The first of many has to reach {asked}."
+        f"standard errors. The first of many has to reach {asked}. Much of a spread is the evaluation's: two draws of "
+        f"{drawn} completions at an accuracy of 0.8 differ by {number(sqrt(2 * 0.8 * 0.2 / drawn))} (standard "
+        "deviation) without any training between them."
     )

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+import bibliography
 import book_facts
 import numbering
 from data_files import ROOT, read, using
@@ -193,15 +194,12 @@ def exercise(name):
 @cache
 def papers():
     """Key -> "authors year, title", of every entry of the bibliography."""
-    text = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
     found = {}
-    for key, body in re.findall(r"^@\w+\{([^,\s]+),\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
-        fields = dict(re.findall(r"^\s*(\w+)\s*=\s*\{(.*?)\},?$", body, re.MULTILINE))
-        authors = fields.get("author", key).split(" and ")
-        first = authors[0].split(",")[0].strip("{}")
+    for key, fields in bibliography.papers().items():
+        authors = (fields["author"] or key).split(" and ")
+        first = authors[0].split(",")[0]
         who = first if len(authors) == 1 else f"{first} et al."
-        title = re.sub(r"[{}]", "", fields.get("title", ""))
-        found[key] = f"{who} {fields.get('year', '')}, *{title}*"
+        found[key] = f"{who} {fields['year']}, *{fields['title']}*"
     return found
 
 

@@ -1,13 +1,13 @@
 """The page on history: a timeline, the family tree of the rows, and what to read, from their sources.
 
-The papers are listed in book/data/history.yml, who descends from whom in rlhf_minimal/rows.yml, and what a step changes
-is computed by `diff` from the rows that run. The tree is drawn when the page is built, in the page's own colour.
+The papers are listed in book/data/history.yml, which row is a step from which in rlhf_minimal/rows.yml, and what a step
+changes is computed by `diff` from the rows that run. The tree is drawn when the page is built, in its own colour.
 """
 
-import re
 from functools import cache
 from html import escape
 
+from bibliography import papers
 from data_files import ROOT, read, using
 from docutils.nodes import make_id
 from generated import table
@@ -16,23 +16,12 @@ from rlhf_minimal import ALGORITHMS, diff
 from rlhf_minimal.facts import facts_of, families
 
 HISTORY = ROOT / "book" / "data" / "history.yml"
-BIBLIOGRAPHY = ROOT / "book" / "references.bib"
 LINE, INDENT, TOP, LEFT, WIDTH = 26, 22, 22, 14, 700  # pixels of the drawing
 
 
 @cache
-def papers():
-    """Key -> {title, eprint, year}, from the bibliography."""
-    text = BIBLIOGRAPHY.read_text(encoding="utf-8")
-    found = {}
-    for key, body in re.findall(r"^@\w+\{([^,]+),\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
-        fields = dict(re.findall(r"^\s*(\w+) = \{(.*)\},?$", body, re.MULTILINE))
-        found[key] = {name: fields.get(name, "") for name in ("title", "eprint", "year")}
-    return found
-
-
 def entries(kind):
-    """The entries of the timeline, or of what to read."""
+    """The entries of the timeline, of what to read, or of the cells that are ours."""
     with using(HISTORY):
         return read(HISTORY)[kind]
 
@@ -55,8 +44,9 @@ def timeline():
     lines = []
     for entry in entries("timeline"):
         rows = [f"`{name}`" for name in (*entry.get("rows", ()), *entry.get("pairs", ()))]
-        lines.append([month(entry["paper"]), entry["name"], source(entry["paper"]), ", ".join(rows), entry["changed"]])
-    return table(["month", "name", "arXiv", "row", "what is different after it"], lines)
+        named = f"**{entry['name']}** {source(entry['paper'])}"
+        lines.append([month(entry["paper"]), named, ", ".join(rows), entry["changed"]])
+    return table(["month", "paper", "row", "what is different after it"], lines)
 
 
 def reading():
@@ -64,7 +54,7 @@ def reading():
     lines = []
     for entry in entries("reading"):
         key = entry.get("paper")
-        title = re.sub(r"[{}]", "", papers()[key]["title"]) if key else f"[{entry['title']}]({entry['link']})"
+        title = papers()[key]["title"] if key else f"[{entry['title']}]({entry['link']})"
         named = f"*{title}* ({month(key)}, {source(key)})" if key else title
         lines.append(f"- {named}. {entry['why']} [Worked out here](../{entry['chapter']}.ipynb).")
     return "\n".join(lines)
@@ -79,8 +69,19 @@ def changed(start, row):
 
 
 def born(row):
-    """The month of a row: that of the last paper on the timeline that is it, since its cells are whole only then."""
-    return next((month(entry["paper"]) for entry in reversed(entries("timeline")) if row in entry.get("rows", ())), "")
+    """When a row was made: the month of its paper on the timeline, or those of the first and the last of several."""
+    months = [month(entry["paper"]) for entry in entries("timeline") if row in entry.get("rows", ())]
+    return " to ".join(dict.fromkeys([*months[:1], *months[-1:]]))
+
+
+def ours(row):
+    """The columns whose cell the row's papers do not have: they leave it open, or libraries run another."""
+    return entries("ours").get(row, {}).get("columns", [])
+
+
+def columns(start, row):
+    """The columns in which a row differs from another, with a star at those that its papers do not have."""
+    return ", ".join(name + "*" * (name in ours(row)) for name in changed(start, row))
 
 
 @cache
@@ -91,6 +92,12 @@ def nearest():
         starts = [step.start for step in facts_of(row).steps]
         found[row] = min(starts, key=lambda start: len(changed(start, row)), default=None)
     return found
+
+
+def few():
+    """How many steps of the tree there are, and how many of them change at most three columns."""
+    steps = [len(changed(start, row)) for row, start in nearest().items() if start is not None]
+    return len(steps), sum(count <= 3 for count in steps)
 
 
 def in_order():
@@ -132,14 +139,14 @@ def svg():
         words = f'<tspan class="row">{escape(facts.title)}</tspan> <tspan class="when">{born(row)}</tspan>'
         if start is not None:
             also = "".join(f" · also from {escape(facts_of(one).title)}" for one in others(row))
-            words += f' <tspan class="columns">{escape(", ".join(changed(start, row)))}{also}</tspan>'
+            words += f' <tspan class="columns">{escape(columns(start, row))}{also}</tspan>'
         told = "where the table begins" if start is None else f"from {facts_of(start).title}: {diff(start, row)}"
         parts.append(
             f'<a href="{place_of(row)}"><title>{escape(told)}</title><text x="{x + 12}" y="{y + 5}">{words}</text></a>'
         )
     alt = (
-        f"A tree of {len(rows)} algorithms. It begins with REINFORCE. Each line names one, its month, and the "
-        "columns of the table that change from the row above it that it descends from. "
+        f"A tree of {len(rows)} algorithms. It begins with REINFORCE. Each line names one, its months, and the "
+        "columns of the table that change from the row above it that it is a step from. "
         "The same tree stands in words below."
     )
     return (
@@ -163,5 +170,9 @@ def tree_in_words():
             if start is not None:
                 cells = diff(start, row).replace("; ", "`; `").replace("->", "→")
                 said += f", from {facts_of(start).title}: `{cells}`"
+        if ours(row):
+            said += (
+                f" (not the papers': {', '.join(f'`{name}`' for name in ours(row))}; {entries('ours')[row]['instead']})"
+            )
         lines.append("  " * depth + f"- {said}")
     return "\n".join(lines)

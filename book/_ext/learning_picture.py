@@ -53,6 +53,17 @@ class Curves:
         return mean(mean(run[-ENDS:]) for run in self.coin)
 
     @property
+    def ends(self):
+        """Where the runs with a reward for being right end, the lowest first."""
+        return sorted(mean(run[-ENDS:]) for run in self.checked)
+
+    @property
+    def stray(self):
+        """How many of them end nearer to the start than to the best; 0 unless they are a minority."""
+        low = sum(end < (self.first + self.ends[-1]) / 2 for end in self.ends)
+        return low if low < len(self.ends) / 2 else 0
+
+    @property
     def seeds(self):
         return f"{len(self.checked)} seeds" if len(self.checked) > 1 else "one seed"
 
@@ -60,16 +71,25 @@ class Curves:
         """What the numbers say."""
         return (
             f"The share of right completions is {self.first:.2f} before training and {self.last:.2f} at the end (mean "
-            f"of the last {ENDS} steps, {self.seeds}). If a coin decides the reward, it ends at {self.last_coin:.2f}."
+            f"of the last {ENDS} steps, {self.seeds}{self.parted()}). If a coin decides the reward, it ends at "
+            f"{self.last_coin:.2f}."
         )
+
+    def parted(self):
+        """What a mean over seeds hides, where some of them end far below the others."""
+        if not self.stray:
+            return ""
+        low, high = self.ends[: self.stray], self.ends[self.stray :]
+        named = " and ".join(f"{end:.2f}" for end in low)
+        return f": {len(high)} end at {high[0]:.2f} or above, and {len(low)} at {named}"
 
     def alt(self):
         """For a reader who does not see it."""
         direction = "rises" if self.last > self.first else "falls"
         return (
             f"Two curves over {self.steps} training steps: the share of completions that are right. With a reward for "
-            f"being right it {direction} from {self.first:.2f} to {self.last:.2f}. With a reward from a coin it ends "
-            f"at {self.last_coin:.2f}."
+            f"being right it {direction} from {self.first:.2f} to {self.last:.2f} on average over "
+            f"{self.seeds}{self.parted()}. With a reward from a coin it ends at {self.last_coin:.2f}."
         )
 
 

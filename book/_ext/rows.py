@@ -73,11 +73,15 @@ def sheet_of(names):
     lines = []
     for name in names:
         says, shown = facts_of(name), cells(name)
-        weight = "  ".join(f"${part.strip()}$" for part in says.weight.split(";"))
         rest = "; ".join(cell for column, cell in shown.items() if column not in BETWEEN)
-        formulas = [f"${says.objective}$", weight, f"${says.share}$"]
+        formulas = [set_in_lines(formula) for formula in (says.objective, says.weight, says.share)]
         lines.append([f"**{name}**", shown["advantage"], *formulas, rest, says.why])
     return table(head, lines)
+
+
+def set_in_lines(formula):
+    """A formula of rows.yml, which may break where it has a semicolon."""
+    return "  ".join(f"${part.strip()}$" for part in formula.split(";"))
 
 
 def cells(name):

@@ -14,8 +14,9 @@ samples the same number of completions, refills included, and nothing differs bu
 
 **Rates.** Each row has the best of four learning rates, the same four for all rows of a group, each twice the one
 before. The best is the one with the highest held-out accuracy after the last update, averaged over TUNING seeds; of
-equal ones, the lowest. Reported seeds are others. The gradient's norm is not clipped and AdamW divides a gradient by its own
-size, so a loss that is a hundred times larger (a sum over tokens instead of a mean) takes the same steps.
+equal ones, the lowest. Reported seeds are others. The gradient's norm is not clipped and AdamW divides a gradient by a
+running size of its own, so a loss that is larger by one constant factor, the same in every batch, takes the same steps, up
+to AdamW's epsilon. A divisor that differs from batch to batch, such as the number of tokens, is no such factor.
 
 **Rows that coincide.** Where two rows have the same gradient up to one constant factor, in every batch that can occur,
 they take the same steps and are run once. `partners` finds these rows from their gradients, with rewards of 0 and 1

@@ -12,7 +12,11 @@ from rlhf_book.comparison import LEVEL, Difference, against, all_pairs, critical
 from rlhf_book.records import read_record
 
 RECORD = "row-benchmark"
-MEASURES = {"sampled": "at the end", "area": "over the whole curve"}
+MEASURES = {
+    "sampled": "of sampled completions at the end",
+    "greedy": "of greedy completions at the end",
+    "area": "of sampled completions over the whole curve",
+}
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class Group:
         name: Such as "addition-1".
         settings: As recorded.
         runs: The reported ones: a row's, one a seed, in the order of the seeds.
+        tuning: What the choice of a row's rate saw: row -> rate -> a result a tuning seed.
         control: The name of the row that a coin pays.
         seeds: Those that are reported.
         recorded: Runs on file, those for the choice of rates included.
@@ -32,6 +37,7 @@ class Group:
     name: str
     settings: Mapping[str, Any]
     runs: Mapping[str, list[dict[str, Any]]]
+    tuning: Mapping[str, Mapping[float, list[float]]]
     control: str
     seeds: tuple[int, ...]
     recorded: int
@@ -76,6 +82,27 @@ class Group:
         """Every row minus the control, corrected for all of these."""
         return against(self.control, self.results(measure, control=True))
 
+    def rate(self, row: str) -> float:
+        """The learning rate of a row's reported runs."""
+        return float(self.runs[row][0]["lr"])
+
+    def narrow_rates(self) -> dict[str, float]:
+        """Rows whose rate won by less than two tuning seeds differ at it or at the next best, and by how much."""
+        found = {}
+        for row in self.own:
+            tried = sorted(self.tuning[row].values(), key=mean, reverse=True)[:2]
+            gap = mean(tried[0]) - mean(tried[1])
+            if gap < max(max(seen) - min(seen) for seen in tried):
+                found[row] = gap
+        return found
+
+    def ahead_of_all(self, measure: str) -> str | None:
+        """The row that is separated from every other one and above it; None where there is none."""
+        ahead = dict.fromkeys(self.own, 0)
+        for (one, other), gap in self.pairs(measure).items():
+            ahead[one if gap.mean > 0 else other] += gap.separated
+        return next((row for row in ahead if ahead[row] == len(self.own) - 1), None)
+
     def at_an_edge(self) -> dict[str, str]:
         """Rows whose best rate is the lowest or the highest of the four, and which."""
         ends = {
@@ -111,13 +138,23 @@ def read_groups(record: Mapping[str, Any] | None = None) -> dict[str, Group]:
         runs: dict[str, list[dict[str, Any]]] = {
             row: [] for row in [*own, record["control"]]
         }
+        tuned: dict[str, dict[float, list[float]]] = {row: {} for row in own}
         for run in sorted(on_file, key=lambda run: run["seed"]):
             if run["seed"] in seeds:
                 runs[run["row"]].append(run)
+            else:
+                tuned[run["row"]].setdefault(run["lr"], []).append(run["sampled"])
         tried = len(own) * len(tuning) * len(settings["rates"])
         planned = tried + (len(own) + 1) * len(seeds)
         found[name] = Group(
-            name, settings, runs, record["control"], tuple(seeds), len(on_file), planned
+            name,
+            settings,
+            runs,
+            tuned,
+            record["control"],
+            tuple(seeds),
+            len(on_file),
+            planned,
         )
     return found
 

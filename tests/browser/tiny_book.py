@@ -91,7 +91,8 @@ def with_the_comparison(folder: Path, table: str) -> Path:
         The folder of the two pages, comparison.html and table.html.
     """
     others = {"book/table": f"# A table\n\n{table}\n"}
-    return _in_the_theme(folder, "comparison", others, ("book/algorithms", "notebooks/ppo-rlhf"))
+    linked = ("book/algorithms", "book/api/tasks", "notebooks/choosing", "notebooks/ppo-rlhf")
+    return _in_the_theme(folder, "comparison", others, linked)
 
 
 def with_the_inspector(folder: Path) -> Path:
@@ -101,7 +102,7 @@ def with_the_inspector(folder: Path) -> Path:
 
 def _in_the_theme(folder: Path, name: str, pages: dict[str, str], linked: tuple[str, ...]) -> Path:
     """A page of book/ as it is, with further pages and empty ones for its links; returns the page's folder."""
-    (folder / "book").mkdir(parents=True)
+    (folder / "book" / "api").mkdir(parents=True)
     (folder / "notebooks").mkdir()
     contents = "\n".join((f"book/{name}", *pages, *linked))
     (folder / "index.md").write_text(f"# Index\n\n```{{toctree}}\n{contents}\n```\n", encoding="utf-8")
