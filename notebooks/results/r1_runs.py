@@ -13,7 +13,11 @@ that is not divided by the group's spread, one cell of the row. **Stages** (`sta
 imitation of kept completions from the base again, RL on both kinds of questions with a reward model for one (30 steps).
 `no-language` is the first two without the reward for small letters. **Distillation**: a quarter of the weights, 60 updates,
 7,680 completions each, whoever writes them. OWN is the control: a small start imitates those of its own 7,680 completions
-that earn everything, at the rate at which it imitates the large model's. `scorer` asks the reward models of stage 4.
+that earn everything, at the rate at which it imitates the large model's. FEW is the control of the control: as many rows,
+and so as many epochs, but the large model's. `scorer` asks the reward models of stage 4.
+
+**Counted** (`counted`): 300 questions x 8 completions of models as they are, without an update: in how many groups a rule
+says the same of all, and which language those completions speak that work all their moves.
 """
 
 import random
@@ -80,7 +84,8 @@ TAUGHT = {
     "more-sft": ("tongues-small-more", STEPS, 0),
 }
 OWN = {"small-own": "tongues-small", "more-own": "tongues-small-more"}  # its own kept
-ARMS = ("stages", "no-language", *TAUGHT, *PAID, *OWN, "scorer")
+FEW = {"small-few": "small-own", "more-few": "more-own"}  # as many of the large one's
+ARMS = ("stages", "no-language", *TAUGHT, *PAID, *OWN, "scorer", *FEW, "counted")
 EXTRA = (0, 2, 4, 6)  # letters too many, of which the reward model is asked
 SEEN = ("accuracy", "format", "small", "length", "dead")
 
@@ -273,6 +278,46 @@ def examined(
     return {name: round(value, 4) for name, value in found.items()}
 
 
+def counted(
+    model: PreTrainedModel,
+    vocabulary: Vocabulary,
+    where: str,
+    split: str = "held_out",
+    n: int = 300,
+) -> dict[str, float]:
+    """Groups in which a rule says the same of all, and the languages of what works all its moves; nothing is trained."""
+    what = recipe("reasoning")
+    asked = what.task.problems(split, n, seed=where, distinct=True)
+    out = roll_out(model, vocabulary, asked, what, group_size=GROUP, seed=where)
+    rows = list(zip(out.texts, out.problems, strict=True))
+    said = [parts(*row) for row in rows]
+
+    def alike(values: Sequence[float]) -> Tensor:
+        """[n]: whether the completions of a group agree."""
+        groups = torch.tensor(values).view(-1, GROUP)
+        return groups.amax(1) - groups.amin(1) < 1e-6
+
+    same = alike([one["accuracy"] for one in said])
+    tidy = alike([one["tidy"] for one in said])
+    total = alike([rule(*row, COLD_TIDY) for row in rows])
+    worked = [
+        one for one, row in zip(said, rows, strict=True) if tongues.right_moves(*row)[2]
+    ]
+    small, capital = ([one for one in worked if one["small"] == k] for k in (1.0, 0.0))
+    found = {
+        "right": mean([one["accuracy"] for one in said]),
+        "alike": same.float().mean().item(),
+        "by_format": (same & ~tidy).float().mean().item(),
+        "alike_sum": total.float().mean().item(),
+        "worked": len(worked) / len(rows),
+        "one_language": (len(small) + len(capital)) / len(worked),
+    }
+    for name, those in (("small", small), ("capital", capital)):
+        if len(those) >= 30:  # fewer say little
+            found[f"right_{name}"] = mean([one["accuracy"] for one in those])
+    return {name: round(value, 4) for name, value in found.items()}
+
+
 def mean(values: Sequence[float]) -> float:
     """The mean of numbers."""
     return sum(values) / len(values)
@@ -394,6 +439,41 @@ def imitates_itself(name: str, seed: int) -> dict[str, Any]:
     return found | {"distinct": len({(r.prompt, r.completion) for r in rows})}
 
 
+@cache
+def of_the_large(seed: int) -> list[CompletionRow]:
+    """What the large model keeps after its first two stages."""
+    model, vocabulary = cold_start(seed)
+    reinforce(model, vocabulary, COLD_TIDY, f"stages/{seed}")
+    return kept_rows(model, vocabulary, seed)[0]
+
+
+def few_of_the_large(arm: str, seed: int) -> tuple[PreTrainedModel, int]:
+    """A small start after as many of the large model's kept completions as it has of its own, and how many."""
+    model, vocabulary = begin(OWN[FEW[arm]])
+    own, _ = kept_rows(model, vocabulary, seed)
+    rows = of_the_large(seed)[: len(own)]
+    imitate(model, vocabulary, rows, replace(KEPT, lr=3e-3, warm_up=5, seed=seed))
+    return model, len(rows)
+
+
+def counts(seed: int) -> dict[str, dict[str, float]]:
+    """Starts, and two models after RL, counted on one draw of questions."""
+    where = f"r1/counted/{seed}"
+    model, vocabulary = begin()
+    found = {
+        "base": counted(model, vocabulary, where),
+        "base-train": counted(model, vocabulary, where, "train"),
+    }
+    reinforce(model, vocabulary, PAID["accuracy"], f"zero/{seed}")
+    found["base-rl"] = counted(model, vocabulary, where)
+    model, _ = cold_start(seed)
+    found["cold"] = counted(model, vocabulary, where)
+    found["cold-train"] = counted(model, vocabulary, where, "train")
+    found["more"] = counted(*begin(TAUGHT["more-rl"][0]), where)
+    found["more-rl"] = counted(taught("more-rl", seed), vocabulary, where)
+    return found
+
+
 def last_stage(
     way: str,
     model: PreTrainedModel,
@@ -473,6 +553,14 @@ def run(arm: str, seed: int) -> dict[str, Any]:
             asked_scorer(seed) if arm == "scorer" else imitates_itself(OWN[arm], seed)
         )
         return {"cpu_seconds": round(time.process_time() - began, 1), **found}
+    if arm == "counted":
+        found = counts(seed)
+        return {"cpu_seconds": round(time.process_time() - began, 1), **found}
+    if arm in FEW:
+        model, rows = few_of_the_large(arm, seed)
+        seconds = round(time.process_time() - began, 1)
+        found = examined(model, vocabulary)
+        return {"cpu_seconds": seconds, "rows": rows, **found}
     seen: dict[str, list[float]] = {}
     if arm in TAUGHT:
         if TAUGHT[arm][1]:

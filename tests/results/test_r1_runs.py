@@ -1,6 +1,7 @@
 """The recorded runs on DeepSeek-R1: whole, still what the code of today begins to do, and as the chapter tells them."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from tests.results.scripts import load, separated
 
 script, RECORD = load("r1_runs")
 RUNS = {(run["arm"], run["seed"]): run for run in RECORD["runs"]}
+COUNTED = ("base", "base-train", "base-rl", "cold", "cold-train", "more", "more-rl")
 AFTER = ("base", "cold", "rl", "kept", *script.LAST)
 
 
@@ -32,9 +34,12 @@ def test_every_arm_has_every_seed_and_every_step():
         elif arm == "scorer":
             assert len(run["score_by_extra"]) == len(script.EXTRA)
             assert run["pairs"] > 300
+        elif arm == "counted":
+            assert set(COUNTED) < set(run)
+            assert all(0 <= share <= 1 for one in COUNTED for share in run[one].values())
         else:
             assert 0 <= run["accuracy"] <= 1
-        if arm not in (*script.TAUGHT, *script.OWN, "scorer"):
+        if arm not in (*script.TAUGHT, *script.OWN, *script.FEW, "scorer", "counted"):
             assert all(len(run["steps"][name]) == script.STEPS for name in script.SEEN)
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
@@ -122,6 +127,49 @@ def test_the_large_ones_completions_teach_more_than_the_students_own():
         assert separated(ends(f"{size}-own"), ends(f"{size}-sft"))
     assert separated(ends("more-own"), ends("more-rl"))
     assert (stage("rl") < ends("more-rl")).all()  # this teacher is the weaker model
+
+
+def counted(which, name):
+    return torch.tensor([RUNS["counted", seed][which][name] for seed in script.SEEDS])
+
+
+@pytest.mark.parametrize("split", ["", "-train"])
+def test_a_cold_start_leaves_fewer_groups_to_the_format(split):
+    for name in ("alike", "by_format"):
+        base, cold = (counted(f"{start}{split}", name) for start in ("base", "cold"))
+        assert separated(base, cold)
+        assert (cold < 0.6 * base).all()
+
+
+def test_rl_on_rightness_makes_the_language_purer_and_the_better_small_base_keeps_its_own():
+    assert separated(counted("base", "one_language"), counted("base-rl", "one_language"))
+    assert not separated(counted("more", "one_language"), counted("more-rl", "one_language"))
+    assert separated(counted("base", "right_small"), counted("base", "right_capital"))
+    assert separated(counted("base", "right_capital"), counted("base-rl", "right_capital"))
+
+
+def test_the_counts_come_out_as_recorded():
+    again = script.counted(*script.begin(), "r1/counted/0")
+    for name, value in RUNS["counted", 0]["base"].items():
+        assert again[name] == pytest.approx(value, abs=0.12 if name.startswith("right_") else 0.05)
+
+
+def test_what_is_counted_is_what_the_rules_say(monkeypatch):
+    """Two groups, by hand: one ties in rightness and differs in the box, one differs in rightness."""
+    problems = [Problem("3+8+........:", "b")] * script.GROUP + [Problem("3+........:", "d")] * script.GROUP
+    texts = ["(a)"] * 6 + ["3d8bc", "3D8b(c)"] + ["3d(d)"] * 7 + ["3Dd(e)"]
+    said = SimpleNamespace(problems=problems, texts=texts)
+    monkeypatch.setattr(script, "roll_out", lambda *_, **__: said)
+    found = script.counted(None, None, "by-hand", n=2)
+    assert (found["right"], found["alike"], found["by_format"]) == (round(7 / 16, 4), 0.5, 0.5)
+    assert found["alike_sum"] == 0
+    assert found["worked"] == 10 / 16
+    assert found["one_language"] == 0.8
+
+
+def test_as_few_of_the_large_ones_are_as_many_as_its_own():
+    for few, own in script.FEW.items():
+        assert ends(few, "rows").tolist() == ends(own, "rows").tolist()
 
 
 def test_imitating_itself_comes_out_as_recorded():

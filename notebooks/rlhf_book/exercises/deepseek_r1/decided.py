@@ -74,12 +74,12 @@ DECIDED = Exercise(
     If rightness is the same in the whole group and tidiness is not, the z-score hands the group to the format, whatever its weight.
     Write `my_format_groups(p, f, G)`: the share of such groups.
 
-    Predict first: $p = 0.13$, $f = 0.4$ and $G = 8$, the base of this chapter. A tenth, a third, a half? And after a cold start, with
-    $p = 0.35$ and $f = 0.85$?
+    Predict first: $p = 0.15$, $f = 0.4$ and $G = 8$, the base of this chapter. A tenth, a quarter, a half? And after a cold start, with
+    $p = 0.4$ and $f = 0.87$?
     """,
     solution=my_format_groups,
     cases=(
-        _case([0.13, 0.35], [0.4, 0.85], 8),
+        _case([0.15, 0.4], [0.4, 0.87], 8),
         _case([0.9, 0.5, 0.1], [0.2, 0.7, 0.5], 3),
         _case([0.95], [0.6], 2),
     ),
@@ -109,6 +109,6 @@ DECIDED = Exercise(
     ),
     where="Write the chance that G independent draws are all alike, once for rightness, once for the format.",
     right="Right. A weight cannot help in these groups, because the spread by which the z-score divides carries the same weight. "
-    "This is for questions alike; easy and hard ones leave more groups alike: 0.02 by the formula after the cold start, "
-    "and in 0.10 of the recorded groups rightness is the same before the first update.",
+    "This is for questions alike; easy and hard ones leave more ties: after the cold start rightness ties in 0.02 of the "
+    "groups by the formula, and in 0.10 (training questions) to 0.13 (held out) as counted.",
 )
