@@ -25,6 +25,7 @@ PLUMBING = {
     "functional.aggregation.Totals": "holds the denominators",
     "objective.KL": "a choice of estimator, place and level; its equations are those of functional.kl",
     "objective.Algorithm": "a row: it holds cells and computes nothing",
+    "objective.NotFinite": "an error, by its name",
     "objective.Batch": "a container; its checks have tests of their own",
     "algorithms.get_algorithm": "finds a row by its name",
     "pairwise.PairwiseAlgorithm": "a row: it holds cells and computes nothing",
