@@ -6,7 +6,7 @@ from recorded_runs import RESULTS
 
 from rlhf_book.factors import fitting_rows
 from rlhf_book.figures.inspector import TITLES
-from rlhf_book.records import read_record
+from rlhf_book.records import read_record, recorded_with
 from rlhf_minimal import ALGORITHMS
 
 PATH = RESULTS / "token-inspector.json"
@@ -24,22 +24,27 @@ def run_of(arm):
 
 
 def recorded():
-    """A line a run, and with what it was recorded."""
+    """A column a run, and with what it was recorded."""
     with using(PATH):
         record = read_record("token-inspector")
         if record is None:
             return MISSING
-        lines = []
-        for run in record["runs"]:
-            arm, looks = run["arm"], run["steps"]
-            size = f"{record['prompts'][arm]} prompts x {record['group_size'][arm]}"
-            steps = ", ".join(str(look["step"]) for look in looks)
-            rewards = f"{run['reward'][0]:.2f} and {run['reward'][-1]:.2f}"
-            tokens = ", ".join(str(look["tokens"]) for look in looks)
-            lines.append([TITLES[arm], f"`{record['task'][arm]}`", size, steps, tokens, rewards])
-        head = ["run", "task", "a rollout", "steps shown", "tokens in their batches", "mean reward, first and last"]
-        versions = ", ".join(f"{package} {which}" for package, which in record["versions"].items())
-        return f"{table(head, lines)}\n\nRecorded with {versions}, by `{record['command']}`."
+        runs = record["runs"]
+        arms = [run["arm"] for run in runs]
+        lines = [
+            [
+                "completions a rollout",
+                *(f"{record['prompts'][arm]} prompts x {record['group_size'][arm]}" for arm in arms),
+            ],
+            ["steps shown", *(", ".join(str(look["step"]) for look in run["steps"]) for run in runs)],
+            ["tokens in their batches", *(", ".join(str(look["tokens"]) for look in run["steps"]) for run in runs)],
+            ["mean reward, first and last", *(f"{run['reward'][0]:.2f} and {run['reward'][-1]:.2f}" for run in runs)],
+        ]
+        tasks = "; ".join(f"*{TITLES[arm]}*: `{record['task'][arm]}`" for arm in arms)
+        return (
+            f"{table(['', *(TITLES[arm] for arm in arms)], lines)}\n\nTasks: {tasks}.\n\n"
+            f"Recorded with {recorded_with(record)}, by `{record['command']}`."
+        )
 
 
 def lengths():
