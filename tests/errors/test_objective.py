@@ -67,7 +67,7 @@ def refused(match, make, *args, **kwargs):
 def test_every_public_name_is_tried_here():
     """A function or class that joins these modules must join these tests."""
     tried = {
-        *("KL", "Algorithm", "Batch", "Totals", "prepare", "policy_loss", "value_loss"),
+        *("KL", "Algorithm", "Batch", "NotFinite", "Totals", "prepare", "policy_loss", "value_loss"),
         *("get_algorithm", "table", "diff", "gradient_weight", "token_weights"),
     }
     found = {
@@ -80,7 +80,7 @@ def test_every_public_name_is_tried_here():
     }
     assert found | {"Totals"} == tried  # Totals lives in functional.aggregation
     second = {"PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss"}  # see test_pairwise.py
-    assert set(rlhf_minimal.__all__) - {"ALGORITHMS"} - second == tried - {"get_algorithm"}
+    assert set(rlhf_minimal.__all__) - {"ALGORITHMS"} - second == tried - {"get_algorithm", "NotFinite"}
     methods = {name for name in vars(Batch) if not name.startswith("_")} - {f.name for f in dataclasses.fields(Batch)}
     assert methods == {"lengths", "minibatch", "part", "split"}
     tensors = {f.name for f in dataclasses.fields(Batch)} - {"group_size", "budget", "totals"}
@@ -329,6 +329,8 @@ def test_a_kl_of_whole_completions_that_overflows():
     ref, old = good()["old_logp"], good()["old_logp"] - 40.0
     far = batch(ref_logp=ref, old_logp=old, logp=old.masked_fill(good()["mask"] == 0, NAN))
     message = refused("the loss is not finite .*: the numbers exceed", policy_loss, cells_of("dr_grpo", penalty), far)
+    with pytest.raises(objective.NotFinite):  # by which a loop may know that the run has collapsed
+        policy_loss(cells_of("dr_grpo", penalty), far)
     assert "largest log-ratio of a token 0 nats" in message
     assert "nan" not in message
 
