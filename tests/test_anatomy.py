@@ -9,9 +9,10 @@ from functools import partial
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, diff, gradient_weight, table, token_weights
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, anatomy, diff, gradient_weight, table, token_weights
 from rlhf_minimal.field import FIELD
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
+from rlhf_minimal.pairwise import PairwiseAlgorithm
 from tests.complete import share, weight
 
 every_row = pytest.mark.parametrize("name", ALGORITHMS)
@@ -182,6 +183,12 @@ def test_table_has_every_row_in_order_and_is_rectangular():
     assert header == "algorithm advantage normalize ratio gate aggregate kl shape keep".split()
     assert set(rule) == {"---"}
     assert {len(row) for row in (header, rule, *rows)} == {len(header)}
+
+
+@pytest.mark.parametrize("kind", [Algorithm, PairwiseAlgorithm])
+def test_table_knows_every_column(kind):
+    """A field that is not in the printed order would never be printed."""
+    assert sorted(anatomy._ORDER[kind]) == sorted(field.name for field in dataclasses.fields(kind))
 
 
 def test_table_says_what_the_cells_are():

@@ -72,7 +72,8 @@ ENTRY = {
     [
         ({"answer": "word " * 91}, "91 words"),
         ({"level": 4}, "expected a level"),
-        ({"proof": []}, "expected a level"),
+        ({"proof": []}, "nothing stands under proof"),
+        ({"topics": [], "follow_ups": []}, "nothing stands under topics, follow_ups"),
         ({"id": "q-unknown"}, "is no idea"),
         ({"wrnog": "typo"}, "mean nothing"),
         ({"wrong": None}, "lacks"),

@@ -300,10 +300,10 @@ def _questions(entries: list[Any]) -> dict[str, Question]:
         idea = entry.get("concept", name)
         if idea not in concepts():
             raise ValueError(f"{name}: {idea!r} is no idea of concepts.yml; name one under `concept`")
-        if entry["level"] not in LEVELS or not entry["topics"] or not entry["proof"] or not entry["follow_ups"]:
-            raise ValueError(
-                f"{name}: expected a level of {list(LEVELS)}, and a topic, a proof and a follow-up at least"
-            )
+        if entry["level"] not in LEVELS:
+            raise ValueError(f"{name}: expected a level of {list(LEVELS)}, got {entry['level']!r}")
+        if empty := [key for key in ("topics", "proof", "follow_ups") if not entry[key]]:
+            raise ValueError(f"{name}: nothing stands under {', '.join(empty)}, expected one entry at least")
         if len(entry["answer"].split()) > SPOKEN:
             raise ValueError(
                 f"{name}: the answer has {len(entry['answer'].split())} words, half a minute holds {SPOKEN}"
