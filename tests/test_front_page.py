@@ -13,6 +13,8 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_facts  # noqa: E402
 import learning_picture  # noqa: E402
+import recorded_runs  # noqa: E402
+import rows as pages  # noqa: E402
 
 RECORD = {
     "completions_a_step": 10,
@@ -147,10 +149,11 @@ def paths():
     return {title: book_facts.steps_of(lines.splitlines(), chapters) for title, lines in blocks}
 
 
-def test_the_three_paths_take_what_their_names_say():
+def test_the_paths_take_what_their_names_say():
     found = paths()
-    assert list(found) == ["A weekend", "A course", "Two hours before an interview"]
+    assert list(found) == ["An hour", "A weekend", "Two hours before an interview", "A course"]
     hours = {title: sum(step[-1] for step in steps) / 60 for title, steps in found.items()}
+    assert 0.5 <= hours["An hour"] <= 1.1
     assert 4 <= hours["A weekend"] <= 14
     assert hours["A course"] > hours["A weekend"]
     assert 1.5 <= hours["Two hours before an interview"] <= 2.25, "leave something out of this path"
@@ -191,3 +194,21 @@ def test_openings_are_those_of_all_chapters_or_of_the_parts_that_are_named():
     ):
         steps = book_facts.steps_of([f"openings | {parts} | x", "notebooks/ppo-clip | whole | x"], chapters)
         assert [page for page, part, *_ in steps if part == "opening"] == found
+
+
+def test_the_table_in_words_has_words_for_its_cells_or_says_that_it_has_none():
+    lines = pages.in_words("reinforce", "rloo", "ppo", "grpo").splitlines()
+    assert len(lines) == 2 + 4
+    assert all(line.count("|") == lines[0].count("|") for line in lines)
+    assert len({line.partition(" | ")[2] for line in lines[2:]}) == 4  # no two rows in the same words
+    with pytest.raises(ValueError, match="gspo: no words for its ratio sequence; there are some for on_policy, token"):
+        pages.in_words("gspo")
+
+
+def test_where_the_runs_on_addition_end_is_read_from_their_records():
+    lines = recorded_runs.addition().splitlines()[2:]
+    assert len(lines) == len(recorded_runs.ADDITION.strip().splitlines())
+    for line in lines:
+        ends, coin = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
+        assert coin < 0.3 < 0.7 < ends
+    assert recorded_runs.end({"right": [0, 0, 8, 8, 8, 8, 8]}, 16) == 0.5

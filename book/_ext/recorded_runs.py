@@ -84,3 +84,36 @@ def markdown(name, text):
         how = f"Recorded with {recorded_with(record)}, by `{record['command']}`."
         note = f"Mean [smallest, largest] of {seeds} seeds. {how}"
     return f"{shown}\n\n{note}"
+
+
+# Where the task addition is trained: page, record, the key that names a run's arm, the arm, its control.
+ADDITION = """
+[from zero](../notebooks/from-zero.ipynb), last five batches | from-zero | arm | GRPO | GRPO, reward from a coin
+[policy gradients](../notebooks/policy-gradients.ipynb), REINFORCE | policy-gradient-runs | arm | zero | coin
+[GRPO](../notebooks/grpo.ipynb) | grpo-sweeps | arm | group-16 | random-reward
+the README, `make train` | learning-curve | reward | verifier | random
+"""
+BATCH = 512  # completions a step where a record does not say: what `train` does
+
+
+def addition():
+    """Where runs on the task addition end, by the page that trains them."""
+    lines = []
+    for line in ADDITION.strip().splitlines():
+        where, name, key, *arms = (part.strip() for part in line.split(" | "))
+        path = path_of(name)
+        with using(path):
+            record = read(path)
+            runs = [[run for run in record["runs"] if run[key] == arm] for arm in arms]
+            steps = record.get("steps") or len(runs[0][0]["accuracy"])
+            each = record.get("completions_a_step") or record.get("samples_per_step") or BATCH
+            ends = [statistics.mean(end(run, each) for run in those) for those in runs]
+        lines.append([where, f"{steps} x {each}", *(f"{share:.2f}" for share in ends)])
+    return table(["where", "steps x completions", "ends at", "a coin ends at"], lines)
+
+
+def end(run, each):
+    """Right completions at a run's end: on new problems, or in its last five steps where it has no others."""
+    if "right" in run:
+        return statistics.mean(run["right"][-5:]) / each
+    return run["after_sampled"] if "after_sampled" in run else number(run, "sampled")

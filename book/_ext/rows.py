@@ -17,6 +17,36 @@ def pairwise():
     return rlhf_minimal.table(rlhf_minimal.PAIRWISE)
 
 
+# What the front page says of a cell, before any name means something. A cell without words is refused.
+WORDS = {
+    "advantage": {
+        "returns_to_go": "its own reward",
+        "leave_one_out": "its reward minus the mean of the others",
+        "gae": "a critic that judges every token",
+        "group_normalized": "its reward minus the group's mean, over their spread",
+    },
+    "ratio": {"on_policy": "none: a sample is used once", "token": "each token"},
+    "gate": {"none": "nothing", "clip": "a clip"},
+    "aggregate": {"sequence_sum": "summed", "sequence_mean": "averaged"},
+}
+
+
+def in_words(*names):
+    """Some rows of the table in words: what a completion is pushed by, and how far."""
+    head = ["", "pushed by", "ratio, old policy to new", "limited by", "its tokens are"]
+    lines = []
+    for name in names:
+        row, words = rlhf_minimal.ALGORITHMS[name], []
+        for column, known in WORDS.items():
+            cell = getattr(row, column)
+            cell = getattr(cell, "func", cell).__name__
+            if cell not in known:
+                raise ValueError(f"{name}: no words for its {column} {cell}; there are some for {', '.join(known)}")
+            words.append(known[cell])
+        lines.append([facts_of(name).title, *words])
+    return table(head, lines)
+
+
 def field():
     """The rows that no chapter derives yet."""
     return rlhf_minimal.table(FIELD)
