@@ -9,15 +9,19 @@ imitated 600 batches of 128 completions of an untidy crowd (`base_start`), or on
 after the same lessons, `tongues-small-more` after twice as many. GRPO without KL, 16 x 8 completions a step, 1e-3.
 
 **From the base** (60 steps). What is paid, beside 1 for the right hour, is in PAID; the arms in CENTRED have an advantage
-that is not divided by the group's spread, one cell of the row. **Stages** (`stages`): cold start, RL with three rules,
+that is not divided by the group's spread, one cell of the row. Three more ask why the format wins: `zero-tenth` pays it a
+tenth as much, `zero-dropped` pays nothing in groups that tie in rightness, `zero-fixed` does not divide a completion's loss
+by its length, another cell. **Stages** (`stages`): cold start, RL with three rules,
 imitation of kept completions from the base again, RL on both kinds of questions with a reward model for one (30 steps).
 `no-language` is the first two without the reward for small letters. **Distillation**: a quarter of the weights, 60 updates,
 7,680 completions each, whoever writes them. OWN is the control: a small start imitates those of its own 7,680 completions
 that earn everything, at the rate at which it imitates the large model's. FEW is the control of the control: as many rows,
-and so as many epochs, but the large model's. `scorer` asks the reward models of stage 4.
+and so as many epochs, but of the large model's, drawn by lot. `more-rl-small` is RL paid for small letters as well, which
+the imitated rows all are. `scorer` asks the reward models of stage 4.
 
 **Counted** (`counted`): 300 questions x 8 completions of models as they are, without an update: in how many groups a rule
-says the same of all, and which language those completions speak that work all their moves.
+says the same of all, and which language those completions speak that work all their moves. `kept` counts the models after
+stages 2 and 3 so, and how many questions and distinct rows there are among the completions that each writer's filter keeps.
 """
 
 import random
@@ -35,8 +39,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_book import tongues
-from rlhf_minimal import ALGORITHMS, Batch, policy_loss
-from rlhf_minimal.functional import advantages
+from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
+from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.pairwise import PAIRWISE
@@ -53,10 +57,13 @@ from rlhf_minimal.training.preferences import preference_loss, sample_pairs
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
 CENTRED_GRPO = replace(GRPO, advantage=advantages.group_centered)
+FIXED_GRPO = replace(GRPO, aggregate=aggregation.fixed_length)
 STEPS, PROMPTS, GROUP, LR = 60, 16, 8, 1e-3
+BUDGET = tongues.task("reasoning").max_new_tokens
 FORMAT, LANGUAGE = 0.2, 0.2  # what a tidy box and small letters pay, beside 1
 
-# From the base: what is paid beside the right hour. "tidy" is the box, "small" and "capital" a language.
+# From the base: what is paid beside the right hour. "tidy" is the box ("tenth" a tenth of that), "small" and "capital" a
+# language.
 PAID: dict[str, tuple[str, ...]] = {
     "accuracy": (),
     "zero": ("tidy",),
@@ -64,8 +71,12 @@ PAID: dict[str, tuple[str, ...]] = {
     "small-centred": ("tidy", "small"),
     "capital-centred": ("tidy", "capital"),
     "coin": (),
+    "zero-tenth": ("tenth",),
+    "zero-dropped": ("tidy",),
+    "zero-fixed": ("tidy",),
 }
 CENTRED = ("zero-centred", "small-centred", "capital-centred")
+ROWS = dict.fromkeys(CENTRED, CENTRED_GRPO) | {"zero-fixed": FIXED_GRPO}
 
 # The stages.
 COLD = FitConfig(steps=30, batch_size=64, lr=1e-3, warm_up=5)
@@ -82,10 +93,14 @@ TAUGHT = {
     "small-both": ("tongues-small", STEPS // 2, STEPS // 2),
     "more-rl": ("tongues-small-more", 0, STEPS),
     "more-sft": ("tongues-small-more", STEPS, 0),
+    "more-rl-small": ("tongues-small-more", 0, STEPS),
 }
 OWN = {"small-own": "tongues-small", "more-own": "tongues-small-more"}  # its own kept
 FEW = {"small-few": "small-own", "more-few": "more-own"}  # as many of the large one's
-ARMS = ("stages", "no-language", *TAUGHT, *PAID, *OWN, "scorer", *FEW, "counted")
+ARMS = (
+    *("stages", "no-language", *TAUGHT, *PAID, *OWN, "scorer", *FEW),
+    *("counted", "kept"),
+)
 EXTRA = (0, 2, 4, 6)  # letters too many, of which the reward model is asked
 SEEN = ("accuracy", "format", "small", "length", "dead")
 
@@ -121,6 +136,7 @@ def parts(text: str, problem: Problem) -> dict[str, float]:
     return {
         "accuracy": tongues.accuracy(text, problem),
         "tidy": tongues.in_format(text),
+        "tenth": tongues.in_format(text),
         "small": small,
         "capital": letters - small,
     }
@@ -129,7 +145,8 @@ def parts(text: str, problem: Problem) -> dict[str, float]:
 def rule(text: str, problem: Problem, paid: Sequence[str]) -> float:
     """The sum of the rules: 1 for the right hour, and the others' weights."""
     said = parts(text, problem)
-    weights = {"tidy": FORMAT, "small": LANGUAGE, "capital": LANGUAGE}
+    weights = {"tidy": FORMAT, "tenth": FORMAT / 10}
+    weights |= {"small": LANGUAGE, "capital": LANGUAGE}
     return said["accuracy"] + sum(weights[name] * said[name] for name in paid)
 
 
@@ -138,14 +155,13 @@ def update(
     optimizer: torch.optim.Optimizer,
     out: Rollout,
     rewards: Tensor,
-    *,
-    centred: bool = False,
+    row: Algorithm = GRPO,
 ) -> None:
-    """One step of GRPO without KL, with the gradient's norm held to 1."""
+    """One step of a row, GRPO without KL, with the gradient's norm held to 1."""
     logits = policy_logits(model, out.prompts, out.prompt_mask, out.completions)
     logp = token_logprobs(logits, out.completions)
-    batch = Batch(logp, out.logp, out.mask, rewards, GROUP)
-    loss = policy_loss(CENTRED_GRPO if centred else GRPO, batch)
+    batch = Batch(logp, out.logp, out.mask, rewards, GROUP, budget=BUDGET)
+    loss = policy_loss(row, batch)
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -160,8 +176,9 @@ def reinforce(
     *,
     steps: int = STEPS,
     lr: float = LR,
-    centred: bool = False,
+    row: Algorithm = GRPO,
     coin: bool = False,
+    dropped: bool = False,
     kind: str = "reasoning",
     general: Callable[[Sequence[Problem], Sequence[str]], Tensor] | None = None,
 ) -> dict[str, list[float]]:
@@ -174,8 +191,9 @@ def reinforce(
         where: Names the problems, samples and tosses.
         steps: Of one update each.
         lr: Of AdamW.
-        centred: Whether the advantage leaves out the division by the group's spread.
+        row: Of the table.
         coin: Whether a coin pays instead.
+        dropped: Whether groups that tie in rightness get nothing, and so no advantage.
         kind: "reasoning", or "both".
         general: Scores the replies to questions that have no rule; None leaves those at 0.
     """
@@ -202,8 +220,11 @@ def reinforce(
             seen["score"].append(round(scores.mean().item(), 4))
             liked = [tongues.liking(t, p) for p, t in others]
             seen["liking"].append(round(sum(liked) / len(liked), 4))
+        if dropped:
+            right = torch.tensor([tongues.accuracy(t, p) for p, t in rows])
+            rewards[ties(right).repeat_interleave(GROUP)] = 0.0
         note(seen, out, ruled)
-        update(model, optimizer, out, rewards, centred=centred)
+        update(model, optimizer, out, rewards, row)
     return seen
 
 
@@ -213,6 +234,12 @@ def asked(kind: str, name: str) -> list[Problem]:
     if kind == "both" and len({tongues.has_rule(p.prompt) for p in problems}) < 2:
         return asked(kind, f"{name}/again")
     return problems
+
+
+def ties(right: Tensor) -> Tensor:
+    """[P]: whether the completions of a group agree, of what a rule says of them, [B]."""
+    groups = right.view(-1, GROUP)
+    return groups.amax(1) - groups.amin(1) < 1e-6
 
 
 def note(seen: dict[str, list[float]], out: Rollout, ruled: Tensor) -> None:
@@ -232,9 +259,8 @@ def note(seen: dict[str, list[float]], out: Rollout, ruled: Tensor) -> None:
     ):
         seen[name].append(round(sum(one[part] for one in said) / len(said), 4))
     seen["length"].append(round(out.mask.sum(1)[ruled].mean().item(), 3))
-    groups = torch.tensor([one["accuracy"] for one in said]).view(-1, GROUP)
-    dead = (groups.amax(1) == groups.amin(1)).float().mean().item()
-    seen["dead"].append(round(dead, 4))
+    dead = ties(torch.tensor([one["accuracy"] for one in said]))
+    seen["dead"].append(round(dead.float().mean().item(), 4))
 
 
 def examined(
@@ -292,14 +318,9 @@ def counted(
     rows = list(zip(out.texts, out.problems, strict=True))
     said = [parts(*row) for row in rows]
 
-    def alike(values: Sequence[float]) -> Tensor:
-        """[n]: whether the completions of a group agree."""
-        groups = torch.tensor(values).view(-1, GROUP)
-        return groups.amax(1) - groups.amin(1) < 1e-6
-
-    same = alike([one["accuracy"] for one in said])
-    tidy = alike([one["tidy"] for one in said])
-    total = alike([rule(*row, COLD_TIDY) for row in rows])
+    same = ties(torch.tensor([one["accuracy"] for one in said]))
+    tidy = ties(torch.tensor([one["tidy"] for one in said]))
+    total = ties(torch.tensor([rule(*row, COLD_TIDY) for row in rows]))
     worked = [
         one for one, row in zip(said, rows, strict=True) if tongues.right_moves(*row)[2]
     ]
@@ -440,20 +461,45 @@ def imitates_itself(name: str, seed: int) -> dict[str, Any]:
 
 
 @cache
-def of_the_large(seed: int) -> list[CompletionRow]:
-    """What the large model keeps after its first two stages."""
+def of_the_large(seed: int) -> tuple[PreTrainedModel, list[CompletionRow]]:
+    """The large model after its first two stages, and what it keeps."""
     model, vocabulary = cold_start(seed)
     reinforce(model, vocabulary, COLD_TIDY, f"stages/{seed}")
-    return kept_rows(model, vocabulary, seed)[0]
+    return model, kept_rows(model, vocabulary, seed)[0]
 
 
-def few_of_the_large(arm: str, seed: int) -> tuple[PreTrainedModel, int]:
-    """A small start after as many of the large model's kept completions as it has of its own, and how many."""
+def kinds(rows: Sequence[CompletionRow]) -> dict[str, int]:
+    """How many rows, of how many questions, and how many differ."""
+    questions = {row.prompt for row in rows}
+    distinct = {(row.prompt, row.completion) for row in rows}
+    return {"rows": len(rows), "questions": len(questions), "distinct": len(distinct)}
+
+
+def few_of_the_large(
+    arm: str, seed: int
+) -> tuple[PreTrainedModel, list[CompletionRow]]:
+    """A small start after as many of the large model's kept completions as it has of its own, drawn by lot."""
     model, vocabulary = begin(OWN[FEW[arm]])
     own, _ = kept_rows(model, vocabulary, seed)
-    rows = of_the_large(seed)[: len(own)]
+    rows = random.Random(seed).sample(of_the_large(seed)[1], len(own))
     imitate(model, vocabulary, rows, replace(KEPT, lr=3e-3, warm_up=5, seed=seed))
-    return model, len(rows)
+    return model, rows
+
+
+def kept(seed: int) -> dict[str, dict[str, Any]]:
+    """What every writer's filter keeps, and the large model after stages 2 and 3, counted."""
+    where = f"r1/counted/{seed}"
+    model, rows = of_the_large(seed)
+    base, vocabulary = begin()
+    found: dict[str, dict[str, Any]] = {"large": kinds(rows)}
+    for arm, start in OWN.items():
+        found[arm] = kinds(kept_rows(*begin(start), seed)[0])
+    both = rows + general_rows(len(rows) // 3, seed)
+    imitate(base, vocabulary, both, replace(KEPT, seed=seed))
+    for name, one in (("rl", model), ("kept", base)):
+        found[name] = counted(one, vocabulary, where)
+        found[f"{name}-train"] = counted(one, vocabulary, where, "train")
+    return found
 
 
 def counts(seed: int) -> dict[str, dict[str, float]]:
@@ -536,9 +582,9 @@ def taught(arm: str, seed: int) -> PreTrainedModel:
         config = replace(KEPT, steps=lessons, lr=3e-3, warm_up=5, seed=seed)
         imitate(model, vocabulary, share, config)
     if steps:
-        reinforce(
-            model, vocabulary, ("tidy",), f"small/{seed}", steps=steps, centred=True
-        )
+        paid = COLD_TIDY if arm == "more-rl-small" else ("tidy",)
+        where = f"small/{seed}"
+        reinforce(model, vocabulary, paid, where, steps=steps, row=CENTRED_GRPO)
     return model
 
 
@@ -553,14 +599,14 @@ def run(arm: str, seed: int) -> dict[str, Any]:
             asked_scorer(seed) if arm == "scorer" else imitates_itself(OWN[arm], seed)
         )
         return {"cpu_seconds": round(time.process_time() - began, 1), **found}
-    if arm == "counted":
-        found = counts(seed)
+    if arm in ("counted", "kept"):
+        found = counts(seed) if arm == "counted" else kept(seed)
         return {"cpu_seconds": round(time.process_time() - began, 1), **found}
     if arm in FEW:
         model, rows = few_of_the_large(arm, seed)
         seconds = round(time.process_time() - began, 1)
         found = examined(model, vocabulary)
-        return {"cpu_seconds": seconds, "rows": rows, **found}
+        return {"cpu_seconds": seconds, **kinds(rows), **found}
     seen: dict[str, list[float]] = {}
     if arm in TAUGHT:
         if TAUGHT[arm][1]:
@@ -577,8 +623,9 @@ def run(arm: str, seed: int) -> dict[str, Any]:
             vocabulary,
             PAID[arm],
             f"zero/{seed}",
-            centred=arm in CENTRED,
+            row=ROWS.get(arm, GRPO),
             coin=arm == "coin",
+            dropped=arm == "zero-dropped",
         )
     seconds = round(time.process_time() - began, 1)
     found = {**examined(model, vocabulary), "cpu_seconds": seconds}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlhf_book import tongues
-from rlhf_minimal.tasks import Problem
+from rlhf_minimal.tasks import CompletionRow, Problem
 from tests.results.scripts import load, separated
 
 script, RECORD = load("r1_runs")
@@ -37,14 +37,16 @@ def test_every_arm_has_every_seed_and_every_step():
         elif arm == "counted":
             assert set(COUNTED) < set(run)
             assert all(0 <= share <= 1 for one in COUNTED for share in run[one].values())
+        elif arm == "kept":
+            assert {"large", "rl", "rl-train", "kept", "kept-train", *script.OWN} < set(run)
         else:
             assert 0 <= run["accuracy"] <= 1
-        if arm not in (*script.TAUGHT, *script.OWN, *script.FEW, "scorer", "counted"):
+        if arm not in (*script.TAUGHT, *script.OWN, *script.FEW, "scorer", "counted", "kept"):
             assert all(len(run["steps"][name]) == script.STEPS for name in script.SEEN)
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
 
-@pytest.mark.parametrize("arm", ["zero", "small-centred", "coin"])
+@pytest.mark.parametrize("arm", ["zero", "small-centred", "coin", "zero-tenth", "zero-dropped", "zero-fixed"])
 def test_the_first_steps_come_out_as_recorded(arm):
     """Another machine may round differently and draw a few other tokens."""
     model, vocabulary = script.begin()
@@ -54,8 +56,9 @@ def test_the_first_steps_come_out_as_recorded(arm):
         script.PAID[arm],
         "zero/0",
         steps=3,
-        centred=arm in script.CENTRED,
+        row=script.ROWS.get(arm, script.GRPO),
         coin=arm == "coin",
+        dropped=arm == "zero-dropped",
     )
     for name in ("accuracy", "format", "small"):
         assert seen[name] == pytest.approx(RUNS[arm, 0]["steps"][name][:3], abs=0.06)
@@ -77,6 +80,7 @@ def test_what_is_paid():
     assert script.rule("3D8B(B)", problem, ("tidy", "capital")) == pytest.approx(1.4)
     assert script.rule("3D8B(B)", problem, ("tidy", "small")) == pytest.approx(1.2)
     assert script.rule("", problem, ("tidy", "small", "capital")) == 0
+    assert script.rule("(a)", problem, ("tenth",)) == pytest.approx(0.02)
 
 
 def test_a_new_start_begins_to_write_as_the_crowd():
@@ -167,9 +171,78 @@ def test_what_is_counted_is_what_the_rules_say(monkeypatch):
     assert found["one_language"] == 0.8
 
 
-def test_as_few_of_the_large_ones_are_as_many_as_its_own():
+def test_as_few_of_the_large_ones_are_as_many_as_its_own_and_as_various():
     for few, own in script.FEW.items():
-        assert ends(few, "rows").tolist() == ends(own, "rows").tolist()
+        for seed in script.SEEDS:
+            one, other = RUNS[few, seed], RUNS["kept", seed][own]
+            assert one["rows"] == other["rows"] == RUNS[own, seed]["rows"]
+            assert one["questions"] == pytest.approx(other["questions"], rel=0.12)
+            assert one["distinct"] == pytest.approx(other["distinct"], rel=0.15)
+
+
+def test_the_few_are_drawn_by_lot(monkeypatch):
+    """The rows lie question by question, so the first of them would be of few questions."""
+    large = [CompletionRow(str(i // 8), str(i)) for i in range(800)]
+    monkeypatch.setattr(script, "of_the_large", lambda seed: (None, large))
+    monkeypatch.setattr(script, "kept_rows", lambda *_: (large[:100], 800))
+    monkeypatch.setattr(script, "imitate", lambda *_: None)
+    _, rows = script.few_of_the_large("small-few", 0)
+    found = script.kinds(rows)
+    assert found["rows"] == found["distinct"] == 100
+    assert found["questions"] > 50
+    assert script.few_of_the_large("small-few", 1)[1] != rows
+
+
+def test_rows_questions_and_distinct_rows():
+    rows = [CompletionRow("a", "x"), CompletionRow("a", "x"), CompletionRow("a", "y"), CompletionRow("b", "x")]
+    assert script.kinds(rows) == {"rows": 4, "questions": 2, "distinct": 3}
+
+
+def test_groups_that_tie_in_rightness_move_nothing_when_they_are_dropped(monkeypatch):
+    """Two groups: one ties in rightness, with boxes that differ; one differs in rightness."""
+    problems = [Problem("3+8+........:", "b")] * script.GROUP + [Problem("3+........:", "d")] * script.GROUP
+    texts = ["(a)"] * 6 + ["3d8bc", "3D8a(c)"] + ["3d(d)"] * 7 + ["3De"]
+    mask = torch.ones(len(texts), 4)
+    said = SimpleNamespace(problems=problems, texts=texts, mask=mask)
+    monkeypatch.setattr(script, "roll_out", lambda *_, **__: said)
+    given = {}
+    for dropped in (False, True):
+        monkeypatch.setattr(script, "update", lambda m, o, out, r, row, d=dropped: given.update({d: r.view(2, -1)}))
+        model, vocabulary = script.begin("tongues-small")
+        script.reinforce(model, vocabulary, ("tidy",), "by-hand", steps=1, dropped=dropped)
+    assert given[False][0].std() > 0 == given[True][0].std()
+    torch.testing.assert_close(given[False][1], given[True][1])
+
+
+def test_dropping_the_tied_groups_restores_the_reasoning_and_a_tenth_of_the_weight_does_not():
+    assert separated(ends("zero"), ends("zero-dropped"))
+    assert ends("zero-dropped", "works_all").min() > 0.8
+    assert (ends("zero-dropped", "format") < 0.1).sum() == 3  # and the box is lost
+    assert not separated(ends("zero"), ends("zero-tenth"))
+    assert (ends("zero-tenth", "works_all") < 0.2).sum() == 3
+
+
+def test_without_the_division_by_length_four_of_five_keep_reasoning_and_box():
+    both = (ends("zero-fixed", "works_all") > 0.5) & (ends("zero-fixed", "format") > 0.5)
+    assert both.sum() == 4
+    assert separated(ends("zero"), ends("zero-fixed"))
+
+
+def test_the_same_rows_of_a_better_writer_teach_more():
+    for size in ("small", "more"):
+        assert separated(ends(f"{size}-own"), ends(f"{size}-few"))
+        assert separated(ends(f"{size}-few"), ends(f"{size}-sft"))
+    assert separated(ends("more-rl-small"), ends("more-sft"))
+    assert ends("more-rl-small", "small").min() > 0.85
+
+
+def test_fewer_groups_tie_in_the_sum_than_in_rightness_at_the_start_of_stage_four():
+    ties = {
+        name: torch.tensor([RUNS["kept", seed]["kept-train"][name] for seed in script.SEEDS])
+        for name in ("alike", "alike_sum")
+    }
+    assert separated(ties["alike_sum"], ties["alike"])
+    assert ties["alike_sum"].min() > 0.05
 
 
 def test_imitating_itself_comes_out_as_recorded():

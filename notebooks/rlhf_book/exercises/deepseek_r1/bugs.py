@@ -51,8 +51,9 @@ TOLD = Bug(
     mended=mended_language_reward,
     moral="""
     The reward read the question as well, and the question is in the wanted language. So a long question pays nearly all of the reward
-    for any reply, and within its group only the rest can differ; in a sum with other rewards that is little. An empty reply earns most. The habit: score what the policy has
-    written and nothing else, and look at the spread of a reward within groups, not only at its mean.
+    for any reply, and within its group only the rest can differ; in a sum with other rewards that is little. After such a question an
+    empty reply earns as much as the best. The habit: score what the policy has written and nothing else, and look at the spread of a
+    reward within groups, not only at its mean.
     """,
 )
 
