@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on policy gradients: the same rewards, moved by a constant.
 
-    python notebooks/results/policy_gradient_runs.py          runs what is not yet recorded (55 runs, 15 minutes)
+    python notebooks/results/policy_gradient_runs.py          runs what is not yet recorded (60 runs, 15 minutes)
     python notebooks/results/policy_gradient_runs.py plus-1   only the arms named
 
 Writes notebooks/results/policy-gradient-runs.json, a line a run. Every run takes 40 steps of 256 completions (16 prompts,
@@ -10,7 +10,7 @@ expected reward. In the control, `coin`, a coin pays instead of the checker.
 
 The arms `offset...` add a number of the prompt's own to every reward, 0, 1, 2 or 3 (`own_number`), and differ in the
 advantage alone: none, minus the mean of the batch, minus the mean of the prompt, and that over the prompt's standard
-deviation, as in GRPO. `batch` subtracts the mean of the batch from the rewards without such a number.
+deviation, as in GRPO. `zero`, `batch`, `mean` and `zscore` are the same four without such a number.
 
 Seeds 0 to 4 were fixed beforehand and all are recorded; seed 100 was used before that, to see how long a run takes.
 """
@@ -67,6 +67,7 @@ def with_own_number(reward: RewardFunction) -> RewardFunction:
 REINFORCE = ALGORITHMS["reinforce"]
 BATCH = replace(REINFORCE, advantage=batch_centered)
 MEAN = replace(REINFORCE, advantage=advantages.group_centered)
+ZSCORE = replace(REINFORCE, advantage=advantages.group_normalized)
 
 # arm: its row. Rewards are 1 for right and 0 for wrong before they are moved.
 ARMS: dict[str, Algorithm] = {
@@ -77,10 +78,11 @@ ARMS: dict[str, Algorithm] = {
     "plus-1-mean": replace(MEAN, shape=partial(moved, by=1.0)),
     "coin": REINFORCE,
     "batch": BATCH,
+    "zscore": ZSCORE,
     "offset": REINFORCE,
     "offset-batch": BATCH,
     "offset-mean": MEAN,
-    "offset-zscore": replace(REINFORCE, advantage=advantages.group_normalized),
+    "offset-zscore": ZSCORE,
 }
 
 
