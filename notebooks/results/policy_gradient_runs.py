@@ -1,16 +1,23 @@
 """The recorded runs of the chapter on policy gradients: the same rewards, moved by a constant.
 
-    python notebooks/results/policy_gradient_runs.py          runs what is not yet recorded (30 runs, five minutes)
+    python notebooks/results/policy_gradient_runs.py          runs what is not yet recorded (60 runs, 15 minutes)
     python notebooks/results/policy_gradient_runs.py plus-1   only the arms named
 
 Writes notebooks/results/policy-gradient-runs.json, a line a run. Every run takes 40 steps of 256 completions (16 prompts,
 16 completions each) from the shipped start. The row is `reinforce`. An arm adds a constant to every reward, or subtracts
 the mean of the prompt's completions, or both, and differs in nothing else. No constant changes the gradient of the
-expected reward. In the control, `coin`, a coin pays instead of the checker. Seeds 0 to 4 were fixed beforehand and all are recorded; seed 100 was used before that, to see how long
-a run takes.
+expected reward. In the control, `coin`, a coin pays instead of the checker.
+
+The arms `offset...` add a number of the prompt's own to every reward, 0, 1, 2 or 3 (`own_number`), and differ in the
+advantage alone: none, minus the mean of the batch, minus the mean of the prompt, and that over the prompt's standard
+deviation, as in GRPO. `zero`, `batch`, `mean` and `zscore` are the same four without such a number.
+
+Seeds 0 to 4 were fixed beforehand and all are recorded; seed 100 was used before that, to see how long a run takes.
 """
 
 import time
+import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.resources import as_file, files
@@ -22,7 +29,7 @@ from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
 from rlhf_minimal.functional import advantages
-from rlhf_minimal.tasks import get_task, random_reward, verifier_reward
+from rlhf_minimal.tasks import RewardFunction, get_task, random_reward, verifier_reward
 from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
 
 STEPS, PROMPTS, GROUP = 40, 16, 16
@@ -34,8 +41,33 @@ def moved(rewards: Tensor, lengths: Tensor, *, by: float) -> Tensor:
     return rewards + by
 
 
+def batch_centered(token_rewards: Tensor, mask: Tensor) -> Tensor:
+    """Reward minus the mean of the whole batch: a cell of the column `advantage`."""
+    rewards = token_rewards.sum(dim=1)
+    return (rewards - rewards.mean())[:, None] * mask
+
+
+def own_number(prompt: str) -> int:
+    """Of each prompt: 0, 1, 2 or 3, the same in every run."""
+    return zlib.crc32(prompt.encode()) % 4
+
+
+def with_own_number(reward: RewardFunction) -> RewardFunction:
+    """A reward function, plus the prompt's own number."""
+
+    def moved_by_prompt(
+        prompts: Sequence[str], completions: Sequence[str], **columns: Any
+    ) -> list[float]:
+        found = reward(prompts=prompts, completions=completions, **columns)
+        return [r + own_number(q) for r, q in zip(found, prompts, strict=True)]
+
+    return moved_by_prompt
+
+
 REINFORCE = ALGORITHMS["reinforce"]
+BATCH = replace(REINFORCE, advantage=batch_centered)
 MEAN = replace(REINFORCE, advantage=advantages.group_centered)
+ZSCORE = replace(REINFORCE, advantage=advantages.group_normalized)
 
 # arm: its row. Rewards are 1 for right and 0 for wrong before they are moved.
 ARMS: dict[str, Algorithm] = {
@@ -45,6 +77,12 @@ ARMS: dict[str, Algorithm] = {
     "mean": MEAN,
     "plus-1-mean": replace(MEAN, shape=partial(moved, by=1.0)),
     "coin": REINFORCE,
+    "batch": BATCH,
+    "zscore": ZSCORE,
+    "offset": REINFORCE,
+    "offset-batch": BATCH,
+    "offset-mean": MEAN,
+    "offset-zscore": ZSCORE,
 }
 
 
@@ -53,6 +91,8 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
     config = Config(steps=steps, seed=seed, prompts=PROMPTS, group_size=GROUP)
     task = get_task("addition")
     score = random_reward(seed) if arm == "coin" else verifier_reward(task)
+    if arm.startswith("offset"):
+        score = with_own_number(score)
     what = Recipe(ARMS[arm], task, config, reward=score)
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
