@@ -73,3 +73,10 @@ def test_the_two_fits_agree_for_one_update_and_not_for_two():
     one, two = ([fit(logits, rewards, 1.0, n, 0.3) for fit in (suspect_fit, mended_fit)] for n in (1, 2))
     assert torch.equal(*one)
     assert not torch.allclose(*two, atol=1e-3)
+
+
+def test_the_estimate_of_the_constant_needs_as_many_completions_as_the_checker_says():
+    true = 0.1 * math.log(1 + 0.1 * math.expm1(10))
+    means = {K: my_expected_estimate(0.1, K, 0.1) for K in range(1, 29)}
+    assert f"{true:.3f} {means[8]:.3f} {means[16]:.3f}" == "0.770 0.466 0.633"
+    assert [K for K, mean in means.items() if true - mean < 0.05] == [28]

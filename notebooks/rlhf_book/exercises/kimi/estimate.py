@@ -106,5 +106,6 @@ ESTIMATE = Exercise(
     ),
     where="The estimate depends only on how many of the K completions are right.",
     right="Right. With K = 1 the estimate is the reward itself, and with any finite K it lies between the mean reward and "
-    "the true constant.",
+    "the true constant. At p = 0.1 and tau = 0.1 the constant is 0.770 and the mean estimate 0.466 with 8 completions, "
+    "0.633 with 16; it takes 28 to come within 0.05.",
 )

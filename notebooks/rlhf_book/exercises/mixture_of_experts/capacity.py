@@ -68,7 +68,7 @@ CAPACITY = Exercise(
     statement=r"""
     Some trainers give every expert the same number of places: `factor` times the picks of the batch, $n K$, over the number of
     experts, rounded up. Picks beyond that are dropped. Write `my_dropped(picks, experts, factor)`: how many picks are dropped,
-    for `[n, K]` indices `picks`; the result is one int. Which of the two passes, sampler or trainer, has the same batch as the other?
+    for `[n, K]` indices `picks`; the result is one int. Do sampler and trainer see the same batch?
     """,
     solution=my_dropped,
     cases=(

@@ -79,5 +79,5 @@ CLIMBS = Exercise(
         Mistake(_weight, "That is the weight itself; its integral is asked for."),
     ),
     where="Write omega as a sum of powers of 1 - p, and integrate each from 0 to p.",
-    right="Right: the sum of pass@k / k for k from 1 to G - 1, a harmonic mixture of all pass@k.",
+    right="Right: the sum of pass@k / k for k from 1 to G - 1, a sum of all pass@k with harmonic weights.",
 )
