@@ -61,6 +61,7 @@ KEPT = ("reward", "apart", "outside", "grad_norm")  # by step
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
 UNCLIPPED = replace(GRPO, gate=gates.none)
+NO_CAP = 1e9
 WAYS: dict[str, Algorithm] = {
     "blind": GRPO,
     "ratio": GRPO,
@@ -73,9 +74,26 @@ WAYS: dict[str, Algorithm] = {
         GRPO, correct=partial(corrections.masked_importance, low=0.8, high=1.2)
     ),
     "wide": replace(GRPO, gate=partial(gates.clip, low=0.5, high=1.0)),
+    "product": replace(
+        GRPO,
+        correct=partial(
+            corrections.truncated_importance, level="sequence", cap=NO_CAP
+        ),
+    ),
+    "product-3": replace(
+        GRPO,
+        correct=partial(corrections.truncated_importance, level="sequence", cap=3.0),
+    ),
+    "product-0-above-3": replace(
+        GRPO,
+        correct=partial(
+            corrections.masked_importance, level="sequence", low=0.0, high=3.0
+        ),
+    ),
 }
 FIRST = ("blind", "ratio", "truncated")
 LATER = ("masked", "dppo", "unclipped", "sequence")
+WHOLE = ("product-3", "product-0-above-3", "product")
 LR, SLOW = 8e-4, 2e-4
 
 # arm: its lag, its way, its learning rate
@@ -95,6 +113,7 @@ ARMS |= {f"16-{way}": (16, way, LR) for way in LATER}
 ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 1) for way in ("masked", "dppo")}
 ARMS |= {"4-unclipped": (4, "unclipped", LR)}
 ARMS |= {f"16-{way}": (16, way, LR) for way in ("narrow", "wide")}
+ARMS |= {f"16-{way}": (16, way, LR) for way in WHOLE}
 
 
 class Behind:
