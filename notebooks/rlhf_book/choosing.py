@@ -99,6 +99,9 @@ def _lag(lag: str, says: str, arms: str, mark: str = "") -> Block:
         "sequence": "sequence mask*+",
         "narrow": "narrow mask*+",
         "wide": "wide clip+",
+        "product": "product*+",
+        "product-3": "product, 3 at most*+",
+        "product-0-above-3": "product, 0 above 3*+",
     }
     number, _, slow = lag.partition("-")
     end = f"-{slow}" if slow else ""
@@ -218,7 +221,8 @@ BLOCKS: dict[str, Block] = {
     "lag-16": _lag(
         "16",
         "16 old",
-        "blind truncated masked dppo unclipped sequence narrow wide",
+        "blind truncated masked dppo unclipped sequence narrow wide"
+        " product product-3 product-0-above-3",
     ),
     "lag-1-slow": _lag("1-slow", "1 old", "blind truncated", "+"),
     "lag-16-slow": _lag("16-slow", "16 old", "blind truncated", "+"),
@@ -402,7 +406,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
 # What the words of the list mean, a question each.
 NAMES = (
     "**Judges.** *By lot*: wrong verdicts on as many programs as the hole has, by chance; *lenient* passes wrong ones, *strict* fails right ones. *Mended later*: the hole for twenty steps, then the sound verifier. *Teacher*: losses towards a better model on the student's samples or on *its* own; *summed*: with the gaps of later tokens; *top 3*: over the teacher's three likeliest tokens, *and rest*: all others as one, *of 1*: divided by their sum.",
-    "**Samples.** *Ratio*: to the sampler, clipped. *Truncated*: each token is weighted by that ratio, 2 at most. *IcePop*: left out if it is below .5 or above 2; *narrow mask*: .8 to 1.2. *DPPO*: left out once the probability has gone .2 too far. *Sequence mask*: bad completions that have become unlikely are left out. *Wide clip*: .5 to 2.",
+    "**Samples.** *Ratio*: to the sampler, clipped. *Truncated*: each token is weighted by that ratio, 2 at most. *IcePop*: left out if it is below .5 or above 2; *narrow mask*: .8 to 1.2. *DPPO*: left out once the probability has gone .2 too far. *Sequence mask*: bad completions that have become unlikely are left out. *Wide clip*: .5 to 2. *Product*: each completion is weighted by the product of its tokens' ratios, *3 at most* or *0 above 3*.",
     "**Gates**, for a good token at ratio 1.6. *Clip*: no gradient; *log clip* and *GMPO* have wider bounds (GMPO a geometric mean). *SAPO* fades: weight 1.46; *steep*, .02. *CISPO* caps the weight and never stops: 1.6; *cap 0.2*, *floor* (.8). *Routing replay* uses the experts picked earlier; *balance loss* spreads tokens over them.",
     "**Baselines.** *Batch mean*: of all rewards of the batch. *Whitening*: group's mean, then the batch's spread; *whitened returns*: without groups. *λ*: of GAE, for a critic; *paid moves* earn at once. *Mean of means*, *mean by prompt*: how tokens are averaged.",
 )
@@ -908,7 +912,7 @@ STALE = Leaf(
     "stale",
     "samples that are some steps old",
     "grpo",
-    "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one. At sixteen steps it saves most of what is lost otherwise, not all.",
+    "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one. At sixteen steps it saves most of what is lost otherwise, not all. On completions of five tokens their product, 3 at most, saved more; on long ones it is too noisy.",
     "no KL; one update a batch, old log-probs from the sampler; a clip of 0.5 below and 1 above if samples are very old; a lower learning rate also helps",
     flags="--kl-coef 0",
     runs=False,
@@ -916,7 +920,7 @@ STALE = Leaf(
     evidence=(
         Evidence(
             "ours",
-            "samples 1, 4 and 16 steps old on addition, with the ratio and as if fresh; at 16 other bounds beside the ratio's clip",
+            "samples 1, 4 and 16 steps old on addition, with the ratio and as if fresh; at 16 other bounds, and the product over a completion, beside the ratio's clip",
             (
                 "fresh/1-ratio",
                 "fresh/1-blind",
@@ -930,6 +934,7 @@ STALE = Leaf(
                 "lag-16/16-wide",
                 "lag-16/16-dppo",
                 "lag-16/16-sequence",
+                "lag-16/16-product-3",
             ),
         ),
     ),

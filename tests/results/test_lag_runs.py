@@ -46,6 +46,16 @@ def test_the_last_two_ways_differ_in_the_width_alone():
     torch.testing.assert_close(wide.gate(beyond, -A), -beyond.clamp(min=0.5))
 
 
+def test_products_weigh_a_whole_completion_and_differ_in_the_correction_alone():
+    known = {"old_logp": torch.tensor([[2.0, 1.5]]).log(), "sampler_logp": torch.zeros(1, 2), "mask": torch.ones(1, 2)}
+    for way, weight in {"product": 3.0, "product-3": 3.0, "product-0-above-3": 3.0}.items():
+        assert replace(script.WAYS[way], correct=None) == script.WAYS["blind"]
+        torch.testing.assert_close(script.WAYS[way].correct(**known), torch.full((1, 2), weight), rtol=1e-5, atol=0)
+    far = known | {"old_logp": torch.tensor([[2.0, 4.0]]).log()}
+    found = {way: script.WAYS[way].correct(**far)[0, 0].item() for way in script.WHOLE}
+    assert found == pytest.approx({"product": 8.0, "product-3": 3.0, "product-0-above-3": 0.0}, rel=1e-5)
+
+
 def test_samples_of_the_first_steps_are_the_starts_whatever_the_way():
     """With lag k the first k + 1 steps are sampled from the start, so that no arm can differ in them."""
     for seed in script.SEEDS:
@@ -104,6 +114,9 @@ def test_what_compares_with_the_sampler_holds():
             assert lowest(RUNS[f"16-{way}", seed]) > 0.03
         for way in ("blind", "truncated", "masked", "narrow", "unclipped"):
             assert lowest(RUNS[f"16-{way}", seed]) < -0.1
+        best = RUNS["16-product-3", seed]["sampled"]
+        assert lowest(RUNS["16-product-3", seed]) > 0.03
+        assert best > max(RUNS[f"16-{way}", seed]["sampled"] for way in ("ratio", "dppo", "sequence", "wide"))
         assert RUNS["16-dppo", seed]["sampled"] > RUNS["16-ratio", seed]["sampled"]
         assert RUNS["4-unclipped", seed]["sampled"] > RUNS["4-truncated", seed]["sampled"]
 

@@ -78,7 +78,7 @@ CENTRED_GAP = Exercise(
     gap of a sampled token positive or negative on average, if the student samples? Then write
     `my_centred_gap(student, teacher, ids)`: the gap $\log \pi_T - \log \pi$ of each sampled token, minus its exact mean
     over the tokens that the student could have drawn there. Logits are `[B, T, V]`, ids `[B, T]`; the result is `[B, T]`. The
-    gradient stays unbiased, whatever the baseline (why?).
+    gradient stays unbiased, whatever is taken off that the drawn token has no part in (why?).
     """,
     solution=my_centred_gap,
     cases=(

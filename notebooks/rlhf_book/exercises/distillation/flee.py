@@ -93,5 +93,5 @@ FLEE = Exercise(
         ),
     ),
     where="The derivative is log(a/U) + 1 - beta (log((1-a)/(1-U)) + 1).",
-    right="Right. A little weight on the rest is enough to hold most of the mass: compute it for 0.1.",
+    right="Right. A little weight on the rest holds little: at 0.1 and U = 0.9 half of the mass still flees. It takes about 0.5 to hold most of it.",
 )

@@ -91,5 +91,5 @@ BREAK_EVEN = Exercise(
         ),
     ),
     where="Mean squared distance of an estimate from n samples: bias squared plus variance over n. Set two of them equal.",
-    right="Right. Both noises grow with the length, the product's fastest: what does that say about long completions?",
+    right="Right. In the normal model of the depth the product's variance grows like e^v, v the tokens times their squared spread: what does that say about long completions?",
 )
