@@ -3,8 +3,8 @@
 The rules and causes are data, `diagnosis.yml` beside this file; what is more than one number compared with a threshold
 is a function here. The causes of a run are those of the rules that fire, in the order of the rules.
 
-Only metrics are read, never the settings (but for the precision, which says how large an honest gap is): a number that
-somebody has set may be right.
+Of the settings only the precision is read, which says how large an honest gap is, and the KL coefficient, a metric of
+a step: any other number that somebody has set may be right.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,8 +97,8 @@ def first_gap(run: Series, kind: int) -> str | None:
     """A gap in the first step, where the policy is still the start: how far from itself does the trainer find it?
 
     Of kind 0 it is not at all: it reads as the sampler wrote where no gradient is taken. Of kind 2 it is by half a nat.
-    Between lies kind 1: a KL that comes of the same change as the gap is about half the gap's square. A run in which
-    no KL was measured is of kind 1, too, which says the least.
+    Between lies kind 1: a KL that comes of the same change as the gap is at least about half the gap's square. A run in
+    which no KL was measured is of kind 1, too, which says the least.
     """
     gap, kl = (run.all("gap") or [0.0])[0], (run.all("kl") or [inf])[0]
     found = 1 if kl == inf else (kl >= 0.5) + (kl >= min(0.5, gap**2 / 10))

@@ -26,7 +26,7 @@ METRICS: dict[str, str] = {
     "Where a reward model is trained for, this is its score",
     "gold": "mean of the task's own verifier over the same completions, where another reward is trained for",
     "accuracy": "share of the sampled completions that the task's verifier calls right, whatever the reward was",
-    "kl": "KL(policy || start) in nats per token: k3 estimate on this step's samples, before the update",
+    "kl": "KL(policy || start) in nats per token: k3 of the sampler's log-probs on its samples, before the update",
     "kl_sequence": "the same in nats per completion: the log-ratio summed over its tokens (k1), mean over the rows",
     "kl_reference": "KL(policy || reference) as `kl`, where the reference is not the start: a teacher, or "
     "one that moves",

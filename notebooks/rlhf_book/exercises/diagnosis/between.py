@@ -63,7 +63,7 @@ BETWEEN = Exercise(
     difficulty="core",
     statement=r"""
     A run subtracts the mean reward of a group, and the groups are wrong: rows that belong to several prompts are compared. The
-    reward still rises, more slowly. Write the check. `my_between(advantages, group_size)` takes $B$ advantages, one a completion,
+    reward rises, and two seeds cannot tell it from a healthy run's. Write the check. `my_between(advantages, group_size)` takes $B$ advantages, not all 0, one a completion,
     the completions of a prompt next to each other, and returns which share of their mean square lies between prompts: the mean
     square of the prompts' mean advantages, divided by the mean square of all advantages.
 

@@ -107,6 +107,6 @@ PUSH = Exercise(
             "Where is the advantage? Bad completions should become less likely.",
         ),
     ),
-    where="First order: the loss falls by the rate times the squared gradient. What is that loss, at ratio 1?",
+    where="First order: a small step raises whatever has minus the gradient of the loss. Which sum of log-probs has it, at ratio 1?",
     right="Right. With the weights of the loss: above 0 after a small correct step, below 0 after an inverted one; a large one may end anywhere.",
 )
