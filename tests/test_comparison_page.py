@@ -106,19 +106,20 @@ def test_the_first_lines_count_what_separates(recorded):
     record = made_up_record(("addition-1",))
     for run in record["runs"]:  # one row far above all others, without noise
         if run["row"] == "reinforce":
-            run["sampled"] = 2.0 + run["seed"] / 1000
+            run["sampled"] = 0.95 + run["seed"] / 1000
         elif run["row"] != "coin":
             run["sampled"] = 0.5 + run["seed"] / 2000
         if run["row"] != "coin":
-            run["greedy"] = 0.5
+            run["greedy"] = run["area"] = 0.5
     recorded(record)
     group = read_groups()["addition-1"]
     assert group.ahead_of_all("sampled") == "reinforce"
     assert group.ahead_of_all("greedy") is None
     assert group.ahead_of_all("area") is None
     assert (
-        "Separated from all other rows, and above them: in sampled completions at the end, `reinforce` in addition, one "
-        "update a rollout; in greedy ones, no row of any group; over the whole curve, no row of any group. Everywhere"
+        "Separated from all other rows, and above them: in sampled completions at the end, `reinforce` in addition, "
+        "one update a rollout; in greedy ones, no row of any group; over the whole curve, no row of any group. "
+        "Everywhere else these runs choose none."
     ) in page.answer()
     for run in record["runs"]:  # and over the curve alone
         if run["row"] != "coin" and run["seed"] in script.SEEDS:
@@ -175,7 +176,9 @@ def test_the_noise_of_an_area_is_that_of_its_points():
 
     def area(curve):
         counts = [None, *[500] * 5, 1000]
-        points = [p if n is None else draw.gauss(p, math.sqrt(p * (1 - p) / n)) for p, n in zip(curve, counts)]
+        points = [
+            p if n is None else draw.gauss(p, math.sqrt(p * (1 - p) / n)) for p, n in zip(curve, counts, strict=True)
+        ]
         return (sum(points[1:-1]) + (points[0] + points[-1]) / 2) / 6
 
     drawn = [area(curves[0]) - area(curves[1]) for _ in range(4000)]

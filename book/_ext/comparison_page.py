@@ -84,7 +84,8 @@ def answer():
             told = ", ".join(f"{code(row)} in {groups[name].title}" for name, row in ahead.items())
             said.append(f"{WHERE[measure]}, {told or 'no row of any group'}")
         lines.append(
-            f"\nSeparated from all other rows, and above them: {'; '.join(said)}. Everywhere else these runs choose none."
+            f"\nSeparated from all other rows, and above them: {'; '.join(said)}. Everywhere else these runs choose "
+            "none."
         )
         return "\n".join(lines)
 
@@ -353,6 +354,7 @@ def test():
     return (
         f"With {seeds} seeds a single pair would be called separated where its mean difference is {alone} of its own "
         f"standard errors. The first of many has to reach {asked}. Much of a spread is the evaluation's: two "
-        f"independent draws of {drawn} completions at an accuracy of 0.8 differ by {number(sqrt(2 * 0.8 * 0.2 / drawn))} "
-        f"(standard deviation) without any training between them. Points before the end, and so most of the area, have {before}."
+        f"independent draws of {drawn} completions at an accuracy of 0.8 differ by "
+        f"{number(sqrt(2 * 0.8 * 0.2 / drawn))} (standard deviation) without any training between them. Points before "
+        f"the end, and so most of the area, have {before}."
     )

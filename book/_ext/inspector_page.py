@@ -3,7 +3,7 @@
 from math import exp
 
 from data_files import using
-from generated import table
+from generated import box, table
 from recorded_runs import RESULTS
 
 from rlhf_book.factors import fitting_rows
@@ -66,10 +66,11 @@ def lengths():
         short, long = counts.index(min(counts)), counts.index(max(counts))
         own = group["values"][group["rows"]["grpo"]["share"]]
         n, budget = run["steps"][0]["completions"], budget_of(run["steps"][0])
+        brief, full = (f"1/({n} x {counts[at]})" for at in (short, long))
         return (
-            f"There a completion of {counts[short]} tokens has a share of 1/({n} x {counts[short]}) a token in `grpo`, and "
-            f"one of {counts[long]} tokens 1/({n} x {counts[long]}): a factor of {own[short] / own[long]:.1f}. In `dr_grpo` "
-            f"both have 1/({n} x {budget}), where {budget} is the budget."
+            f"There a completion of {counts[short]} tokens has a share of {brief} a token in `grpo`, and one of "
+            f"{counts[long]} tokens {full}: a factor of {own[short] / own[long]:.1f}. In `dr_grpo` both have "
+            f"1/({n} x {budget}), where {budget} is the budget."
         )
 
 
@@ -83,11 +84,11 @@ def cut():
         prompt, i, t = first_cut(step)
         group = step["groups"][prompt]
         before, after = (exp(group[name][i][t]) for name in ("sampler", "now"))
+        credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
         return (
-            f"Run *clock*, step {step['step']}, prompt {prompt + 1}, rows `grpo` and `cispo`: token {t + 1} of completion "
-            f"{i + 1}, with an advantage of {signed(number_at(group, 'grpo', 'advantage', i, t), 2)}, went from {before:.2f} to "
-            f"{after:.2f}, by a ratio of {number_at(group, 'grpo', 'ratio', i, t):.2f}. `grpo` asks for no more of it; "
-            "`cispo` does."
+            f"Run *clock*, step {step['step']}, prompt {prompt + 1}, rows `grpo` and `cispo`: token {t + 1} of "
+            f"completion {i + 1}, with an advantage of {credit}, went from {before:.2f} to {after:.2f}, by a ratio of "
+            f"{number_at(group, 'grpo', 'ratio', i, t):.2f}. `grpo` asks for no more of it; `cispo` does."
         )
 
 
@@ -103,13 +104,15 @@ def pulled():
         start, now = (exp(group[name][i][t]) for name in ("ref", "now"))
         weight = number_at(group, "grpo", "pull", i, t)
         kimi = {kind: number_at(group, "kimi_k2", kind, i, t) for kind in ("share", "advantage", "pull", "weight")}
+        credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
+        relative = signed(weight / unit_of(step, "grpo"), 1)
+        push = signed(kimi["share"] * kimi["advantage"])
         return (
             f"Run *clock*, step {step['step']}, prompt 1: token {t + 1} of completion {i + 1} has an advantage of "
-            f"{signed(number_at(group, 'grpo', 'advantage', i, t), 2)}, and one update took it from {start:.3f} to {now:.4f}. The "
-            f"gate cuts it, and the penalty $k_3$, whose pull grows as $\\pi_{{ref}}/\\pi - 1 = {start / now - 1:.0f}$, gives it a "
-            f"weight of {signed(weight)}, or {signed(weight / unit_of(step, 'grpo'), 1)} mean sizes, against its own advantage. In "
-            f"`kimi_k2`, beside it, nothing is cut: a push of {signed(kimi['share'] * kimi['advantage'])} and a pull of "
-            f"{signed(kimi['pull'])} leave {signed(kimi['weight'])}."
+            f"{credit}, and one update took it from {start:.3f} to {now:.4f}. The gate cuts it, and the penalty $k_3$, "
+            f"whose pull grows as $\\pi_{{ref}}/\\pi - 1 = {start / now - 1:.0f}$, gives it a weight of "
+            f"{signed(weight)}, or {relative} mean sizes, against its own advantage. In `kimi_k2`, beside it, nothing "
+            f"is cut: a push of {push} and a pull of {signed(kimi['pull'])} leave {signed(kimi['weight'])}."
         )
 
 
@@ -127,10 +130,10 @@ def moved():
         token, up, down = both_ways(group)
         before, after = (exp(group[name][up[0]][0]) for name in ("old", "now"))
         return (
-            f"In the group that the figure opens with, {len(up) + len(down)} completions begin with `{token}`: `grpo` pushes it "
-            f"up in {places(up)} and down in {places(down)}. It is one probability, and the update before, with the "
-            f"same advantages, took it from {before:.3f} to {after:.3f}. Of the tokens of prompt 1 with an advantage, the "
-            f"first update moved as the advantage asked {' and '.join(counts)}."
+            f"In the group that the figure opens with, {len(up) + len(down)} completions begin with `{token}`: `grpo` "
+            f"pushes it up in {places(up)} and down in {places(down)}. It is one probability, and the update before, "
+            f"with the same advantages, took it from {before:.3f} to {after:.3f}. Of the tokens of prompt 1 with an "
+            f"advantage, the first update moved as the advantage asked {' and '.join(counts)}."
         )
 
 
@@ -174,7 +177,7 @@ def silent():
             for look in run["steps"]:
                 numbers = [str(look["silent"][row]) for row in rows]
                 lines.append([TITLES[run["arm"]], str(look["step"]), str(look["credited"]["grpo"]), *numbers])
-        text = table(["run", "step", "with an advantage", *(f"`{row}`" for row in rows)], lines)
+        text = box("numbers", table(["run", "step", "with an advantage", *(f"`{row}`" for row in rows)], lines))
         return f"Tokens of the batch that have an advantage, and how many of them get no gradient from it:\n\n{text}"
 
 

@@ -87,7 +87,7 @@ def test_it_says_the_mean_and_its_interval():
 
 
 def test_a_tick_is_a_round_number_and_says_itself():
-    """Read as a number each label is its tick, whatever is drawn; the outer ticks hold it, and not by more than needed."""
+    """Read as a number each label is its tick; the outer ticks hold what is drawn, and not by more than needed."""
     sizes = [0.05, 0.0588, 0.1175, 0.066, 0.727, 0.5, 1.0, 2.3, 14.7, 17.0, 20.0, 0.2]
     found = in_node(f"console.log(JSON.stringify({sizes}.map((most) => maths.ticks(most))))")
     for most, ticks in zip(sizes, found, strict=True):

@@ -191,7 +191,7 @@ def test_a_mean_size_is_that_of_the_weights_that_are_not_zero():
 
 
 def test_a_share_is_written_as_the_fraction_that_it_is():
-    """For every row that divides by counts, at every completion; the fraction is the share, to the digits of the table."""
+    """For every row that divides by counts, at every completion."""
     asked = [
         [r, s, g, row["name"], i]
         for r, run in enumerate(TABLE["runs"])
