@@ -168,6 +168,16 @@ def test_a_pair_is_doubtful_if_its_spread_is_below_that_of_two_evaluations(recor
     assert not any("ppo" in pair for pair in read_groups()["addition-1"].doubtful("sampled"))
 
 
+def test_what_the_chapter_on_choosing_calls_doubtful():
+    groups = read_groups()
+    assert len([one for one in groups["addition-1"].pairs("sampled").values() if one.separated]) == 6
+    with_gspo = {("reinforce", "gspo"), ("ppo", "gspo"), ("gspo", "opo"), ("gspo", "sao")}
+    assert groups["addition-1"].doubtful("sampled") == {("rloo", "ppo"), *with_gspo}
+    assert groups["clock-4"].doubtful("sampled") == {("grpo", "dr_grpo")}
+    assert not any("reinforce" in pair for pair in groups["clock-1"].doubtful("sampled"))
+    assert not any("gspo" in pair for pair in groups["clock-4"].doubtful("area"))
+
+
 def test_the_noise_of_an_area_is_that_of_its_points():
     """By drawing: areas of two rows of the same accuracies, from so many completions a point."""
     draw, group = random.Random(0), read_groups()["addition-1"]
