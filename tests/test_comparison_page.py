@@ -1,13 +1,19 @@
 """The page that compares the rows: what it says of numbers that were made up, and nothing of missing ones."""
 
+import dataclasses
+import math
+import random
 import re
+import statistics
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from rlhf_book import benchmark
+from rlhf_book import benchmark, comparison
 from rlhf_book.benchmark import explorer_table, read_groups
+from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from tests.results.made_up import made_up_record, script
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,7 +41,7 @@ def all_parts():
 
 
 def test_the_page_is_made_of_the_record():
-    assert {name for name, _ in PARTS} == {"answer", "settings", "recorded", "test", "sections"}
+    assert {name for name, _ in PARTS} == {"answer", "settings", "recorded", "test", "example", "sections"}
     assert not re.search(r"0\.\d{2,}", TEXT.replace("0.05", ""))  # no result is typed in by hand
 
 
@@ -96,20 +102,126 @@ def test_a_row_that_is_ahead_is_said_to_be_and_noise_is_not(recorded):
 def test_the_first_lines_count_what_separates(recorded):
     recorded(made_up_record(("addition-1",), ahead=()))
     assert "of 78 pairs of rows 0 are separated" in page.answer()
-    assert "No row is separated from all others" in page.answer()
+    assert "No row is separated from all others, in any measure of any group" in page.answer()
     record = made_up_record(("addition-1",))
     for run in record["runs"]:  # one row far above all others, without noise
         if run["row"] == "reinforce":
-            run["sampled"] = 2.0 + run["seed"] / 1000
+            run["sampled"] = 0.95 + run["seed"] / 1000
         elif run["row"] != "coin":
             run["sampled"] = 0.5 + run["seed"] / 2000
         if run["row"] != "coin":
-            run["greedy"] = 0.5
+            run["greedy"] = run["area"] = 0.5
     recorded(record)
     group = read_groups()["addition-1"]
     assert group.ahead_of_all("sampled") == "reinforce"
     assert group.ahead_of_all("greedy") is None
-    assert "Separated from all other rows, and above them, is `reinforce`" in page.answer()
+    assert group.ahead_of_all("area") is None
+    assert (
+        "Separated from all other rows, and above them: in sampled completions at the end, `reinforce` in addition, "
+        "one update a rollout; in greedy ones, no row of any group; over the whole curve, no row of any group. "
+        "Everywhere else these runs choose none."
+    ) in page.answer()
+    for run in record["runs"]:  # and over the curve alone
+        if run["row"] != "coin" and run["seed"] in script.SEEDS:
+            run["area"], run["sampled"] = run["sampled"], 0.5
+    recorded(record)
+    assert "completions at the end, no row of any group" in page.answer()
+    assert "over the whole curve, `reinforce` in addition" in page.answer()
+
+
+def test_a_row_below_the_control_is_said_to_be_there(recorded):
+    record = made_up_record(("reviews-4",))
+    for run in record["runs"]:
+        if run["row"] == "ppo":
+            run["sampled"] = -3.0 + run["seed"] / 1000
+    recorded(record)
+    assert "4 of 5 rows are separated from the coin, above it, and 1 below it." in page.answer()
+    end = page.in_words(read_groups()["reviews-4"], "sampled")
+    assert end.endswith("4 of 5 are separated from the coin, above it; below it `ppo`.")
+    assert "4 of 5 end above the start's 0.300; not so `ppo`." in end
+
+
+def test_a_pair_is_doubtful_if_its_spread_is_below_that_of_two_evaluations(recorded):
+    record = made_up_record(("addition-1",), ahead=())
+    ends = {"rloo": 0.78, "ppo": 0.82, "grpo": 0.95}  # and the others at .5: far below, with any spread
+    for run in record["runs"]:
+        if run["row"] != "coin":
+            run["sampled"] = ends.get(run["row"], 0.5) + run["seed"] * 1e-4 * (-1 if run["row"] == "ppo" else 1)
+    recorded(record)
+    group = read_groups()["addition-1"]
+    wanted = math.sqrt(0.78 * 0.22 / 1000 + 0.82 * 0.18 / 1000)
+    assert group.noise("sampled", "rloo", "ppo") == pytest.approx(wanted, rel=1e-3)
+    assert group.noise("greedy", "rloo", "ppo") == 0
+    pairs, doubtful = group.pairs("sampled"), group.doubtful("sampled")
+    assert ("rloo", "ppo") in doubtful  # .04 apart, and it takes 9.7 x .018 / sqrt(5) = .078
+    assert pairs["rloo", "grpo"].separated
+    assert ("rloo", "grpo") not in doubtful  # .17 apart
+    assert all(pairs[pair].separated for pair in doubtful)
+    end = page.in_words(group, "sampled")
+    assert "`ppo` ahead of `rloo` (a spread of 0.000, where two evaluations differ by 0.018)" in end
+    assert f"are separated in accuracy of sampled completions at the end ({len(doubtful)} of them" in page.answer()
+    assert "`ppo` is ahead of `rloo` by 0.04" in page.example()
+    for run in record["runs"]:  # a spread as large as that of evaluations is no doubt
+        if run["row"] == "ppo" and run["seed"] in script.SEEDS:
+            run["sampled"] = 0.95 + 0.02 * (run["seed"] - 2)
+    recorded(record)
+    assert not any("ppo" in pair for pair in read_groups()["addition-1"].doubtful("sampled"))
+
+
+def test_what_the_chapter_on_choosing_calls_doubtful():
+    groups = read_groups()
+    assert len([one for one in groups["addition-1"].pairs("sampled").values() if one.separated]) == 6
+    with_gspo = {("reinforce", "gspo"), ("ppo", "gspo"), ("gspo", "opo"), ("gspo", "sao")}
+    assert groups["addition-1"].doubtful("sampled") == {("rloo", "ppo"), *with_gspo}
+    assert groups["clock-4"].doubtful("sampled") == {("grpo", "dr_grpo")}
+    assert not any("reinforce" in pair for pair in groups["clock-1"].doubtful("sampled"))
+    assert not any("gspo" in pair for pair in groups["clock-4"].doubtful("area"))
+
+
+def test_the_noise_of_an_area_is_that_of_its_points():
+    """By drawing: areas of two rows of the same accuracies, from so many completions a point."""
+    draw, group = random.Random(0), read_groups()["addition-1"]
+    rows = ("rloo", "dapo")
+    curves = [[statistics.mean(run["curve"][i] for run in group.runs[row]) for i in range(7)] for row in rows]
+
+    def area(curve):
+        counts = [None, *[500] * 5, 1000]
+        points = [
+            p if n is None else draw.gauss(p, math.sqrt(p * (1 - p) / n)) for p, n in zip(curve, counts, strict=True)
+        ]
+        return (sum(points[1:-1]) + (points[0] + points[-1]) / 2) / 6
+
+    drawn = [area(curves[0]) - area(curves[1]) for _ in range(4000)]
+    assert group.noise("area", *rows) == pytest.approx(statistics.stdev(drawn), rel=0.05)
+
+
+def test_a_shared_run_says_what_it_is():
+    """With one update GSPO's gradient is GRPO's without its KL penalty, at any batch."""
+    group = read_groups()["addition-1"]
+    assert {row: group.stands_for(row) for row in group.own if group.stands_for(row)} == {
+        "dr_grpo": "here no ratio acts",
+        "gspo": "here GRPO without its KL",
+        "cispo": "here no ratio acts",
+    }
+    assert "`sapo` (here GRPO without its KL)" in page.results("addition-1")
+    assert "`gspo` (here GRPO without its KL; by " in page.separated("addition-1")
+    assert not any(read_groups()["addition-4"].stands_for(row) for row in read_groups()["addition-4"].own)
+    torch.manual_seed(0)
+    old, mask, rewards = torch.randn(8, 5).sub(3), torch.ones(8, 5), torch.rand(8)
+    found = []
+    for row in (ALGORITHMS["gspo"], dataclasses.replace(ALGORITHMS["grpo"], kl=())):
+        logp = old.clone().requires_grad_()
+        policy_loss(row, Batch(logp, old, mask, rewards, 4)).backward()
+        found.append(logp.grad)
+    torch.testing.assert_close(*found)
+
+
+def test_the_coin_ends_below_the_start_and_the_table_has_both():
+    for name, group in read_groups().items():
+        assert statistics.mean(run["sampled"] for run in group.runs["coin"]) < group.start()
+        *_, coin, start = page.results(name).splitlines()[:-1]
+        assert coin.startswith("| coin |")
+        assert start.startswith(f"| start |  | {group.start():.3f} |")
 
 
 def test_a_pair_at_different_rates_or_at_an_edge_is_marked(recorded, monkeypatch):
@@ -167,10 +279,10 @@ def test_a_table_has_a_line_a_run_in_the_order_of_the_book(recorded):
     lines = page.results("addition-1").splitlines()[1:-1]
     names = [line.split("|")[1].strip() for line in lines[2:]]
     assert names[:4] == ["`reinforce`", "`rloo`", "`ppo`", "`reinforce_pp`"]
-    assert "`gspo` = `gspo_token` = `gmpo` = `sapo`" in names
-    assert "`cispo` = `vespo`" in names
-    assert names[-1] == "coin"
-    assert len(names) == 14
+    assert "`gspo` = `gspo_token` = `gmpo` = `sapo` (here GRPO without its KL)" in names
+    assert "`cispo` = `vespo` (here no ratio acts)" in names
+    assert names[-2:] == ["coin", "start"]
+    assert len(names) == 15
     assert "reward model" in page.results("reviews-4")
     assert "reward model" not in page.results("addition-1")
     assert "`dr_grpo` = `kimi_k2`" in page.shared("addition-1")
@@ -203,7 +315,8 @@ def test_all_parts_can_be_made_from_the_record_as_it_is():
 
 def test_what_would_have_been_enough_is_that_of_the_first_pair(recorded):
     recorded(made_up_record(("reviews-4",)))
-    assert "would have been enough to be the first that is separated." in page.separated("reviews-4")
+    needed = comparison.needed(read_groups()["reviews-4"].pairs("sampled"))
+    assert f"With the median spread, the first separation takes {needed:.3f}." in page.separated("reviews-4")
 
 
 def test_the_versions_are_those_of_the_lines(recorded):

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from docutils.nodes import make_id
 
 from rlhf_minimal import ALGORITHMS, PAIRWISE, diff
-from rlhf_minimal.facts import facts_of
+from rlhf_minimal.facts import facts_of, families
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -120,6 +120,30 @@ def test_the_tree_has_every_row_once_below_one_that_it_is_a_step_from():
         assert all(len(history.changed(start, row)) <= len(history.changed(other, row)) for other in starts)
         assert depth[row] == depth[start] + 1
         assert order.index(start) < order.index(row)
+
+
+def test_the_tree_is_neither_descent_nor_likeness():
+    """An older row below a younger one, and rows whose nearest row is not the one above, counted here pair by pair."""
+    text = history.not_descent()
+    years = [int(year) for year in re.findall(r"\((\d{4})-\d\d\)", text)]
+    assert years[0] < years[1]
+    start = history.nearest()["dro"]
+    assert f"in {diff(start, 'dro').count('; ') + 1} columns" in text
+    assert f"Kimi K1.5 and K2 in {diff('kimi_k2', 'dro').count('; ') + 1}" in text
+    below = {row: start for row, start in history.nearest().items() if start is not None}
+    nearer = [
+        row
+        for row, start in below.items()
+        if any(diff(one, row).count("; ") < diff(start, row).count("; ") for one in ALGORITHMS if one != row)
+    ]
+    assert f"Of the {len(below)} rows below another, {len(nearer)} have" in text
+
+
+def test_a_key_names_every_colour_of_the_tree():
+    found = dict(re.findall(r'fill="(#\w+)"/></svg> ([^<]*)<', history.key()))
+    assert set(found) == set(re.findall(r'<circle [^>]*fill="(#\w+)"', history.svg()))
+    assert len(found) == len(families())
+    assert "PPO, with a critic and without" in found.values()
 
 
 def test_an_edge_says_the_columns_that_change():

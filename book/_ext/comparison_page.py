@@ -27,6 +27,10 @@ ABOUT = {
 }
 
 
+# A measure, and where it is: what a sentence says of all groups.
+WHERE = {"sampled": "in sampled completions at the end", "greedy": "in greedy ones", "area": "over the whole curve"}
+
+
 def code(name):
     return f"`{name}`"
 
@@ -55,24 +59,34 @@ def answer():
         groups = whole_groups()
         if not groups:
             return NOTHING
-        lines, first = [], {}
+        lines, first = [], {measure: {} for measure in MEASURES}
         for name, group in groups.items():
             found = {measure: group.pairs(measure) for measure in MEASURES}
             apart = {measure: sum(one.separated for one in pairs.values()) for measure, pairs in found.items()}
             beside = group.beside_the_control("sampled").values()
             above = sum(one.separated and one.mean > 0 for one in beside)
+            below = sum(one.separated and one.mean < 0 for one in beside)
+            doubted = len(group.doubtful("sampled"))
             lines.append(
                 f"- **{group.title}**: of {len(found['sampled'])} pairs of rows {apart['sampled']} are separated in "
-                f"{group.measure} of sampled completions at the end, {apart['greedy']} in that of greedy ones; "
-                f"{above} of {len(beside)} rows are separated from the {group.control}, above it."
+                f"{group.measure} of sampled completions at the end{f' ({doubted} of them doubtful)' * bool(doubted)}, "
+                f"{apart['greedy']} in that of greedy ones; {above} of {len(beside)} rows are separated from the "
+                f"{group.control}, above it{f', and {below} below it' * bool(below)}."
             )
-            if row := group.ahead_of_all("sampled"):
-                first[name] = row
-        if first:
-            told = "; ".join(f"{code(row)} in {groups[name].title}" for name, row in first.items())
-            lines.append(f"\nSeparated from all other rows, and above them, is {told}.")
-        else:
-            lines.append("\nNo row is separated from all others in any group: these runs choose none.")
+            for measure in MEASURES:
+                if row := group.ahead_of_all(measure):
+                    first[measure][name] = row
+        if not any(first.values()):
+            lines.append("\nNo row is separated from all others, in any measure of any group: these runs choose none.")
+            return "\n".join(lines)
+        said = []
+        for measure, ahead in first.items():
+            told = ", ".join(f"{code(row)} in {groups[name].title}" for name, row in ahead.items())
+            said.append(f"{WHERE[measure]}, {told or 'no row of any group'}")
+        lines.append(
+            f"\nSeparated from all other rows, and above them: {'; '.join(said)}. Everywhere else these runs choose "
+            "none."
+        )
         return "\n".join(lines)
 
 
@@ -148,12 +162,15 @@ def results(name):
         for row in [*group.own, group.control]:
             runs = group.runs[row]
             names = " = ".join(map(code, group.sharing(row))) if row != group.control else row
+            names += f" ({group.stands_for(row)})" * bool(row != group.control and group.stands_for(row))
             line = [names, f"{runs[0]['lr']:g}"]
             line += [spread([run[key] for run in runs]) for key in ("sampled", "greedy", "area")]
             line += [f"{middle(group, row, key):.{digits}f}" for key, digits in (("entropy", 3), ("kl", 2))]
             line += [f"{middle(group, row, 'updates'):.0f}", f"{middle(group, row, 'cpu'):.1f}"]
             line += [number(middle(group, row, "proxy"))] if what == "score" else []
             lines.append(line)
+        start = ["start", "", number(group.start()), "", number(group.start())]
+        lines.append(start + [""] * (len(head) - len(start)))
         return box("sortable", table(head, lines))
 
 
@@ -205,6 +222,43 @@ def doubt(group, one, other):
     return said + [f"{code(row)} at the edge of the rates" for row in (one, other) if row in group.at_an_edge()]
 
 
+def beside_noise(group, measure):
+    """What the doubtful pairs of a group are, in a sentence; nothing where there is none."""
+    doubtful = group.doubtful(measure)
+    if not doubtful:
+        return []
+    gaps = group.pairs(measure)
+    told = []
+    for one, other in sorted(doubtful, key=lambda pair: abs(gaps[pair].mean)):
+        gap = gaps[one, other]
+        first, second = (one, other) if gap.mean > 0 else (other, one)
+        told.append(
+            f"{code(first)} ahead of {code(second)} (a spread of {number(stdev(gap.values))}, where two evaluations "
+            f"differ by {number(group.noise(measure, one, other))})"
+        )
+    return [f"Doubtful, by their spread: {', '.join(told)}."]
+
+
+def example():
+    """The smallest difference that is separated and doubtful, of all groups."""
+    with using(PATH):
+        found = [
+            (abs(gap.mean), group, pair, gap)
+            for group in whole_groups().values()
+            for pair, gap in group.pairs("sampled").items()
+            if pair in group.doubtful("sampled")
+        ]
+        if not found:
+            return ""
+        size, group, (one, other), gap = min(found, key=lambda line: line[0])
+        first, second = (one, other) if gap.mean > 0 else (other, one)
+        return (
+            f"The example: in {group.title}, {code(first)} is ahead of {code(second)} by {number(size)}, with a spread "
+            f"of {number(stdev(gap.values))} over the seeds, where two independent evaluations differ by "
+            f"{number(group.noise('sampled', one, other))}."
+        )
+
+
 def in_words(group, measure):
     """One paragraph for one measure."""
     found = group.pairs(measure)
@@ -217,7 +271,8 @@ def in_words(group, measure):
         first, second = (one, other) if gap.mean > 0 else (other, one)
         doubts = doubt(group, first, second)
         doubted += bool(doubts)
-        told = "; ".join([f"by {number(abs(gap.mean))}", *doubts])
+        here = [group.stands_for(second)] if group.stands_for(second) else []
+        told = "; ".join([*here, f"by {number(abs(gap.mean))}", *doubts])
         ahead.setdefault(first, []).append(f"{code(second)} ({told})")
     said += [f"{code(row)} is ahead of {', '.join(ahead[row])}." for row in group.own if row in ahead]
     if doubted:
@@ -225,6 +280,7 @@ def in_words(group, measure):
             f"In {doubted} of these {len(apart)} the rates differ or one lies at the edge of those tried, and some or "
             "all of the difference may be the rates'."
         )
+    said += beside_noise(group, measure)
     if rest:
         (one, other), gap = max(rest.items(), key=lambda item: abs(item[1].mean))
         said.append(
@@ -234,19 +290,28 @@ def in_words(group, measure):
     spreads = [stdev(one.values) for one in found.values()]
     said.append(
         f"The {len(group.seeds)} differences of a pair have standard deviations from {number(min(spreads))} to "
-        f"{number(max(spreads))}, with median {number(median(spreads))}; in half of the pairs a mean difference of "
-        f"{number(needed(found))} or less would have been enough to be the first that is separated."
+        f"{number(max(spreads))}, with median {number(median(spreads))}. With the median spread, the first separation "
+        f"takes {number(needed(found))}."
     )
+    if measure == "sampled":
+        risen = [row for row in group.own if middle(group, row, "sampled") > group.start()]
+        ends = f"the start's {number(group.start())}"
+        if len(risen) == len(group.own):
+            said.append(f"All {len(risen)} end above {ends}.")
+        else:
+            fallen = ", ".join(code(row) for row in group.own if row not in risen)
+            said.append(f"{len(risen)} of {len(group.own)} end above {ends}; not so {fallen}.")
     beside = group.beside_the_control(measure)
     above = [one for (one, _), gap in beside.items() if gap.separated and gap.mean > 0]
-    others = [code(one) for (one, _) in beside if one not in above]
-    if not others:
+    below = [one for (one, _), gap in beside.items() if gap.separated and gap.mean < 0]
+    others = [code(one) for (one, _) in beside if one not in (*above, *below)]
+    if len(above) == len(beside):
         said.append(f"All {len(above)} are separated from the {group.control}, above it.")
     else:
-        said.append(
-            f"{len(above)} of {len(beside)} are separated from the {group.control}, above it; not so "
-            f"{', '.join(others)}."
-        )
+        parts = [f"{len(above)} of {len(beside)} are separated from the {group.control}, above it"]
+        parts += [f"below it {', '.join(map(code, below))}"] if below else []
+        parts += [f"not separated {', '.join(others)}"] if others else []
+        said.append(f"{'; '.join(parts)}.")
     return " ".join(said)
 
 
@@ -285,10 +350,11 @@ def test():
     seeds = len(next(iter(groups.values())).seeds)
     alone = f"{critical(0.05, seeds - 1):.1f}"
     asked = ", ".join(f"{limit(n, seeds)} among {n} pairs" for n in counts)
-    drawn = read_record("row-benchmark")["held_out"]
+    drawn, before = next(iter(groups.values())).drawn
     return (
         f"With {seeds} seeds a single pair would be called separated where its mean difference is {alone} of its own "
-        f"standard errors. The first of many has to reach {asked}. Much of a spread is the evaluation's: two draws of "
-        f"{drawn} completions at an accuracy of 0.8 differ by {number(sqrt(2 * 0.8 * 0.2 / drawn))} (standard "
-        "deviation) without any training between them."
+        f"standard errors. The first of many has to reach {asked}. Much of a spread is the evaluation's: two "
+        f"independent draws of {drawn} completions at an accuracy of 0.8 differ by "
+        f"{number(sqrt(2 * 0.8 * 0.2 / drawn))} (standard deviation) without any training between them. Points before "
+        f"the end, and so most of the area, have {before}."
     )

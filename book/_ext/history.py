@@ -100,6 +100,36 @@ def few():
     return len(steps), sum(count <= 3 for count in steps)
 
 
+def not_descent():
+    """What the tree is not: a row older than the one above it, and how many rows have a nearer one than that."""
+    older, above = "dro", nearest()["dro"]
+    starts = {row: start for row, start in nearest().items() if start is not None}
+    nearer = {}
+    for row, start in starts.items():
+        others = {other: len(changed(other, row)) for other in ALGORITHMS if other != row}
+        best = min(others, key=others.get)
+        if others[best] < others[start]:
+            nearer[row] = (best, others[best])
+    best, count = nearer[older]
+    return (
+        f"{facts_of(older).title} ({born(older)}) hangs below {facts_of(above).title} ({born(above)}), from which it "
+        f"differs in {len(changed(above, older))} columns, and differs from {facts_of(best).title} in {count}. Of the "
+        f"{len(starts)} rows below another, {len(nearer)} have a row somewhere that is nearer in cells than the one "
+        "above them."
+    )
+
+
+def key():
+    """A dot a family of rows, with its title."""
+    used = [facts_of(row).family for row, _ in in_order()]
+    dots = "".join(
+        f'<li><svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true"><circle cx="7" cy="7" r="6" '
+        f'fill="{families()[name].color}"/></svg> {escape(families()[name].title)}</li>'
+        for name in dict.fromkeys(used)
+    )
+    return f'<ul class="family-tree-key" aria-label="Families of rows, by the colour of their dots">{dots}</ul>'
+
+
 def in_order():
     """Every row once, (row, depth): a row stands below the one that it is a step from, siblings by date."""
 

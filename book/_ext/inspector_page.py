@@ -1,11 +1,13 @@
 """The page of the token inspector: what it says of notebooks/results/token-inspector.json, for `{generated}`."""
 
+from math import exp
+
 from data_files import using
-from generated import table
+from generated import box, table
 from recorded_runs import RESULTS
 
 from rlhf_book.factors import fitting_rows
-from rlhf_book.figures.inspector import TITLES
+from rlhf_book.figures.inspector import TITLES, budget_of, first_cut, most_pulled, number_at, unit_of
 from rlhf_book.records import read_record, recorded_with
 from rlhf_minimal import ALGORITHMS
 
@@ -15,6 +17,11 @@ MISSING = "Not recorded yet."
 
 def code(names):
     return ", ".join(f"`{name}`" for name in names)
+
+
+def signed(value, digits=4):
+    """+0.0045, with a minus sign that is as wide as a plus."""
+    return f"{value:+.{digits}f}".replace("-", "\u2212")
 
 
 def run_of(arm):
@@ -36,6 +43,7 @@ def recorded():
                 "completions a rollout",
                 *(f"{record['prompts'][arm]} prompts x {record['group_size'][arm]}" for arm in arms),
             ],
+            ["tokens that a completion may have", *(str(budget_of(run["steps"][0])) for run in runs)],
             ["steps shown", *(", ".join(str(look["step"]) for look in run["steps"]) for run in runs)],
             ["tokens in their batches", *(", ".join(str(look["tokens"]) for look in run["steps"]) for run in runs)],
             ["mean reward, first and last", *(f"{run['reward'][0]:.2f} and {run['reward'][-1]:.2f}" for run in runs)],
@@ -57,12 +65,104 @@ def lengths():
         counts = [len(tokens) for tokens in group["tokens"]]
         short, long = counts.index(min(counts)), counts.index(max(counts))
         own = group["values"][group["rows"]["grpo"]["share"]]
-        one = group["values"][group["rows"]["dr_grpo"]["share"]]
+        n, budget = run["steps"][0]["completions"], budget_of(run["steps"][0])
+        brief, full = (f"1/({n} x {counts[at]})" for at in (short, long))
         return (
-            f"There a completion of {counts[short]} tokens has a share of {own[short]:.4f} a token in `grpo`, and one "
-            f"of {counts[long]} tokens {own[long]:.4f}: a factor of {own[short] / own[long]:.1f}. In `dr_grpo` both "
-            f"have {one:.5f}."
+            f"There a completion of {counts[short]} tokens has a share of {brief} a token in `grpo`, and one of "
+            f"{counts[long]} tokens {full}: a factor of {own[short] / own[long]:.1f}. In `dr_grpo` both have "
+            f"1/({n} x {budget}), where {budget} is the budget."
         )
+
+
+def cut():
+    """Where to see a token that the clip cuts: the place to which the figure's button leads."""
+    with using(PATH):
+        run = run_of("clock")
+        if run is None:
+            return MISSING
+        step = run["steps"][-1]
+        prompt, i, t = first_cut(step)
+        group = step["groups"][prompt]
+        before, after = (exp(group[name][i][t]) for name in ("sampler", "now"))
+        credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
+        return (
+            f"Run *clock*, step {step['step']}, prompt {prompt + 1}, rows `grpo` and `cispo`: token {t + 1} of "
+            f"completion {i + 1}, with an advantage of {credit}, went from {before:.2f} to {after:.2f}, by a ratio of "
+            f"{number_at(group, 'grpo', 'ratio', i, t):.2f}. `grpo` asks for no more of it; `cispo` does."
+        )
+
+
+def pulled():
+    """The token of the opening group at which the KL penalty pulls hardest, alone."""
+    with using(PATH):
+        run = run_of("clock")
+        if run is None:
+            return MISSING
+        step = run["steps"][0]
+        group = step["groups"][0]
+        i, t = most_pulled(group)
+        start, now = (exp(group[name][i][t]) for name in ("ref", "now"))
+        weight = number_at(group, "grpo", "pull", i, t)
+        kimi = {kind: number_at(group, "kimi_k2", kind, i, t) for kind in ("share", "advantage", "pull", "weight")}
+        credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
+        relative = signed(weight / unit_of(step, "grpo"), 1)
+        push = signed(kimi["share"] * kimi["advantage"])
+        return (
+            f"Run *clock*, step {step['step']}, prompt 1: token {t + 1} of completion {i + 1} has an advantage of "
+            f"{credit}, and one update took it from {start:.3f} to {now:.4f}. The gate cuts it, and the penalty $k_3$, "
+            f"whose pull grows as $\\pi_{{ref}}/\\pi - 1 = {start / now - 1:.0f}$, gives it a weight of "
+            f"{signed(weight)}, or {relative} mean sizes, against its own advantage. In `kimi_k2`, beside it, nothing "
+            f"is cut: a push of {push} and a pull of {signed(kimi['pull'])} leave {signed(kimi['weight'])}."
+        )
+
+
+def moved():
+    """A token that is pushed both ways in one group, and how many tokens moved as their advantage asked."""
+    with using(PATH):
+        run = run_of("clock")
+        if run is None:
+            return MISSING
+        counts = []
+        for step in (run["steps"][0], run["steps"][-1]):
+            there, all_ = asked_and_moved(step["groups"][0])
+            counts.append(f"{there} of {all_} at step {step['step']}")
+        group = run["steps"][0]["groups"][0]
+        token, up, down = both_ways(group)
+        before, after = (exp(group[name][up[0]][0]) for name in ("old", "now"))
+        return (
+            f"In the group that the figure opens with, {len(up) + len(down)} completions begin with `{token}`: `grpo` "
+            f"pushes it up in {places(up)} and down in {places(down)}. It is one probability, and the update before, "
+            f"with the same advantages, took it from {before:.3f} to {after:.3f}. Of the tokens of prompt 1 with an "
+            f"advantage, the first update moved as the advantage asked {' and '.join(counts)}."
+        )
+
+
+def asked_and_moved(group):
+    """How many tokens the first update moved to the side of their advantage, and how many have one."""
+    ways = [
+        number_at(group, "grpo", "advantage", i, t) * (now - old)
+        for i, (after, before) in enumerate(zip(group["now"], group["old"], strict=True))
+        for t, (now, old) in enumerate(zip(after, before, strict=True))
+        if number_at(group, "grpo", "advantage", i, t) != 0
+    ]
+    return sum(way > 0 for way in ways), len(ways)
+
+
+def both_ways(group):
+    """The first token that `grpo` pushes up in some completions and down in others, and in which."""
+    for token in dict.fromkeys(own[0] for own in group["tokens"]):
+        here = [i for i, own in enumerate(group["tokens"]) if own[0] == token]
+        up = [i for i in here if number_at(group, "grpo", "weight", i, 0) > 0]
+        down = [i for i in here if number_at(group, "grpo", "weight", i, 0) < 0]
+        if up and down:
+            return token, up, down
+    raise ValueError("no token that begins completions of both kinds")
+
+
+def places(completions):
+    """`completion 2`, or `completions 1 and 6`."""
+    *first, last = (str(i + 1) for i in completions)
+    return f"completions {', '.join(first)} and {last}" if first else f"completion {last}"
 
 
 def silent():
@@ -77,7 +177,7 @@ def silent():
             for look in run["steps"]:
                 numbers = [str(look["silent"][row]) for row in rows]
                 lines.append([TITLES[run["arm"]], str(look["step"]), str(look["credited"]["grpo"]), *numbers])
-        text = table(["run", "step", "with an advantage", *(f"`{row}`" for row in rows)], lines)
+        text = box("numbers", table(["run", "step", "with an advantage", *(f"`{row}`" for row in rows)], lines))
         return f"Tokens of the batch that have an advantage, and how many of them get no gradient from it:\n\n{text}"
 
 

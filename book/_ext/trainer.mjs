@@ -301,8 +301,11 @@ const start = ({ root, deck, library, now }) => {
     else rest();
     if (here && !document.activeElement.checkVisibility()) focus();
   };
+  const about = (card, chapter) => {
+    $(".trainer-about").textContent = `Level ${card.level} (${deck.levels[card.level]}), chapter ${chapter}`;
+  };
   const pose = (card) => {
-    $(".trainer-about").textContent = `Level ${card.level} (${deck.levels[card.level]}), chapter ${title(card)}`;
+    about(card, title(card).match(/^\d+/)?.[0] ?? title(card)); // a title may say the answer: it waits for that
     $(".trainer-question").textContent = card.question;
     $(".trainer-reveal").parentElement.hidden = false;
   };
@@ -342,7 +345,9 @@ const start = ({ root, deck, library, now }) => {
   const reveal = () => {
     if (!asked || !$(".trainer-shown").hidden) return;
     const at = now(), outcomes = maths.outcomes(library, asked.id, state.cards[asked.id], at);
+    about(asked, title(asked));
     $(".trainer-shown").append(
+      make("p", { className: "trainer-keys", textContent: "Grade it below, or with the keys 1 (did not know it) to 4 (at once)." }),
       document.querySelector(`template.trainer-answer[data-id="${asked.id}"]`).content.cloneNode(true));
     $(".trainer-grades").replaceChildren(...outcomes.map((card, i) => {
       const when = maths.wait(Date.parse(card.due) - at.getTime());

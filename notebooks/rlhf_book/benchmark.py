@@ -3,13 +3,24 @@
 `notebooks/results/row_benchmark.py` records it and says what a group, a rate and a control are.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
-from rlhf_book.comparison import LEVEL, Difference, against, all_pairs, critical
+from rlhf_book.comparison import (
+    LEVEL,
+    Difference,
+    against,
+    all_pairs,
+    critical,
+    holm,
+    two_sided,
+)
 from rlhf_book.records import read_record
+from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.facts import facts_of
 
 RECORD = "row-benchmark"
 MEASURES = {
@@ -32,6 +43,7 @@ class Group:
         seeds: Those that are reported.
         recorded: Runs on file, those for the choice of rates included.
         planned: How many there will be.
+        drawn: Completions of an evaluation at the end, and at each point before.
     """
 
     name: str
@@ -42,6 +54,7 @@ class Group:
     seeds: tuple[int, ...]
     recorded: int
     planned: int
+    drawn: tuple[int, int]
 
     @property
     def whole(self) -> bool:
@@ -95,6 +108,68 @@ class Group:
             if gap < max(max(seen) - min(seen) for seen in tried):
                 found[row] = gap
         return found
+
+    def noise(self, measure: str, one: str, other: str) -> float:
+        """The standard deviation of a seed's difference if nothing but two independent evaluations made it.
+
+        For right and wrong answers: a share of n independent ones has the variance p (1 - p) / n. Nothing is known of a
+        score, and a greedy completion is not drawn: 0 for both. All rows have the start's point in common.
+        """
+        if self.measure == "score" or measure == "greedy":
+            return 0.0
+        variance = 0.0
+        for run in (run for row in (one, other) for run in self.runs[row]):
+            at_end, before = self.drawn
+            end = run["sampled"] * (1 - run["sampled"]) / at_end
+            if measure == "area":
+                inner = sum(
+                    share * (1 - share) / before for share in run["curve"][1:-1]
+                )
+                end = (inner + end / 4) / (len(run["curve"]) - 1) ** 2
+            variance += end / len(self.seeds)
+        return math.sqrt(variance)
+
+    def doubtful(self, measure: str) -> set[tuple[str, str]]:
+        """Separated pairs that would not be with `noise` in place of a spread that is smaller."""
+        found = self.pairs(measure)
+        raised = []
+        for pair, gap in found.items():
+            spread = max(stdev(gap.values), self.noise(measure, *pair))
+            t = gap.mean * math.sqrt(len(gap.values)) / spread if spread else math.inf
+            raised.append(two_sided(t, len(gap.values) - 1) if gap.mean else 1.0)
+        return {
+            pair
+            for (pair, gap), p in zip(found.items(), holm(raised), strict=True)
+            if gap.separated and p >= LEVEL
+            if stdev(gap.values) < self.noise(measure, *pair)
+        }
+
+    def start(self) -> float:
+        """The result of the start, the same for all runs."""
+        (value,) = {run["curve"][0] for row in self.own for run in self.runs[row]}
+        return float(value)
+
+    def stands_for(self, row: str) -> str:
+        """What a row that is run for several is here, or "": with one update its ratio and its gate do nothing."""
+        if self.settings["updates"] > 1 or len(self.sharing(row)) < 2:
+            return ""
+        columns = (
+            "advantage",
+            "normalize",
+            "aggregate",
+            "shape",
+            "keep",
+            "correct",
+            "trust",
+        )
+        acting = {
+            name: [str(getattr(ALGORITHMS[name], column)) for column in columns]
+            for name in self.own
+        }
+        for name, cells in acting.items():
+            if name != row and cells == acting[row] and ALGORITHMS[name].kl:
+                return f"here {facts_of(name).title} without its KL"
+        return "here no ratio acts"
 
     def ahead_of_all(self, measure: str) -> str | None:
         """The row that is separated from every other one and above it; None where there is none."""
@@ -155,6 +230,7 @@ def read_groups(record: Mapping[str, Any] | None = None) -> dict[str, Group]:
             tuple(seeds),
             len(on_file),
             planned,
+            (record["held_out"], record["held_out_on_the_way"]),
         )
     return found
 
@@ -164,9 +240,9 @@ def explorer_table(record: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
     Returns:
         `groups`, those that are whole, each with its `title`, the `measure`, the `samples` at which a curve has its
-        points, `rows` (name and the row whose runs it has), `curves` (row -> seeds -> points), `pairs` and `controls`,
-        how many pairs of either kind were corrected for, and `separated`, [one, other] of those; `seeds`; and `t`, the
-        quantile for an interval of 95 % over the seeds.
+        points, `rows` (name, the row whose runs it has, and what that is here), `curves` (row -> seeds -> points), `pairs` and `controls`,
+        how many pairs of either kind were corrected for, and `separated`, [one, other] of those, and of them the
+        `doubtful`; `seeds`; and `t`, the quantile for an interval of 95 % over the seeds.
     """
     groups = [group for group in read_groups(record).values() if group.whole]
     shown = []
@@ -175,7 +251,8 @@ def explorer_table(record: Mapping[str, Any] | None = None) -> dict[str, Any]:
         points = len(group.runs[group.own[0]][0]["curve"]) - 1
         found, beside = group.pairs("sampled"), group.beside_the_control("sampled")
         rows = [
-            {"name": name, "run": run} for name, run in group.settings["runs"].items()
+            {"name": name, "run": run, "note": group.stands_for(run)}
+            for name, run in group.settings["runs"].items()
         ]
         shown.append(
             {
@@ -183,7 +260,10 @@ def explorer_table(record: Mapping[str, Any] | None = None) -> dict[str, Any]:
                 "title": group.title,
                 "measure": group.measure,
                 "samples": [every * i // points for i in range(points + 1)],
-                "rows": [*rows, {"name": group.control, "run": group.control}],
+                "rows": [
+                    *rows,
+                    {"name": group.control, "run": group.control, "note": ""},
+                ],
                 "curves": {
                     row: [run["curve"] for run in group.runs[row]]
                     for row in [*group.own, group.control]
@@ -196,6 +276,7 @@ def explorer_table(record: Mapping[str, Any] | None = None) -> dict[str, Any]:
                     for pair, one in (found | beside).items()
                     if one.separated
                 ],
+                "doubtful": sorted(list(pair) for pair in group.doubtful("sampled")),
             }
         )
     seeds = len(groups[0].seeds) if groups else 2

@@ -1,7 +1,7 @@
 """What the weight of a token in a row's gradient is made of: every factor of it, computed by the library.
 
 The weight is that of the token's log-probability in the step, minus the derivative of `policy_loss` with respect to it.
-Positive makes the token likelier.
+Where it is positive, the loss asks for more of the token; what becomes of it, all weights of the batch decide.
 """
 
 from dataclasses import dataclass, fields, replace

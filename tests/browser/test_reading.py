@@ -80,6 +80,26 @@ def test_tables_are_whole_on_a_large_screen(browser, name):
     assert page.evaluate(CUT.replace("TABLES", ".pst-scrollable-table-container, .cell_output:has(table)")) == 0
 
 
+@pytest.mark.parametrize(("name", "count"), [("index", 1), ("cheat-sheet", 2), ("comparison", 5), ("inspector", 1)])
+def test_the_tables_of_a_page_are_whole_on_a_small_laptop(browser, name, count):
+    page = browser.open(BUILT / "book" / f"{name}.html", width=1280)
+    boxes = ":is(.algorithm-table, .cheat-sheet, .sortable, .numbers) .pst-scrollable-table-container"
+    assert page.evaluate(f"document.querySelectorAll('{boxes}').length") >= count
+    assert page.evaluate(CUT.replace("TABLES", boxes)) == 0
+
+
+def test_a_table_that_is_cut_has_a_shadow_at_the_edge_and_keeps_its_names(browser):
+    """On a phone: the box has its four layers of background, and the first column stays while the rest scrolls."""
+    page = browser.open(BUILT / "book" / "comparison.html", width=390)
+    box = "document.querySelector('.sortable .pst-scrollable-table-container')"
+    assert page.evaluate(f"{box}.scrollWidth > {box}.clientWidth")
+    assert page.evaluate(f"getComputedStyle({box}).backgroundImage").count("linear-gradient") == 4
+    name = f"{box}.querySelector('tbody td').getBoundingClientRect().left"
+    before = page.evaluate(name)
+    page.evaluate(f"{box}.scrollLeft = 200")
+    assert page.evaluate(name) == pytest.approx(before, abs=1)
+
+
 @pytest.mark.parametrize("name", ["notebooks/grpo.html", "notebooks/dr-grpo.html"])
 def test_the_first_table_of_a_chapter_is_whole_beside_the_contents(browser, name):
     page = browser.open(BUILT / name, width=1400)

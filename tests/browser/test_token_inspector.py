@@ -98,6 +98,44 @@ def test_what_is_coloured_is_what_was_recorded(browser, inspector):
     assert page.errors == []
 
 
+def test_a_button_shows_an_example(browser, inspector):
+    page = browser.open(inspector)
+    buttons = f"[...{FIGURE}.querySelectorAll('.examples button')]"
+    titles = page.evaluate(f"{buttons}.map((e) => e.textContent)")
+    assert titles == [one["title"] for one in TABLE["examples"]]
+    for number, one in enumerate(TABLE["examples"]):
+        page.evaluate(f"{buttons}[{number}].click()")
+        chosen = one["set"]
+        for name in ("run", "step", "prompt", "first", "second"):
+            assert page.evaluate(f"{FIGURE}.querySelector('select.{name}').value") == str(chosen[name])
+        assert f"Token {chosen['token'] + 1} of " in page.evaluate(DETAIL)
+    page.evaluate(f"{buttons}[1].focus()")
+    page.press("Enter")
+    assert "grpo: the gate gives it no gradient" in page.evaluate(DETAIL)
+    assert page.errors == []
+
+
+def test_shares_are_fractions_and_shaped_rewards_are_said(browser, inspector):
+    page = browser.open(inspector)
+    assert "1/(64 \u00d7 5)" in page.evaluate(DETAIL)
+    assert "1/(64 \u00d7 44)" in page.evaluate(DETAIL)
+    assert "reward after shaping" not in page.evaluate(DETAIL)
+    choose(page, "first", "dapo")
+    assert "1/412" in page.evaluate(DETAIL)
+    assert "reward after shaping" in page.evaluate(DETAIL)
+
+
+def test_a_row_of_tokens_wraps_under_itself(browser, inspector):
+    """Not under the row's name: both rows have their tokens in the same columns."""
+    page = browser.open(inspector, width=1280)
+    choose(page, "step", 20)
+    side = f"[...{FIGURE}.querySelectorAll('.line .NAME')].map((e) => e.getBoundingClientRect().SIDE)"
+    tokens = page.evaluate(side.replace("NAME", "token").replace("SIDE", "left"))
+    names = page.evaluate(side.replace("NAME", "name").replace("SIDE", "right"))
+    assert min(tokens) >= max(names)
+    assert tokens.count(min(tokens)) > len(names)  # some lines are wrapped
+
+
 def test_a_row_alone_and_a_row_beside_it(browser, inspector):
     page = browser.open(inspector)
     n = len(TABLE["runs"][0]["steps"][0]["groups"][0]["tokens"])

@@ -97,7 +97,10 @@ def with_the_comparison(folder: Path, table: str) -> Path:
 
 def with_the_inspector(folder: Path) -> Path:
     """A book of the page of the token inspector, as it is, in the book's theme; returns the page."""
-    return _in_the_theme(folder, "inspector", {}, ("book/comparison", "notebooks/anatomy")) / "inspector.html"
+    return (
+        _in_the_theme(folder, "inspector", {}, ("book/comparison", "book/cheat-sheet", "notebooks/anatomy"))
+        / "inspector.html"
+    )
 
 
 def _in_the_theme(folder: Path, name: str, pages: dict[str, str], linked: tuple[str, ...]) -> Path:

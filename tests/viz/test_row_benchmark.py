@@ -4,6 +4,7 @@ The module runs under Node here; tests/browser runs the same comparison inside C
 """
 
 import json
+import math
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -83,6 +84,33 @@ def test_it_says_the_mean_and_its_interval():
     )
     same = in_node(table + "console.log(JSON.stringify(maths.words(t.groups[0], t.t, 'ppo', 'ppo')))")
     assert same == "Choose two different rows."
+
+
+def test_a_tick_is_a_round_number_and_says_itself():
+    """Read as a number each label is its tick; the outer ticks hold what is drawn, and not by more than needed."""
+    sizes = [0.05, 0.0588, 0.1175, 0.066, 0.727, 0.5, 1.0, 2.3, 14.7, 17.0, 20.0, 0.2]
+    found = in_node(f"console.log(JSON.stringify({sizes}.map((most) => maths.ticks(most))))")
+    for most, ticks in zip(sizes, found, strict=True):
+        at = [tick["at"] for tick in ticks]
+        assert [float(tick["text"].replace("\u2212", "-")) for tick in ticks] == pytest.approx(at, abs=1e-12)
+        assert at == pytest.approx([n * at[3] for n in (-2, -1, 0, 1, 2)], abs=1e-12)
+        assert at[3] / 10 ** math.floor(math.log10(at[3]) + 1e-9) == pytest.approx(
+            round(at[3] / 10 ** math.floor(math.log10(at[3]) + 1e-9))
+        )
+        assert most * (1 - 1e-9) <= at[4] <= 2.5 * most
+
+
+def test_it_says_what_a_shared_run_is_and_what_is_doubtful():
+    table = json.loads(json.dumps(TABLE))
+    table["groups"][0]["doubtful"] = [["reinforce", "dapo"]]
+    call = f"const t = {json.dumps(table)}; console.log(JSON.stringify(maths.words(t.groups[0], t.t, '%s', '%s')))"
+    assert in_node(call % ("reinforce", "sapo")).startswith(
+        "At the end reinforce minus sapo (here GRPO without its KL) is "
+    )
+    assert "Doubtful, since their spread is smaller than the evaluation's. After" in in_node(
+        call % ("dapo", "reinforce")
+    )
+    assert "Doubtful" not in in_node(call % ("reinforce", "ppo"))
 
 
 def test_the_widget_carries_its_source_its_state_and_its_words():

@@ -4,14 +4,18 @@ The module runs under Node here; tests/browser runs the same comparison inside C
 """
 
 import json
+import math
+import re
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 import traitlets
 
-from rlhf_book.figures.inspector import KINDS, cells_of, inspector_table
+from rlhf_book.figures.inspector import KINDS, cells_of, inspector_table, unit_of
 from rlhf_book.figures.widgets import TOKEN_INSPECTOR_ALT, TokenInspector, in_a_notebook
+from rlhf_minimal import ALGORITHMS
 from tests.results.scripts import load
 from tests.results.test_token_inspector import at
 from tests.viz.node import run_in_node
@@ -43,13 +47,20 @@ def expression():
     )
 
 
+def unit(step, row):
+    """The mean over the tokens that have a weight: all of them under a KL penalty in the loss, else those not cut."""
+    pulled = any(term.place == "loss" for term in ALGORITHMS[row].kl)
+    count = step["tokens"] if pulled else step["credited"][row] - step["silent"][row]
+    return step["scale"][row] * step["tokens"] / count if count else 0.0
+
+
 def compare(computed):
     """With the record itself, not with the table that the figure was given; used by tests/browser, too."""
     assert len(computed) == len(cases()) > 500
     reasons = set()
     for (r, s, g, row, i, t), (found, product, cut, reason, total) in zip(cases(), computed, strict=True):
         step = RECORD["runs"][r]["steps"][s]
-        group, scale = step["groups"][g], step["scale"][row]
+        group, scale = step["groups"][g], unit(step, row)
         known = {kind: at(group["values"][place], i, t) for kind, place in group["rows"][row].items()}
         for kind in KINDS:
             if known[kind] is None:
@@ -63,14 +74,14 @@ def compare(computed):
         assert found["relative"] == pytest.approx(known["weight"] / scale, rel=1e-3, abs=1e-5)
         assert cut == (known["advantage"] != 0 and known["gate"] * known["correct"] * known["trust"] == 0)
         if not cut and known["advantage"] != 0:
-            wanted = "made likelier" if known["weight"] > 0 else "made less likely"
+            wanted = "pushed up" if known["weight"] > 0 else "pushed down"
             assert reason == wanted
         weights = group["values"][group["rows"][row]["weight"]]
         assert total == pytest.approx(
             sum(at(weights, i, place) for place in range(len(group["tokens"][i]))) / scale, rel=1e-3, abs=1e-3
         )
         reasons.add(reason)
-    assert {"made likelier", "made less likely", "the gate gives it no gradient"} <= reasons
+    assert {"pushed up", "pushed down", "the gate gives it no gradient"} <= reasons
     assert "the gate gives it no gradient; the KL penalty alone acts" in reasons
 
 
@@ -108,8 +119,8 @@ def test_how_it_writes_numbers():
 def test_why_a_token_has_its_weight():
     f = {"advantage": 1, "gate": 0.9, "correct": 1, "trust": 1, "share": 0.5, "pull": 0, "weight": 0.45}
     changes = [
-        ({}, "made likelier"),
-        ({"advantage": -1, "weight": -0.45}, "made less likely"),
+        ({}, "pushed up"),
+        ({"advantage": -1, "weight": -0.45}, "pushed down"),
         ({"advantage": 0, "gate": None, "weight": 0}, "its advantage is 0"),
         ({"gate": 0, "weight": 0}, "the gate gives it no gradient"),
         ({"gate": 0, "weight": 0.1, "pull": 0.1}, "the gate gives it no gradient; the KL penalty alone acts"),
@@ -153,7 +164,89 @@ def test_the_table_has_every_run_and_row_with_its_cells():
     assert len(TABLE["rows"]) == 27
     assert cells_of("icepop")["correct"].startswith("masked_importance")
     assert "correct" not in cells_of("grpo")
-    assert inspector_table({"runs": [], "rows": []}) == {"runs": [], "rows": [], "kinds": list(KINDS)}
+    empty = {"runs": [], "rows": [], "kinds": list(KINDS), "examples": []}
+    assert inspector_table({"runs": [], "rows": []}) == empty
+
+
+def test_a_mean_size_is_that_of_the_weights_that_are_not_zero():
+    """Where a row gives a weight to tokens of the groups alone, the counts of the batch are those of its tokens."""
+    for run in RECORD["runs"]:
+        for step in run["steps"]:
+            for row in RECORD["rows"]:
+                shown = [
+                    at(group["values"][group["rows"][row]["weight"]], i, t)
+                    for group in step["groups"]
+                    for i, own in enumerate(group["tokens"])
+                    for t in range(len(own))
+                ]
+                if unit(step, row) == 0:
+                    assert not any(shown)
+                if any(term.place == "loss" for term in ALGORITHMS[row].kl):
+                    assert all(shown), row
+                # No more tokens have a weight than are counted, and none of them is smaller than the mean over all.
+                weighty = [x for x in shown if x]
+                assert len(weighty) <= max(step["credited"][row] - step["silent"][row], step["tokens"] * bool(weighty))
+                assert unit_of(step, row) == pytest.approx(unit(step, row))
+                assert unit_of(step, row) >= step["scale"][row] * (1 - 1e-9)
+
+
+def test_a_share_is_written_as_the_fraction_that_it_is():
+    """For every row that divides by counts, at every completion."""
+    asked = [
+        [r, s, g, row["name"], i]
+        for r, run in enumerate(TABLE["runs"])
+        for s, step in enumerate(run["steps"])
+        for g, group in enumerate(step["groups"])
+        for row in TABLE["rows"]
+        for i in range(len(group["tokens"]))
+    ]
+    found = say(
+        f"((table) => {json.dumps(asked)}.map(([r, s, g, name, i]) => {{ const step = table.runs[r].steps[s], "
+        "group = step.groups[g], row = table.rows.find((one) => one.name === name); "
+        "const f = maths.factors(table.kinds, step, group, name, i, 0); "
+        f"return [maths.share(f, row, step, group.tokens[i].length), f.share]; }}))({json.dumps(TABLE)})"
+    )
+    fractions = set()
+    for (_, _, _, name, _), (said, share) in zip(asked, found, strict=True):
+        if not said.startswith("1/"):
+            assert name == "scalerl", name  # divides by the tokens of a prompt
+            continue
+        parts = [int(part) for part in re.findall(r"\d+", said)[1:]]
+        assert 1 / math.prod(parts) == pytest.approx(share, rel=1e-4)
+        fractions.add(said)
+    assert {"1/64", "1/412", "1/(64 \u00d7 44)", "1/(64 \u00d7 5)", "1/(24 \u00d7 8)"} <= fractions
+
+
+def test_rewards_after_shaping_are_those_from_which_the_advantages_are():
+    for run in TABLE["runs"]:
+        for step in run["steps"]:
+            for group in step["groups"]:
+                assert set(group["shaped"]) == {"dapo"}
+                rewards = torch.tensor(group["shaped"]["dapo"], dtype=torch.float64)
+                wanted = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
+                values = group["values"][group["rows"]["dapo"][list(KINDS).index("advantage")]]
+                assert [at(values, i, 0) for i in range(len(rewards))] == pytest.approx(wanted.tolist(), abs=1e-4)
+
+
+def test_an_example_is_a_choice_that_there_is_and_shows_what_it_says():
+    shown = {one["title"]: one["set"] for one in TABLE["examples"]}
+    (run,) = [run for run in TABLE["runs"] if run["name"] == "clock"]
+    names = {row["name"] for row in TABLE["rows"]}
+    for one in shown.values():
+        assert {one["first"], one["second"]} < names
+        (step,) = [step for step in run["steps"] if step["step"] == one["step"]]
+        assert one["token"] < len(step["groups"][one["prompt"]]["tokens"][one["completion"]])
+    kinds = list(KINDS)
+
+    def factor(one, row, kind):
+        step = next(step for step in run["steps"] if step["step"] == one["step"])
+        group = step["groups"][one["prompt"]]
+        return at(group["values"][group["rows"][row][kinds.index(kind)]], one["completion"], one["token"])
+
+    cut, pulled = shown["what the clip cuts"], shown["a pull without a push"]
+    assert factor(cut, "grpo", "gate") == 0 < abs(factor(cut, "cispo", "gate"))
+    assert factor(pulled, "grpo", "gate") == 0
+    assert factor(pulled, "grpo", "advantage") * factor(pulled, "grpo", "weight") < 0
 
 
 def test_the_widget_carries_its_source_its_state_and_its_words():

@@ -26,6 +26,27 @@ const maths = {
     return group.separated.some((one) => one.includes(pair[0]) && one.includes(pair[1]));
   },
 
+  doubtful: (group, first, second) => {
+    const pair = [first, second].map((name) => maths.runOf(group, name));
+    return (group.doubtful ?? []).some((one) => one.includes(pair[0]) && one.includes(pair[1]));
+  },
+
+  // A row's name, with what its runs are where one update leaves its ratio without effect.
+  named: (group, name) => {
+    const note = group.rows.find((row) => row.name === name)?.note;
+    return note ? `${name} (${note})` : name;
+  },
+
+  // Five ticks around 0, at round numbers, the outer ones no nearer than `most`; with as many digits as they need.
+  ticks: (most) => {
+    const power = 10 ** Math.floor(Math.log10(most / 2));
+    const step = [1, 2, 5, 10].map((n) => n * power).find((one) => one >= most / 2 - 1e-12) ?? 10 * power;
+    const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+    return [-2, -1, 0, 1, 2].map((n) => ({
+      at: n * step, text: n === 0 ? "0" : `${n < 0 ? "\u2212" : "+"}${Math.abs(n * step).toFixed(digits)}`,
+    }));
+  },
+
   say: (x) => `${x < 0 ? "\u2212" : "+"}${Math.abs(x).toFixed(3)}`,
 
   words: (group, t, first, second) => {
@@ -33,11 +54,13 @@ const maths = {
     if (first === second) return "Choose two different rows.";
     if (one === other) return `${first} and ${second} are the same runs here: their gradients take the same steps.`;
     const end = maths.compare(group, t, first, second).points.at(-1);
-    const gap = `At the end ${first} minus ${second} is ${say(end.mean)} in ${group.measure}, [${say(end.low)}, ${say(end.high)}] ` +
+    const { named } = maths;
+    const gap = `At the end ${named(group, first)} minus ${named(group, second)} is ${say(end.mean)} in ${group.measure}, [${say(end.low)}, ${say(end.high)}] ` +
       `over ${group.curves[one].length} seeds.`;
     const coin = [one, other].includes(group.control);
     const among = coin ? `all ${group.controls} comparisons with the coin` : `all ${group.pairs} pairs`;
-    return `${gap} After the correction for ${among} they are ${maths.separated(group, first, second) ? "" : "not "}separated.`;
+    const doubt = maths.doubtful(group, first, second) ? " Doubtful, since their spread is smaller than the evaluation's." : "";
+    return `${gap}${doubt} After the correction for ${among} they are ${maths.separated(group, first, second) ? "" : "not "}separated.`;
   },
 };
 
@@ -60,7 +83,7 @@ const STYLE = `
 .row-benchmark .said { margin: 0.4rem 0 0; min-height: 5.6em; }
 `;
 
-const WIDTH = 640, HEIGHT = 300, EDGE = 64, TOP = 14, FOOT = 28;
+const WIDTH = 640, HEIGHT = 320, EDGE = 64, TOP = 34, FOOT = 28;
 const SVG = "http://www.w3.org/2000/svg";
 
 function element(tag, properties = {}, ...children) {
@@ -115,20 +138,22 @@ function render({ model, el }) {
     }
     const now = group(), [first, second] = [row("first"), row("second")];
     fill(groupMenu, groups.map(({ name, title }) => [name, title]), now.name);
-    const names = now.rows.map(({ name }) => [name, name]);
+    const names = now.rows.map(({ name }) => [name, maths.named(now, name)]);
     fill(firstMenu, names, first);
     fill(secondMenu, names, second);
     const { seeds, points } = maths.compare(now, t, first, second);
     const values = [...seeds.flat(), ...points.flatMap(({ low, high }) => [low, high])];
-    const most = Math.max(now.measure === "score" ? 0.5 : 0.05, ...values.map(Math.abs)), last = now.samples.at(-1);
+    const ticks = maths.ticks(Math.max(now.measure === "score" ? 0.5 : 0.05, ...values.map(Math.abs)));
+    const most = ticks.at(-1).at, last = now.samples.at(-1);
     const x = (samples) => EDGE + (samples / last) * (WIDTH - EDGE - 12);
     const y = (gap) => TOP + (1 - gap / most) * ((HEIGHT - TOP - FOOT) / 2);
     const line = (curve) => curve.map((gap, i) => `${x(now.samples[i]).toFixed(1)},${y(gap).toFixed(1)}`).join(" ");
     svg.replaceChildren();
-    for (const tick of [-most, -most / 2, 0, most / 2, most]) {
+    svg.append(picture("text", { x: 2, y: 14 }, `difference in ${now.measure}`));
+    for (const { at, text } of ticks) {
       svg.append(
-        picture("line", { class: tick === 0 ? "zero" : "axis", x1: EDGE, x2: WIDTH - 12, y1: y(tick), y2: y(tick) }),
-        picture("text", { x: EDGE - 6, y: y(tick) + 4, "text-anchor": "end" }, tick === 0 ? "0" : maths.say(tick).slice(0, -1)));
+        picture("line", { class: at === 0 ? "zero" : "axis", x1: EDGE, x2: WIDTH - 12, y1: y(at), y2: y(at) }),
+        picture("text", { class: "tick", x: EDGE - 6, y: y(at) + 4, "text-anchor": "end" }, text));
     }
     for (const samples of [0, last / 2, last]) {
       const anchor = samples === last ? "end" : samples === 0 ? "start" : "middle";

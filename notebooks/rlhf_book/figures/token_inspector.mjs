@@ -12,7 +12,7 @@ const maths = {
     return Array.isArray(own) ? own[t] : own;
   },
 
-  // The factors of one token in one row, by name; `relative` is the weight in mean sizes of the row's weights.
+  // The factors of one token in one row, by name; `relative` is the weight in mean sizes of the row's weights that are not 0.
   factors: (kinds, step, group, row, i, t) => {
     const found = {};
     kinds.forEach((kind, k) => { found[kind] = maths.at(group.values[group.rows[row][k]], i, t); });
@@ -46,15 +46,24 @@ const maths = {
     if (f.gate === 0) return `the gate gives it no gradient${rest}`;
     if (f.correct === 0) return `the correction leaves it out${rest}`;
     if (f.trust === 0) return `trust leaves it out${rest}`;
-    return f.weight > 0 ? "made likelier" : f.weight < 0 ? "made less likely" : "left as it is";
+    return f.weight > 0 ? "pushed up" : f.weight < 0 ? "pushed down" : "not pushed";
+  },
+
+  // A share as the fraction that it is, 1/(64 \u00d7 5): over completions, tokens of this one or of the batch, or the budget.
+  // A number where the row divides by something else, or the fraction is not the share.
+  share: (f, row, step, own) => {
+    const found = { completions: step.completions, tokens: step.tokens, budget: step.budget, own };
+    const parts = row.divisors.map((name) => found[name]), whole = parts.reduce((a, b) => a * b, 1);
+    if (parts.length === 0 || Math.abs(f.share * whole - 1) > 1e-3) return maths.number(f.share);
+    return parts.length === 1 ? `1/${parts[0]}` : `1/(${parts.join(" \u00d7 ")})`;
   },
 
   visible: (text) => (text === "" ? "\u25a0" : text.replace(/ /g, "\u00b7").replace(/\n/g, "\u21b5")),
 
   spoken: (text) => (text === "" ? "end" : text.trim() === "" ? "space" : text.trim()),
 
-  formula: (f, cells) => {
-    const { number } = maths, factors = [`share ${number(f.share)}`, `advantage ${number(f.advantage, true)}`, `gate ${number(f.gate)}`];
+  formula: (f, cells, share = maths.number(f.share)) => {
+    const { number } = maths, factors = [`share ${share}`, `advantage ${number(f.advantage, true)}`, `gate ${number(f.gate)}`];
     if (cells.correct) factors.push(`correction ${number(f.correct)}`);
     if (cells.trust) factors.push(`trust ${number(f.trust)}`);
     const policy = f.advantage === 0 ? "advantage 0" : factors.join(" \u00d7 ");
@@ -84,9 +93,14 @@ const STYLE = `
 .token-inspector .key { display: flex; flex-wrap: wrap; gap: 0.3rem 1rem; align-items: center; }
 .token-inspector .completion { border-top: 1px solid rgba(128, 128, 128, 0.45); padding: 0.35rem 0; }
 .token-inspector .head { font-size: 0.85rem; }
-.token-inspector .line { display: flex; flex-wrap: wrap; gap: 3px; align-items: center; margin: 0.2rem 0; }
-.token-inspector .name { width: 8rem; font-size: 0.8rem; overflow-wrap: anywhere; }
-@media (max-width: 480px) { .token-inspector .name { width: 100%; } }
+.token-inspector .line { display: grid; grid-template-columns: 8rem minmax(0, 1fr); gap: 3px; margin: 0.2rem 0; }
+.token-inspector .tokens { display: flex; flex-wrap: wrap; gap: 3px; align-items: center; }
+.token-inspector .name { font-size: 0.8rem; line-height: 1.6rem; overflow-wrap: anywhere; }
+@media (max-width: 480px) { .token-inspector .line { grid-template-columns: minmax(0, 1fr); } }
+.token-inspector .examples { display: flex; flex-wrap: wrap; gap: 0.3rem 0.5rem; align-items: center; margin-bottom: 0.5rem; }
+.token-inspector .examples button { font: inherit; color: inherit; background: transparent; border: 1px solid currentColor;
+  border-radius: 0.3rem; padding: 0.1rem 0.5rem; min-height: 1.75rem; cursor: pointer; }
+.token-inspector .examples button:focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .token-inspector .token, .token-inspector .key span { box-sizing: border-box; min-width: 1.6rem; min-height: 1.6rem; margin: 0;
   font-size: 0.9rem; line-height: 1.2; padding: 0.1rem 0.25rem; color: inherit; background: transparent; cursor: pointer;
   border: 1px solid transparent; border-bottom: 3px solid transparent; border-radius: 2px; white-space: pre; text-align: center; }
@@ -95,13 +109,14 @@ const STYLE = `
 .token-inspector .key .down, .token-inspector .down { border-bottom: 3px dashed #D55E00; }
 .token-inspector .key .cut, .token-inspector .cut { border-style: dotted; border-width: 1px 1px 3px; border-left-color: currentColor; border-right-color: currentColor;
   border-top-color: currentColor; }
-.token-inspector .cut.none, .token-inspector .key .cut { border-bottom-color: currentColor; }
+.token-inspector .cut.none, .token-inspector .key .cut:not(.up, .down) { border-bottom-color: currentColor; }
 .token-inspector .chosen { box-shadow: 0 0 0 2px currentColor; }
 .token-inspector .detail { border: 1px solid rgba(128, 128, 128, 0.6); border-radius: 0.3rem; padding: 0.3rem 0.6rem; margin: 0.4rem 0; }
 .token-inspector table { border-collapse: collapse; margin: 0.3rem 0; width: auto; max-width: 100%; }
 .token-inspector th, .token-inspector td { padding: 0.1rem 0.6rem 0.1rem 0; text-align: right; font-weight: normal; border: none;
   overflow-wrap: anywhere; color: inherit; background: none; }
 .token-inspector th:first-child { text-align: left; }
+.token-inspector td.same { opacity: 0.7; }
 .token-inspector tbody tr:last-child > * { font-weight: bold; border-top: 1px solid currentColor; }
 `;
 
@@ -163,16 +178,27 @@ function render({ model, el }) {
   const [promptLabel, promptMenu] = menu("prompt", "prompt", Number);
   const [firstLabel, firstMenu] = menu("first", "row");
   const [secondLabel, secondMenu] = menu("second", "beside it");
-  const asked = element("p", { className: "asked" }), key = element("div", { className: "key" });
+  const asked = element("div", { className: "asked" }), key = element("div", { className: "key" });
   const list = element("div", { className: "completions" });
   const sample = (kind, text) => {
-    const made = element("span", { className: kind, textContent: "x" });
-    if (SHADES[kind]) made.style.backgroundColor = `rgba(${SHADES[kind]}, 0.45)`;
+    const made = element("span", { className: kind, textContent: "x" }), [colour] = kind.split(" ");
+    if (SHADES[colour]) made.style.backgroundColor = `rgba(${SHADES[colour]}, 0.45)`;
     made.setAttribute("aria-hidden", "true");
     return element("div", {}, made, ` ${text}`);
   };
-  key.append(sample("up", "made likelier"), sample("down", "made less likely"), sample("cut", "has an advantage, and no gradient from it"));
-  root.append(element("div", { className: "controls" }, runLabel, stepLabel, promptLabel, firstLabel, secondLabel), asked, key, said, list);
+  key.append(sample("up", "pushed up"), sample("down", "pushed down"), sample("cut", "has an advantage, and no gradient from it"),
+    sample("up cut", "the same, and the KL penalty alone acts, up or down"));
+  const shortcuts = element("div", { className: "examples" });
+  shortcuts.setAttribute("role", "group");
+  shortcuts.setAttribute("aria-label", "Examples");
+  const examples = model.get("examples") ?? [];
+  if (examples.length > 0) shortcuts.append("Show");
+  for (const { title, set } of examples) {
+    const button = element("button", { type: "button", textContent: title });
+    button.addEventListener("click", () => write(set));
+    shortcuts.append(button);
+  }
+  root.append(shortcuts, element("div", { className: "controls" }, runLabel, stepLabel, promptLabel, firstLabel, secondLabel), asked, key, said, list);
 
   let lines = []; // of the figure: { i, buttons }
   let panel = null;
@@ -196,7 +222,8 @@ function render({ model, el }) {
     fill(promptMenu, step.groups.map((one, i) => [i, `${i + 1} of ${step.groups.length}`]), step.groups.indexOf(group));
     fill(firstMenu, rows.map(({ name }) => [name, name]), first);
     fill(secondMenu, [["", "none"], ...rows.map(({ name }) => [name, name]).filter(([name]) => name !== first)], second);
-    asked.replaceChildren("Prompt ", element("code", { textContent: group.prompt }), ` Right answer: ${group.answer}. ${run.note}`);
+    asked.replaceChildren(element("p", {}, "Prompt: ", element("code", { textContent: group.prompt })),
+      element("p", { textContent: `Right answer: ${group.answer}` }), element("p", { textContent: run.note }));
     said.textContent = [first, second].filter(Boolean).map((row) => maths.words(step, row)).join(" ");
     lines = [];
     list.replaceChildren(...group.tokens.map((tokens, i) => {
@@ -207,8 +234,8 @@ function render({ model, el }) {
         const buttons = tokens.map((text, t) => drawn(factors(kinds, step, group, row, i, t), text, row, t));
         const sum = relative(maths.total(kinds, step, group, row, i));
         const name = element("span", { className: "name", textContent: `${row} ${sum}` });
-        name.title = "sum over the completion, in mean sizes of a weight";
-        const line = element("div", { className: "line" }, name, ...buttons);
+        name.title = "sum over the completion, in mean sizes of the row's weights";
+        const line = element("div", { className: "line" }, name, element("div", { className: "tokens" }, ...buttons));
         line.setAttribute("role", "group");
         line.setAttribute("aria-label", `completion ${i + 1}, ${row}, sum ${sum}`);
         const at = lines.push({ i, buttons }) - 1;
@@ -253,9 +280,11 @@ function render({ model, el }) {
       button.tabIndex = chosen && at === line ? 0 : -1;
     }));
     panel?.remove();
-    const shown = [first, second].filter(Boolean).map((row) => ({
-      row, cells: rows.find(({ name }) => name === row).cells, f: factors(kinds, step, group, row, i, t),
-    }));
+    const own = group.tokens[i].length;
+    const shown = [first, second].filter(Boolean).map((row) => {
+      const about = rows.find(({ name }) => name === row), f = factors(kinds, step, group, row, i, t);
+      return { row, cells: about.cells, f, share: maths.share(f, about, step, own), shaped: group.shaped?.[row]?.[i] };
+    });
     panel = element("div", { className: "detail" });
     panel.setAttribute("role", "group");
     panel.setAttribute("aria-label", "factors of the chosen token");
@@ -266,16 +295,25 @@ function render({ model, el }) {
     head.append(...shown.map(({ row }) => element("th", { textContent: row, scope: "col" })));
     table.append(element("thead", {}, head));
     const body = element("tbody");
+    if (shown.some(({ shaped }) => shaped !== undefined)) {
+      body.append(element("tr", {}, element("th", { textContent: "reward after shaping", scope: "row" }),
+        ...shown.map(({ shaped }) => element("td", { textContent: number(shaped ?? group.rewards[i]) }))));
+    }
     for (const [name, label, signed] of FACTORS) {
       if (["correct", "trust"].includes(name) && !shown.some(({ cells }) => cells[name])) continue;
-      body.append(element("tr", {}, element("th", { textContent: label, scope: "row" }),
-        ...shown.map(({ f }) => element("td", { textContent: number(f[name], signed) }))));
+      body.append(element("tr", {}, element("th", { textContent: label, scope: "row" }), ...shown.map(({ f, share }) => {
+        const made = element("td", { textContent: name === "share" ? share : number(f[name], signed) });
+        if (name === "gate" && f.gate === f.ratio) made.className = "same"; // nothing but the ratio
+        return made;
+      })));
     }
     body.append(element("tr", {}, element("th", { textContent: "in mean sizes", scope: "row" }),
       ...shown.map(({ f }) => element("td", { textContent: relative(f.relative) }))));
     table.append(body);
     panel.append(table);
-    for (const { row, cells, f } of shown) panel.append(element("p", { textContent: `${row}: ${maths.reason(f)}. ${maths.formula(f, cells)}` }));
+    for (const { row, cells, f, share } of shown) {
+      panel.append(element("p", { textContent: `${row}: ${maths.reason(f)}. ${maths.formula(f, cells, share)}` }));
+    }
     const chance = COMMON.map(([name, when]) => `${number(Math.exp(group[name][i][t]))} ${when}`);
     panel.append(element("p", { textContent: `Probability: ${chance.join(", ")}.` }));
     list.children[i].append(panel);

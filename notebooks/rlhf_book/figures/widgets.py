@@ -1201,9 +1201,9 @@ class RowBenchmark(anywidget.AnyWidget):
 
 TOKEN_INSPECTOR_ALT = (
     "Menus for a recorded run, a step, a prompt and two rows. Below, the completions of the prompt's group, token by token: "
-    "a token is blue with a solid line under it if the row makes it likelier, orange with a dashed line if less likely, and "
+    "a token is blue with a solid line under it if the row pushes it up, orange with a dashed line if it pushes it down, and "
     "dotted if it has an advantage and no gradient from it. A chosen token shows its ratio, share, advantage, gate and KL pull, "
-    "whose product and sum is its weight."
+    "whose product and sum is its weight. Buttons show examples."
 )
 
 
@@ -1233,6 +1233,7 @@ class TokenInspector(anywidget.AnyWidget):
     runs = traitlets.List(traitlets.Dict()).tag(sync=True)
     rows = traitlets.List(traitlets.Dict()).tag(sync=True)
     kinds = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    examples = traitlets.List(traitlets.Dict()).tag(sync=True)
     run = traitlets.Unicode().tag(sync=True)
     step = traitlets.Int().tag(sync=True)
     prompt = traitlets.Int(0, min=0).tag(sync=True)
