@@ -111,7 +111,14 @@ def test_the_front_page_draws_a_record_that_exists():
     path = learning_picture.path_of(name)
     found = learning_picture.curves_of(learning_picture.read(path), arm, control)
     assert found.last > 0.5 > found.last_coin  # what the text around it says
-    assert found.stray == 1
+    assert found.stray == 0
+    assert len(found.checked) == len(found.coin) == 5
+
+
+def test_a_seed_that_the_record_says_was_replaced_is_not_drawn():
+    replaced = curves(RECORD | {"replaced": {"0": 1}})
+    assert replaced.checked == [curves().checked[1]]
+    assert replaced.coin == [curves().coin[1]]
 
 
 # ── paths and their minutes ──────────────────────────────────────────────────────────────────────────────────────

@@ -94,10 +94,9 @@ class Curves:
 
 
 def curves_of(record, arm, control):
-    """The two arms of a record."""
-    runs = {
-        name: {run["seed"]: run["right"] for run in record["runs"] if run["arm"] == name} for name in (arm, control)
-    }
+    """The two arms of a record, without the seeds that it says were replaced by others."""
+    shown = [run for run in record["runs"] if str(run["seed"]) not in record.get("replaced", {})]
+    runs = {name: {run["seed"]: run["right"] for run in shown if run["arm"] == name} for name in (arm, control)}
     known = ", ".join(sorted({run["arm"] for run in record["runs"]}))
     for name, found in runs.items():
         if not found:

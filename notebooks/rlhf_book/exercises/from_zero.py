@@ -11,8 +11,8 @@ from transformers import LlamaForCausalLM
 from rlhf_book.loop import BUDGET, encode, right_answer, token_mask
 
 HINTS = {
-    "greedy": "Start from `sample`. What takes the place of the softmax and the draw? At the digit where the carry "
-    "belongs, which of the teacher's two habits is the more probable one?",
+    "temperature": "Start from `sample`. One division is new; where? At the digit where the carry belongs two tokens "
+    "share nearly all of the probability: what becomes of 0.2 and 0.8 when both logits shrink?",
     "groups": "Print `asked[:17]` in both cases. Which rows does `view(prompts, group)` put into one group?",
     "coin": "Write the expected gradient as a sum over completions, and take the expectation over the coins first, with "
     "the completions held fixed. Then ask what one step does, and not the expected one.",
@@ -22,17 +22,15 @@ HINTS = {
 
 
 @torch.no_grad()
-def my_greedy(model: LlamaForCausalLM, prompts: Tensor) -> Tensor:
-    """[B, S] ids of prompts to [B, T] ids: always the most probable token.
+def my_temperature(model: LlamaForCausalLM, prompts: Tensor, temperature: float) -> Tensor:
+    """[B, S] ids of prompts to [B, T] ids, sampled at a temperature.
 
-    After imitation the forgetful answer is the more probable one at nearly every carry. So greedy decoding writes it
-    nearly always, and is right less often than a draw, which takes the right answer now and then. After
-    training it is the other way round: what is most probable is mostly right, and greedy is better than a draw.
+    ANSWER
     """
     ids = prompts
     for _ in range(BUDGET):
-        best = model(ids).logits[:, -1].argmax(-1, keepdim=True)  # [B, 1]
-        ids = torch.cat([ids, best], dim=1)
+        p = (model(ids).logits[:, -1] / temperature).softmax(-1)  # [B, V]
+        ids = torch.cat([ids, torch.multinomial(p, 1)], dim=1)
     return ids[:, prompts.shape[1] :]
 
 
