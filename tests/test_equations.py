@@ -101,8 +101,8 @@ PLANNED = set(
     (
         "anatomy anatomy-in-depth choosing dapo dapo-in-depth deepseek-r1 deepseek-r1-in-depth diagnosis "
         "diagnosis-in-depth distillation "
-        "distillation-in-depth dr-grpo dr-grpo-in-depth from-zero from-zero-in-depth gae gae-in-depth grpo grpo-in-depth "
-        "gspo "
+        "distillation-in-depth dr-grpo dr-grpo-in-depth from-zero from-zero-in-depth gae gae-in-depth grpo "
+        "grpo-in-depth gspo "
         "gspo-in-depth kimi kimi-in-depth kl-divergence kl-divergence-in-depth language-models "
         "language-models-in-depth making-it-fast making-it-fast-in-depth mixture-of-experts "
         "mixture-of-experts-in-depth off-policy off-policy-in-depth policy-gradients policy-gradients-in-depth "

@@ -22,7 +22,9 @@ HINTS = {
 
 
 @torch.no_grad()
-def my_temperature(model: LlamaForCausalLM, prompts: Tensor, temperature: float) -> Tensor:
+def my_temperature(
+    model: LlamaForCausalLM, prompts: Tensor, temperature: float
+) -> Tensor:
     """[B, S] ids of prompts to [B, T] ids, sampled at a temperature.
 
     ANSWER
