@@ -125,7 +125,7 @@ def sample(model: LlamaForCausalLM, prompts: Tensor) -> Tensor:
 
 
 def token_mask(completions: Tensor) -> Tensor:
-    """[B, T]: 1.0 up to and including the first end, 0.0 behind it."""
+    """[B, T]: 1.0 up to and including the first end, 0.0 after it."""
     is_end = (completions == END).long()
     ends_before = is_end.cumsum(-1) - is_end
     return (ends_before == 0).float()

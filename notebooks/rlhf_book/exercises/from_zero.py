@@ -4,9 +4,11 @@ The chapter needs no library of ours, so it holds its own checkers, and this fil
 A test shows the solutions, and typical wrong answers, to the chapter's checkers.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
 
 from rlhf_book.loop import BUDGET, encode, right_answer, token_mask
 
@@ -16,14 +18,14 @@ HINTS = {
     "groups": "Print `asked[:17]` in both cases. Which rows does `view(prompts, group)` put into one group?",
     "coin": "Write the expected gradient as a sum over completions, and take the expectation over the coins first, with "
     "the completions held fixed. Then ask what one step does, and not the expected one.",
-    "partial": "Compare the ids with those of the right answers, place by place, and multiply by `token_mask` before you "
+    "partial": "Compare the ids with those of the right answers, position by position, and multiply by `token_mask` before you "
     "count.",
 }
 
 
 @torch.no_grad()
 def my_temperature(
-    model: LlamaForCausalLM, prompts: Tensor, temperature: float
+    model: Callable[[Tensor], Any], prompts: Tensor, temperature: float
 ) -> Tensor:
     """[B, S] ids of prompts to [B, T] ids, sampled at a temperature.
 
@@ -50,8 +52,8 @@ def my_equal_groups(rewards: Tensor, group: int) -> Tensor:
 
 
 COIN = r"""
-At the first update every ratio is 1, and the gradient is $-\frac1B \sum_i A_i g_i$, where $g_i$ is the mean of
-$\nabla \log \pi$ over the tokens of $y_i$. Take the expectation over the coins with the completions held fixed:
+At the first update on a batch the gradient is $-\frac1B \sum_i A_i g_i$, where $g_i$ is the mean of
+$\nabla \log \pi$ over the tokens of $o_i$. Take the expectation over the coins with the completions held fixed:
 $-\frac1B \sum_i E[A_i]\, g_i$. This is the step that needs a coin which does not look: if the rewards depended on the
 completions, $A_i$ and $g_i$ could not be taken apart. The coins of a group are exchangeable, so all $E[A_i]$ of a group are
 equal, and they add up to 0: each is 0. The expected gradient is 0, whatever the completions are.
