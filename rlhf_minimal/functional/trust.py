@@ -146,7 +146,7 @@ def dppo_kl(
     others, before = (-torch.expm1(x).clamp(max=0.0) for x in (new, old))  # 1 - q, 1 - p
     tiny = torch.finfo(new.dtype).tiny
     distance = torch.exp(old) * (old - new) + torch.special.xlogy(before, before / others.clamp(min=tiny))
-    good, bad = (advantages > 0) & (new > old), (advantages <= 0) & (new < old)
+    good, bad = (advantages > 0) & (new > old), (advantages < 0) & (new < old)
     return _weight(~((good & (distance > high)) | (bad & (distance > low))), logp, mask)
 
 
