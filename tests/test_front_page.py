@@ -35,7 +35,7 @@ def curves(record=RECORD):
 
 def test_caption_and_alternative_text_say_what_was_recorded():
     for words in (curves().told(), curves().alt()):
-        assert re.findall(r"\b[01]\.\d\d\b", words) == ["0.30", "0.70", "0.10"]
+        assert re.findall(r"\b[01]\.\d\d\b", words) == ["0.56", "0.70", "0.10"]
     assert "2 seeds" in curves().told()
     assert "rises" in curves().alt()
     swapped = learning_picture.curves_of(RECORD, "coin", "checked")
@@ -117,6 +117,8 @@ def test_the_front_page_draws_a_record_that_exists():
 
 def test_a_seed_that_the_record_says_was_replaced_is_not_drawn():
     replaced = curves(RECORD | {"replaced": {"0": 1}})
+    assert "Not drawn: 1 start that was replaced by the next seed, ending at 0.80." in replaced.told()
+    assert "Not drawn" not in curves().told()
     assert replaced.checked == [curves().checked[1]]
     assert replaced.coin == [curves().coin[1]]
 

@@ -34,15 +34,20 @@ class Curves:
     checked: list[list[float]]
     coin: list[list[float]]
     completions: int
+    replaced: tuple[float, ...] = ()  # where the runs end that the record says were replaced
 
     @property
     def steps(self):
         return len(self.checked[0])
 
     @property
-    def first(self):
+    def start(self):
         """The share of the first step, which is sampled before anything is learned."""
         return mean(run[0] for run in self.checked)
+
+    @property
+    def first(self):
+        return mean(mean(run[:ENDS]) for run in self.checked)
 
     @property
     def last(self):
@@ -60,7 +65,7 @@ class Curves:
     @property
     def stray(self):
         """How many of them end nearer to the start than to the best; 0 unless they are a minority."""
-        low = sum(end < (self.first + self.ends[-1]) / 2 for end in self.ends)
+        low = sum(end < (self.start + self.ends[-1]) / 2 for end in self.ends)
         return low if low < len(self.ends) / 2 else 0
 
     @property
@@ -70,9 +75,9 @@ class Curves:
     def told(self):
         """What the numbers say."""
         return (
-            f"The share of right completions is {self.first:.2f} before training and {self.last:.2f} at the end (mean "
-            f"of the last {ENDS} steps, {self.seeds}{self.parted()}). If a coin decides the reward, it ends at "
-            f"{self.last_coin:.2f}."
+            f"The share of right completions is {self.first:.2f} in the first {ENDS} steps and {self.last:.2f} in the "
+            f"last {ENDS} (mean of {self.seeds}{self.parted()}). If a coin decides the reward, it ends at "
+            f"{self.last_coin:.2f}.{self.not_drawn()}"
         )
 
     def parted(self):
@@ -82,6 +87,14 @@ class Curves:
         low, high = self.ends[: self.stray], self.ends[self.stray :]
         named = " and ".join(f"{end:.2f}" for end in low)
         return f": {len(high)} end at {high[0]:.2f} or above, and {len(low)} at {named}"
+
+    def not_drawn(self):
+        """What the reader does not see: the starts that were replaced."""
+        if not self.replaced:
+            return ""
+        ends = " and ".join(f"{end:.2f}" for end in self.replaced)
+        was = "start that was" if len(self.replaced) == 1 else "starts that were"
+        return f" Not drawn: {len(self.replaced)} {was} replaced by the next seed, ending at {ends}."
 
     def alt(self):
         """For a reader who does not see it."""
@@ -109,7 +122,8 @@ def curves_of(record, arm, control):
     shares = [[[count / completions for count in found[seed]] for seed in sorted(found)] for found in runs.values()]
     if not all(0 <= value <= 1 for runs_of_arm in shares for run in runs_of_arm for value in run):
         raise ValueError(f"a count of right completions is not between 0 and {completions}")
-    return Curves(*shares, completions)
+    stuck = [r["right"][-ENDS:] for r in record["runs"] if r["arm"] == arm and r not in shown]
+    return Curves(*shares, completions, tuple(mean(right) / completions for right in stuck))
 
 
 def word_at(own, other):
