@@ -712,11 +712,11 @@ GROUPS = Leaf(
     "a learned reward, no room for a critic",
     "rloo",
     "No critic is held. The KL penalty stays: the reward can be over-optimised, whatever the baseline.",
-    "one update a batch, since this row has no ratio and no gate (with many take grpo, which has both and a KL); groups of 4 to 8; stop by a score that is not trained for",
+    "one update a batch, since this row has no ratio and no gate (with several take ppo's ratio, clip and KL in the reward with a group's baseline; the row grpo as it stands, with its KL in the loss, over-optimised in our comparison at all four rates); groups of 4 to 8; stop by a score that is not trained for",
     flags="--task reviews --reward-model shipped",
     by_hand=f"{BY_VERIFIER} TRL and verl have this row.",
     evidence=(
-        Evidence("ours", "true score on the shipped reviews", ("rlhf/rloo",)),
+        Evidence("ours", "true score on the shipped reviews, with ppo's KL and clip", ("rlhf/rloo",)),
         Evidence(
             "paper",
             "Ahmadian et al. (arXiv 2402.14740): RLOO above PPO on TL;DR and HH, up to 7 billion weights",
@@ -787,7 +787,7 @@ FRESH = Leaf(
     "With one update a batch every ratio is 1: gates do nothing, and what is left is the baseline. The mean of the whole batch scored higher in our runs, by little; it assumes that prompts are equally hard.",
     "no KL; groups of 4 to 16; then the learning rate, by a sweep",
     flags="--kl-coef 0",
-    by_hand="In the comparison of all rows, where each carries its KL, ppo is ahead of this row by little; the line has no KL.",
+    by_hand="In the comparison of all rows, where each carries its KL, ppo and this row are not told apart (one pair is separated, and doubtful); the line has no KL.",
     exports=("trl", "verl"),
     evidence=(
         Evidence(
