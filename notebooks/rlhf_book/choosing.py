@@ -716,7 +716,11 @@ GROUPS = Leaf(
     flags="--task reviews --reward-model shipped",
     by_hand=f"{BY_VERIFIER} TRL and verl have this row.",
     evidence=(
-        Evidence("ours", "true score on the shipped reviews, with ppo's KL and clip", ("rlhf/rloo",)),
+        Evidence(
+            "ours",
+            "true score on the shipped reviews, with ppo's KL and clip",
+            ("rlhf/rloo",),
+        ),
         Evidence(
             "paper",
             "Ahmadian et al. (arXiv 2402.14740): RLOO above PPO on TL;DR and HH, up to 7 billion weights",
