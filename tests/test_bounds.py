@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlhf_minimal.functional import advantages, corrections, gates, shaping, trust
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, shaping, trust
 
 LOG_2 = math.log(2)
 
@@ -110,3 +110,17 @@ def test_the_cosine_of_a_wrong_answer_goes_from_its_short_value_to_its_long_one(
     given = {"rewards": torch.zeros(3, dtype=torch.float64), "lengths": torch.tensor([0, 50, 100]), "budget": 100}
     worth = shaping.cosine(**given, wrong_short=-3.0, wrong_long=-1.0)
     assert worth.tolist() == pytest.approx([-3, -2, -1])
+
+
+def test_a_step_whose_mark_is_the_threshold_is_not_wrong():
+    """Two completions of two tokens, a step at the first one: the one is marked with the threshold, the other below."""
+    marks, ends = torch.tensor([[0.5, 0.0], [0.25, 0.0]]), torch.tensor([[1, 0], [1, 0]])
+    A = advantages.first_wrong(marks, torch.ones(2, 2), group_size=2, step_ends=ends, threshold=0.5, coef=1.0)
+    assert A[0].tolist() == [0, 0]
+    assert A[1].tolist() == [-1, 0]
+
+
+@pytest.mark.parametrize("prompts", [0, -1])
+def test_totals_take_a_whole_number_of_prompts(prompts):
+    with pytest.raises(ValueError, match="prompts"):
+        aggregation.Totals(sequences=1, tokens=1, prompts=prompts)

@@ -1,14 +1,14 @@
 """Cells that a column cannot call, and rows whose cells have no meaning together: refused when the row is built."""
 
 import inspect
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from functools import partial
 
 import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, policy_loss, prepare
-from rlhf_minimal.contracts import COLUMNS, CONTEXT, FIXED, read_cell
+from rlhf_minimal.contracts import COLUMNS, CONTEXT, FIXED, _named, read_cell
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, shaping, trust
 from tests.errors.test_objective import B, G, T, batch, refused
 
@@ -32,6 +32,31 @@ def test_a_cell_that_wants_what_its_column_has_not(column):
     for name in CONTEXT[column]:
         assert name in message
     assert read_cell(column, partial(cell, anything=1)).reads == ()
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_what_a_cell_reads_and_what_its_row_needs_for_it(column):
+    """A batch always has some of it, or it is counted from the mask: no row needs these."""
+    always = {"totals", "prompt_tokens", "lengths", "logp", "old_logp", "advantages"}
+    for name in CONTEXT[column]:
+        parameters = [inspect.Parameter("fixed", inspect.Parameter.VAR_POSITIONAL)]
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY))
+
+        def cell(*fixed, **context): ...
+
+        cell.__signature__ = inspect.Signature(parameters)
+        read = read_cell(column, cell)
+        assert read.reads == (name,)
+        assert read.needs == ({"group" if name == "group_size" else name} - always)
+        with pytest.raises(FrozenInstanceError):
+            read.reads = ()
+
+
+def test_the_names_of_a_contract():
+    assert FIXED["gate"] == ("ratio", "advantage")
+    assert CONTEXT["normalize"] == ("group_size",)
+    assert _named(COLUMNS["correct"], inspect.Parameter.POSITIONAL_ONLY) == ("old_logp", "sampler_logp", "mask")
+    assert _named(COLUMNS["correct"], inspect.Parameter.KEYWORD_ONLY) == ("totals",)
 
 
 @pytest.mark.parametrize("column", COLUMNS)
