@@ -177,10 +177,11 @@ def claims_of_text(page: str, text: str) -> list[Claim]:
     return found
 
 
-def headings_in(text: str) -> list[str]:
+@cache
+def headings_in(text: str) -> tuple[str, ...]:
     """The headings of a Markdown text, without those in code."""
     tokens = MarkdownIt("commonmark").parse(text)
-    return [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open"]
+    return tuple(tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open")
 
 
 def _until_heading(lines: list[str]) -> str:
@@ -209,10 +210,15 @@ def claims() -> list[Claim]:
         notebook, text = ROOT / f"{page}.ipynb", ROOT / f"{page}.md"
         if notebook.is_file():
             with using(notebook):
-                found += claims_of(page, nbformat.read(notebook, as_version=4))
+                found += _claims_in(page, notebook.read_text(encoding="utf-8"))
         elif text.is_file():
             found += claims_of_text(page, text.read_text(encoding="utf-8"))
     return found
+
+
+@cache  # every page of the book asks for the claims of all
+def _claims_in(page: str, notebook: str) -> tuple[Claim, ...]:
+    return tuple(claims_of(page, nbformat.reads(notebook, as_version=4)))
 
 
 def problems(found: list[Claim]) -> list[str]:
