@@ -513,13 +513,18 @@ def pages_of_exercises() -> dict[str, str]:
         if not path.is_file():
             continue
         with using(path):
-            for cell in nbformat.read(path, as_version=4).cells:
-                match str(cell.metadata.get("from", "")).split("/"):
-                    case [("exercise" | "bug"), name, "statement"]:
-                        if name in found:
-                            raise ValueError(f"{page} sets the exercise {name}, and so does {found[name]}")
-                        found[name] = page
+            for name in _exercises_in(path.read_text(encoding="utf-8")):
+                if name in found:
+                    raise ValueError(f"{page} sets the exercise {name}, and so does {found[name]}")
+                found[name] = page
     return found
+
+
+@cache  # as `_claims_in`
+def _exercises_in(notebook: str) -> tuple[str, ...]:
+    """The exercises and bugs whose statement stands in a notebook."""
+    origins = (str(cell.metadata.get("from", "")).split("/") for cell in nbformat.reads(notebook, as_version=4).cells)
+    return tuple(of[1] for of in origins if len(of) == 3 and of[0] in ("exercise", "bug") and of[2] == "statement")
 
 
 def page_of(path: Path) -> str:

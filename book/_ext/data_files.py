@@ -3,9 +3,10 @@
 Nothing of Sphinx in here: the pages, the tools and the tests read data in the same way.
 """
 
+import copy
 import json
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 
 import yaml
@@ -55,7 +56,7 @@ def read(path, kind=dict):
     with using(path):
         try:
             text = path.read_text(encoding="utf-8")
-            found = json.loads(text) if path.suffix in (".json", ".ipynb") else yaml.safe_load(text)
+            found = json.loads(text) if path.suffix in (".json", ".ipynb") else copy.deepcopy(_yaml(text))
         except OSError as problem:
             raise ValueError(f"cannot be read: {problem.strerror}") from problem
         except yaml.YAMLError as problem:
@@ -67,6 +68,11 @@ def read(path, kind=dict):
             given = type(found).__name__ if found else "nothing"
             raise ValueError(f"holds {given}, expected {expected}")
     return found
+
+
+@cache  # many pages read the same files, and YAML is slow
+def _yaml(text):
+    return yaml.safe_load(text)
 
 
 def told_on_the_page(run):

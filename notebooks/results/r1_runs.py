@@ -22,6 +22,7 @@ the imitated rows all are. `scorer` asks the reward models of stage 4.
 **Counted** (`counted`): 300 questions x 8 completions of models as they are, without an update: in how many groups a rule
 says the same of all, and which language those completions speak that work all their moves. `kept` counts the models after
 stages 2 and 3 so, and how many questions and distinct rows there are among the completions that each writer's filter keeps.
+`worked` counts how many of those kept completions write every move; the others are guesses that happen to be right.
 """
 
 import random
@@ -99,7 +100,7 @@ OWN = {"small-own": "tongues-small", "more-own": "tongues-small-more"}  # its ow
 FEW = {"small-few": "small-own", "more-few": "more-own"}  # as many of the large one's
 ARMS = (
     *("stages", "no-language", *TAUGHT, *PAID, *OWN, "scorer", *FEW),
-    *("counted", "kept"),
+    *("counted", "kept", "worked"),
 )
 EXTRA = (0, 2, 4, 6)  # letters too many, of which the reward model is asked
 SEEN = ("accuracy", "format", "small", "length", "dead")
@@ -502,6 +503,22 @@ def kept(seed: int) -> dict[str, dict[str, Any]]:
     return found
 
 
+def worked(rows: Sequence[CompletionRow]) -> dict[str, int]:
+    """How many rows, and how many of them write every move of their question."""
+    every = [
+        tongues.right_moves(row.completion, Problem(row.prompt, ""))[2] for row in rows
+    ]
+    return {"rows": len(rows), "worked": sum(every)}
+
+
+def kept_and_worked(seed: int) -> dict[str, dict[str, int]]:
+    """Of what every writer's filter keeps, how much works all its moves."""
+    found = {"large": worked(of_the_large(seed)[1])}
+    for arm, start in OWN.items():
+        found[arm] = worked(kept_rows(*begin(start), seed)[0])
+    return found
+
+
 def counts(seed: int) -> dict[str, dict[str, float]]:
     """Starts, and two models after RL, counted on one draw of questions."""
     where = f"r1/counted/{seed}"
@@ -588,6 +605,13 @@ def taught(arm: str, seed: int) -> PreTrainedModel:
     return model
 
 
+COUNTED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "counted": counts,
+    "kept": kept,
+    "worked": kept_and_worked,
+}
+
+
 def run(arm: str, seed: int) -> dict[str, Any]:
     """One run, as it is recorded."""
     _, vocabulary = begin()
@@ -599,8 +623,8 @@ def run(arm: str, seed: int) -> dict[str, Any]:
             asked_scorer(seed) if arm == "scorer" else imitates_itself(OWN[arm], seed)
         )
         return {"cpu_seconds": round(time.process_time() - began, 1), **found}
-    if arm in ("counted", "kept"):
-        found = counts(seed) if arm == "counted" else kept(seed)
+    if arm in COUNTED:
+        found = COUNTED[arm](seed)
         return {"cpu_seconds": round(time.process_time() - began, 1), **found}
     if arm in FEW:
         model, rows = few_of_the_large(arm, seed)

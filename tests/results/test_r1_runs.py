@@ -37,11 +37,13 @@ def test_every_arm_has_every_seed_and_every_step():
         elif arm == "counted":
             assert set(COUNTED) < set(run)
             assert all(0 <= share <= 1 for one in COUNTED for share in run[one].values())
+        elif arm == "worked":
+            assert {"large", *script.OWN} < set(run)
         elif arm == "kept":
             assert {"large", "rl", "rl-train", "kept", "kept-train", *script.OWN} < set(run)
         else:
             assert 0 <= run["accuracy"] <= 1
-        if arm not in (*script.TAUGHT, *script.OWN, *script.FEW, "scorer", "counted", "kept"):
+        if arm not in (*script.TAUGHT, *script.OWN, *script.FEW, "scorer", *script.COUNTED):
             assert all(len(run["steps"][name]) == script.STEPS for name in script.SEEN)
     assert {"torch", "transformers", "rlhf_minimal", "python"} <= set(RECORD["versions"])
 
@@ -214,9 +216,12 @@ def test_groups_that_tie_in_rightness_move_nothing_when_they_are_dropped(monkeyp
     torch.testing.assert_close(given[False][1], given[True][1])
 
 
-def test_dropping_the_tied_groups_restores_the_reasoning_and_a_tenth_of_the_weight_does_not():
+def test_dropping_the_tied_groups_is_separated_from_the_plain_sum_and_not_from_a_tenth_of_the_weight():
     assert separated(ends("zero"), ends("zero-dropped"))
     assert ends("zero-dropped", "works_all").min() > 0.8
+    assert ends("zero-dropped")[2] < 0.3 < ends("zero-dropped")[[0, 1, 3, 4]].min()  # one works and slips
+    for other, told in (("zero-tenth", False), ("zero-fixed", False), ("zero-centred", True)):
+        assert separated(ends(other), ends("zero-dropped")) == told
     assert (ends("zero-dropped", "format") < 0.1).sum() == 3  # and the box is lost
     assert not separated(ends("zero"), ends("zero-tenth"))
     assert (ends("zero-tenth", "works_all") < 0.2).sum() == 3
@@ -234,6 +239,28 @@ def test_the_same_rows_of_a_better_writer_teach_more():
         assert separated(ends(f"{size}-few"), ends(f"{size}-sft"))
     assert separated(ends("more-rl-small"), ends("more-sft"))
     assert ends("more-rl-small", "small").min() > 0.85
+
+
+def test_most_of_what_the_weak_base_keeps_of_its_own_is_guessed():
+    for seed in script.SEEDS:
+        run = RUNS["worked", seed]
+        share = {whose: run[whose]["worked"] / run[whose]["rows"] for whose in ("large", *script.OWN)}
+        assert share["small-own"] < 0.2 < 0.5 < share["more-own"] < 0.65 < 0.99 < share["large"]
+        assert {whose: run[whose]["rows"] for whose in share} == {
+            whose: RUNS["kept", seed][whose]["rows"] for whose in share
+        }
+
+
+def test_a_row_is_worked_if_every_move_is_written():
+    texts = ["3d8b(b)", "3d8c(c)", "(b)", "3d(b)"]
+    rows = [CompletionRow("3+8+........:", text) for text in texts]
+    assert script.worked(rows) == {"rows": 4, "worked": 2}
+
+
+def test_no_later_stage_is_above_the_second():
+    for later in ("kept", "last", "last-rules"):
+        assert not (separated(stage("rl"), stage(later)) and stage(later).mean() > stage("rl").mean())
+        assert (stage(later, "liking") < stage("rl", "liking")).all()
 
 
 def test_fewer_groups_tie_in_the_sum_than_in_rightness_at_the_start_of_stage_four():
