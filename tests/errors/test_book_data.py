@@ -282,7 +282,7 @@ def test_columns_are_names_and_heads_or_refused(text):
 PAGES = [
     ("generated} rows", "generated: expected module:function, got 'rows'"),
     ("generated} wors:steps", "generated: there is no module 'wors'"),
-    ("generated} rows:pariwise", "generated: rows has no function 'pariwise'; there are pairwise, field"),
+    ("generated} rows:pariwise", "generated: rows has no function 'pariwise'; there are pairwise, in_words, field"),
     ("generated} rows:table", "generated: rows:table takes head rows: missing a required argument: 'head'"),
     ("generated} rows:cells grpo", "generated: rows:cells returned a dict, expected Markdown"),
     ("generated} recorded_runs:markdown nothing\nkl | KL", "generated: there is no record 'nothing' in"),
