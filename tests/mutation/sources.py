@@ -11,7 +11,7 @@ EXACT = (
     *("tests/errors/test_checks.py", "tests/errors/test_objective.py", "tests/test_defaults.py"),
     *("tests/test_pairwise.py", "tests/errors/test_pairwise.py", "tests/errors/test_contracts.py"),
     *("tests/test_golden_field.py", "tests/test_step_advantages.py", "tests/training/test_teacher.py"),
-    "tests/test_bounds.py",
+    *("tests/test_bounds.py", "tests/test_corners.py"),
 )
 # The fast paths, held to the plain one.
 FAST = ("tests/training/test_fast_paths.py", "tests/models/test_models.py")
