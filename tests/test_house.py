@@ -54,6 +54,22 @@ def test_the_readmes_figures_are_the_recorded_ones():
     assert learned in " ".join(README.split())
 
 
+def test_the_readmes_figures_of_a_real_model_are_the_recorded_ones():
+    record = json.loads((ROOT / "notebooks" / "results" / "scaling-cpu.json").read_text())
+
+    def percent(counts: list[int]) -> int:  # right completions of 16, a problem each
+        assert len(counts) == 60
+        return round(100 * statistics.mean(counts) / 16)
+
+    runs = [run["tries"]["after"] for run in record["learn"]]
+    assert (len(runs), len({run["arm"] for run in record["learn"]})) == (9, 3)
+    start = {temperature: percent(counts) for temperature, counts in record["temperature"].items()}
+    after = round(statistics.mean(100 * statistics.mean(counts) / 16 for counts in runs))
+    words = " ".join(README.split())
+    assert f"from {start['1.0']} % right to {after} % (mean of nine runs, three rows of the table, 60 held-out" in words
+    assert f"a temperature of 0.25 gives {start['0.25']} %" in words
+
+
 def test_the_readme_names_what_make_does():
     recipes = dict(re.findall(r"^(\w+): env.*\n\t(\S.*)$", MAKEFILE, re.MULTILINE))
     assert set(recipes) >= {"book", "test", "train", "lab", "notebooks"}
