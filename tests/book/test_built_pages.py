@@ -125,9 +125,10 @@ def test_style_sheets_name_no_outside_address():
     assert {s.name: found for s in sheets if (found := outside(css_addresses(s.read_text(encoding="utf-8"))))} == {}
 
 
-def test_the_front_page_shows_every_algorithm():
+def test_the_page_of_the_table_shows_every_algorithm_and_the_front_page_leads_to_it():
     rlhf_minimal = pytest.importorskip("rlhf_minimal")
-    text = (BUILT / "book" / "index.html").read_text(encoding="utf-8")
+    assert 'href="algorithms.html"' in (BUILT / "book" / "index.html").read_text(encoding="utf-8")
+    text = (BUILT / "book" / "algorithms.html").read_text(encoding="utf-8")
     field = pytest.importorskip("rlhf_minimal.field").FIELD  # rows without a chapter, which the table leaves out
     assert [name for name in rlhf_minimal.ALGORITHMS if name not in field and f">{name}<" not in text] == []
 
