@@ -55,86 +55,86 @@ def recorded():
         )
 
 
-def lengths():
+def of_the_clock(tell):
+    """What a function tells of the run *clock*, or that there is none."""
+
+    def told():
+        with using(PATH):
+            run = run_of("clock")
+            return MISSING if run is None else tell(run)
+
+    told.__name__, told.__doc__ = tell.__name__, tell.__doc__
+    return told
+
+
+@of_the_clock
+def lengths(run):
     """Shares of the shortest and the longest completion of the group that the figure opens with."""
-    with using(PATH):
-        run = run_of("clock")
-        if run is None:
-            return MISSING
-        group = run["steps"][0]["groups"][0]
-        counts = [len(tokens) for tokens in group["tokens"]]
-        short, long = counts.index(min(counts)), counts.index(max(counts))
-        own = group["values"][group["rows"]["grpo"]["share"]]
-        n, budget = run["steps"][0]["completions"], budget_of(run["steps"][0])
-        brief, full = (f"1/({n} x {counts[at]})" for at in (short, long))
-        return (
-            f"There a completion of {counts[short]} tokens has a share of {brief} a token in `grpo`, and one of "
-            f"{counts[long]} tokens {full}: a factor of {own[short] / own[long]:.1f}. In `dr_grpo` both have "
-            f"1/({n} x {budget}), where {budget} is the budget."
-        )
+    group = run["steps"][0]["groups"][0]
+    counts = [len(tokens) for tokens in group["tokens"]]
+    short, long = counts.index(min(counts)), counts.index(max(counts))
+    own = group["values"][group["rows"]["grpo"]["share"]]
+    n, budget = run["steps"][0]["completions"], budget_of(run["steps"][0])
+    brief, full = (f"1/({n} x {counts[at]})" for at in (short, long))
+    return (
+        f"There a completion of {counts[short]} tokens has a share of {brief} a token in `grpo`, and one of "
+        f"{counts[long]} tokens {full}: a factor of {own[short] / own[long]:.1f}. In `dr_grpo` both have "
+        f"1/({n} x {budget}), where {budget} is the budget."
+    )
 
 
-def cut():
+@of_the_clock
+def cut(run):
     """Where to see a token that the clip cuts: the place to which the figure's button leads."""
-    with using(PATH):
-        run = run_of("clock")
-        if run is None:
-            return MISSING
-        step = run["steps"][-1]
-        prompt, i, t = first_cut(step)
-        group = step["groups"][prompt]
-        before, after = (exp(group[name][i][t]) for name in ("sampler", "now"))
-        credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
-        return (
-            f"Run *clock*, step {step['step']}, prompt {prompt + 1}, rows `grpo` and `cispo`: token {t + 1} of "
-            f"completion {i + 1}, with an advantage of {credit}, went from {before:.2f} to {after:.2f}, by a ratio of "
-            f"{number_at(group, 'grpo', 'ratio', i, t):.2f}. `grpo` asks for no more of it; `cispo` does."
-        )
+    step = run["steps"][-1]
+    prompt, i, t = first_cut(step)
+    group = step["groups"][prompt]
+    before, after = (exp(group[name][i][t]) for name in ("sampler", "now"))
+    credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
+    return (
+        f"Run *clock*, step {step['step']}, prompt {prompt + 1}, rows `grpo` and `cispo`: token {t + 1} of "
+        f"completion {i + 1}, with an advantage of {credit}, went from {before:.2f} to {after:.2f}, by a ratio of "
+        f"{number_at(group, 'grpo', 'ratio', i, t):.2f}. `grpo` asks for no more of it; `cispo` does."
+    )
 
 
-def pulled():
+@of_the_clock
+def pulled(run):
     """The token of the opening group at which the KL penalty pulls hardest, alone."""
-    with using(PATH):
-        run = run_of("clock")
-        if run is None:
-            return MISSING
-        step = run["steps"][0]
-        group = step["groups"][0]
-        i, t = most_pulled(group)
-        start, now = (exp(group[name][i][t]) for name in ("ref", "now"))
-        weight = number_at(group, "grpo", "pull", i, t)
-        kimi = {kind: number_at(group, "kimi_k2", kind, i, t) for kind in ("share", "advantage", "pull", "weight")}
-        credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
-        relative = signed(weight / unit_of(step, "grpo"), 1)
-        push = signed(kimi["share"] * kimi["advantage"])
-        return (
-            f"Run *clock*, step {step['step']}, prompt 1: token {t + 1} of completion {i + 1} has an advantage of "
-            f"{credit}, and one update took it from {start:.3f} to {now:.4f}. The gate cuts it, and the penalty $k_3$, "
-            f"whose pull grows as $\\pi_{{ref}}/\\pi - 1 = {start / now - 1:.0f}$, gives it a weight of "
-            f"{signed(weight)}, or {relative} mean sizes, against its own advantage. In `kimi_k2`, beside it, nothing "
-            f"is cut: a push of {push} and a pull of {signed(kimi['pull'])} leave {signed(kimi['weight'])}."
-        )
+    step = run["steps"][0]
+    group = step["groups"][0]
+    i, t = most_pulled(group)
+    start, now = (exp(group[name][i][t]) for name in ("ref", "now"))
+    weight = number_at(group, "grpo", "pull", i, t)
+    kimi = {kind: number_at(group, "kimi_k2", kind, i, t) for kind in ("share", "advantage", "pull", "weight")}
+    credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
+    relative = signed(weight / unit_of(step, "grpo"), 1)
+    push = signed(kimi["share"] * kimi["advantage"])
+    return (
+        f"Run *clock*, step {step['step']}, prompt 1: token {t + 1} of completion {i + 1} has an advantage of "
+        f"{credit}, and one update took it from {start:.3f} to {now:.4f}. The gate cuts it, and the penalty $k_3$, "
+        f"whose pull grows as $\\pi_{{ref}}/\\pi - 1 = {start / now - 1:.0f}$, gives it a weight of "
+        f"{signed(weight)}, or {relative} mean sizes, against its own advantage. In `kimi_k2`, beside it, nothing "
+        f"is cut: a push of {push} and a pull of {signed(kimi['pull'])} leave {signed(kimi['weight'])}."
+    )
 
 
-def moved():
+@of_the_clock
+def moved(run):
     """A token that is pushed both ways in one group, and how many tokens moved as their advantage asked."""
-    with using(PATH):
-        run = run_of("clock")
-        if run is None:
-            return MISSING
-        counts = []
-        for step in (run["steps"][0], run["steps"][-1]):
-            there, all_ = asked_and_moved(step["groups"][0])
-            counts.append(f"{there} of {all_} at step {step['step']}")
-        group = run["steps"][0]["groups"][0]
-        token, up, down = both_ways(group)
-        before, after = (exp(group[name][up[0]][0]) for name in ("old", "now"))
-        return (
-            f"In the group that the figure opens with, {len(up) + len(down)} completions begin with `{token}`: `grpo` "
-            f"pushes it up in {places(up)} and down in {places(down)}. It is one probability, and the update before, "
-            f"with the same advantages, took it from {before:.3f} to {after:.3f}. Of the tokens of prompt 1 with an "
-            f"advantage, the first update moved as the advantage asked {' and '.join(counts)}."
-        )
+    counts = []
+    for step in (run["steps"][0], run["steps"][-1]):
+        there, all_ = asked_and_moved(step["groups"][0])
+        counts.append(f"{there} of {all_} at step {step['step']}")
+    group = run["steps"][0]["groups"][0]
+    token, up, down = both_ways(group)
+    before, after = (exp(group[name][up[0]][0]) for name in ("old", "now"))
+    return (
+        f"In the group that the figure opens with, {len(up) + len(down)} completions begin with `{token}`: `grpo` "
+        f"pushes it up in {places(up)} and down in {places(down)}. It is one probability, and the update before, "
+        f"with the same advantages, took it from {before:.3f} to {after:.3f}. Of the tokens of prompt 1 with an "
+        f"advantage, the first update moved as the advantage asked {' and '.join(counts)}."
+    )
 
 
 def asked_and_moved(group):

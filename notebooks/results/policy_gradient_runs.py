@@ -25,6 +25,7 @@ from typing import Any
 
 from recording import SEEDS as SEEDS
 from recording import record
+from rloo_runs import batch_centered
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
@@ -39,12 +40,6 @@ KEPT = ("accuracy", "entropy", "kl", "grad_norm", "loss")
 def moved(rewards: Tensor, lengths: Tensor, *, by: float) -> Tensor:
     """Every reward plus a constant: a cell of the column `shape`."""
     return rewards + by
-
-
-def batch_centered(token_rewards: Tensor, mask: Tensor) -> Tensor:
-    """Reward minus the mean of the whole batch: a cell of the column `advantage`."""
-    rewards = token_rewards.sum(dim=1)
-    return (rewards - rewards.mean())[:, None] * mask
 
 
 def own_number(prompt: str) -> int:
