@@ -70,7 +70,7 @@ class Imitate(Sft):
     def new_rows(self) -> tuple[Rows, Rows]:
         """No rows to train on, since each step makes its own; the teacher's completions of held-out problems."""
         settings = self.settings
-        held_out = demonstrations(self.task, "held_out", settings["held_out"], settings["seed"])
+        held_out = demonstrations(self.task, self.vocabulary, "held_out", settings["held_out"], settings["seed"])
         return [], self.checked(map(vars, held_out))
 
     def kept_rows(self) -> tuple[Rows, Rows]:
@@ -79,7 +79,7 @@ class Imitate(Sft):
 
     def batch(self, rows: Rows, step: int) -> Rows:
         """The problems of one step."""
-        return teacher_rows(self.task, step, self.settings["batch_size"], self.settings["seed"])
+        return teacher_rows(self.task, self.vocabulary, step, self.settings["batch_size"], self.settings["seed"])
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
         """Losses, and accuracies on held-out problems.

@@ -116,7 +116,8 @@ class RewardModel:
         """The score of each answer. It does not depend on the other answers in the batch.
 
         Args:
-            prompts: B texts, none of them empty.
+            prompts: B texts, none of them empty, as the model reads them: of a chat model, with its template. Only the
+                beginning-of-text token is put before them, if the tokenizer writes one.
             completions: B answers without their end token, which is added here; an empty answer is legal.
 
         Returns:
@@ -147,8 +148,8 @@ class RewardModel:
         for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=1):
             if not prompt:
                 raise ValueError(f"row {number}: the prompt is empty; give the prompt that the completion answers")
-            encode = self.vocabulary.encode
-            rows.append([*encode(prompt), *encode(completion), self.vocabulary.eos_id])
+            asked, answered = self.vocabulary.encode_beginning(prompt), self.vocabulary.encode(completion)
+            rows.append([*asked, *answered, self.vocabulary.eos_id])
             if len(rows[-1]) > limit:
                 raise ValueError(
                     f"row {number}: prompt and completion take {len(rows[-1])} tokens, and the reward model reads at "

@@ -194,7 +194,8 @@ def encode(
     """Rows as token ids, completions with their end token.
 
     Args:
-        rows: Checked rows (`tasks.read_rows`).
+        rows: Checked rows (`tasks.read_rows`), prompts as the model reads them. Only the beginning-of-text token is put
+            before a prompt, if the tokenizer writes one.
         vocabulary: The model's.
         own: Whether rejected completions are still to be sampled: those of the rows, if they have any, are left out.
 
@@ -211,8 +212,8 @@ def encode(
         chosen = row.chosen if isinstance(row, PairRow) else row.completion
         if chosen == rejected and not own:
             raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
-        prompt, better, worse = (vocabulary.encode(text) for text in (row.prompt, chosen, rejected))
-        examples.append(Example(row, prompt, [*better, vocabulary.eos_id], [*worse, vocabulary.eos_id]))
+        prompt, end = vocabulary.encode_beginning(row.prompt), [vocabulary.eos_id]
+        examples.append(Example(row, prompt, vocabulary.encode(chosen) + end, vocabulary.encode(rejected) + end))
     return examples
 
 

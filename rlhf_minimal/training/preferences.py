@@ -61,7 +61,8 @@ def sample_pairs(
     Args:
         policy: Whose samples are compared.
         vocabulary: Its vocabulary.
-        task: Its `verify` is the gold score.
+        task: Its `verify` is the gold score. Its instruction and a chat template stand in the prompts of the rows, as
+            the policy has read them.
         n: How many pairs.
         split: Which problems to ask, `"train"` or `"held_out"`.
         seed: Seed of problems, samples and labels.
@@ -74,8 +75,12 @@ def sample_pairs(
     for attempt in range(10 + 10 * n // batch_size):
         name = f"pairs/{split}/{seed}/{attempt}"
         problems = task.problems(split, batch_size, seed=name)
-        prompts, budget = [problem.prompt for problem in problems], task.max_new_tokens
-        texts = write_completions(policy, vocabulary, prompts, group_size=2, max_new_tokens=budget, seed=name)
+        system, budget = task.instruction, task.max_new_tokens
+        asked = [problem.prompt for problem in problems]
+        texts = write_completions(
+            policy, vocabulary, asked, group_size=2, max_new_tokens=budget, seed=name, system=system
+        )
+        prompts = [vocabulary.prompt_text(prompt, system=system) for prompt in asked]
         rng = random.Random(name)
         scored = verify_all(task, [problem for problem in problems for _ in range(2)], texts)
         for i, (prompt, one, other) in enumerate(zip(prompts, texts[::2], texts[1::2], strict=True)):
@@ -277,9 +282,15 @@ def write_completions(
     group_size: int,
     max_new_tokens: int,
     seed: str,
+    system: str = "",
 ) -> list[str]:
-    """Samples at temperature 1 as text, those of one prompt next to each other; equal seeds give equal samples."""
-    ids, mask = pad_left([vocabulary.encode(prompt) for prompt in prompts], vocabulary.pad_id)
+    """Samples at temperature 1 as text, those of one prompt next to each other; equal seeds give equal samples.
+
+    The policy is asked as in a run (`vocabulary.encode_prompt`): in its chat template, if it has one, after the message
+    `system`.
+    """
+    asked = [vocabulary.encode_prompt(prompt, system=system) for prompt in prompts]
+    ids, mask = pad_left(asked, vocabulary.pad_id)
     samples = sample(
         policy,
         ids.to(policy.device),

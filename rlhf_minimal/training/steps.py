@@ -126,8 +126,9 @@ def label_steps(
         share = right.amax(1) if labels == "shepherd-hard" else right.mean(1)
         for (row, end), label in zip(some, share.tolist(), strict=True):
             known[row][end] = label
-    rows = zip(written.problems, written.texts, known, strict=True)
-    return [StepRow(p.prompt, text, tuple(Step(*one) for one in sorted(own.items()))) for p, text, own in rows]
+    prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in written.problems]
+    rows = zip(prompts, written.texts, known, strict=True)
+    return [StepRow(asked, text, tuple(Step(*one) for one in sorted(own.items()))) for asked, text, own in rows]
 
 
 def sample_steps(
@@ -239,7 +240,8 @@ class StepScorer:
 
         Args:
             rows: B completions, without their end token, which belongs to a step that ends with its text. A step begins
-                where the one before it ends; labels are not read.
+                where the one before it ends; labels are not read. Prompts are as the policy read them; only the
+                beginning-of-text token is put before them, if the tokenizer writes one.
 
         Raises:
             ValueError: If a text does not fit the vocabulary or the context.
@@ -253,7 +255,7 @@ class StepScorer:
                 last = len(own) - 1 if end == len(row.completion) else vocabulary.token_of(own[:-1], end)
                 places += [(i, t, number) for t in (range(begin, last + 1) if self.reference else [last])]
                 begin, number = last + 1, number + 1
-        prompts, mask = pad_left([vocabulary.encode_prompt(row.prompt) for row in rows], vocabulary.pad_id)
+        prompts, mask = pad_left([vocabulary.encode_beginning(row.prompt) for row in rows], vocabulary.pad_id)
         written = pad_right(ids, vocabulary.pad_id)  # [B, T]
         check_length(self.model, int(mask.sum(-1).max()), written.shape[1])
         x = self.of_tokens(*(x.to(self.model.device) for x in (prompts, mask, written)))  # [B, T]
@@ -380,7 +382,7 @@ def scored_steps(scorer: StepScorer, task: Task) -> StepReward:
 
     Args:
         scorer: The model.
-        task: Says where steps end.
+        task: Says where steps end; the scorer is asked with its instruction, as the policy was.
     """
     return lambda **columns: [
         [Step(*one) for one in zip(ends[:-1], scores[:-1].sigmoid().tolist(), strict=True)]
@@ -393,7 +395,7 @@ def weigh_steps(scorer: StepScorer, task: Task, aggregate: str = "min") -> Rewar
 
     Args:
         scorer: The model.
-        task: Says where steps end.
+        task: Says where steps end; the scorer is asked with its instruction, as the policy was.
         aggregate: One of `AGGREGATES`. Of the probabilities of the steps `"min"`, as in Math-Shepherd, `"mean"`,
             `"last"` or `"product"`; or the probability of the `"sum"` of scores, which for a scorer that was trained on
             outcomes is the probability of the outcome.
@@ -412,5 +414,6 @@ def _scored(scorer: StepScorer, task: Task, columns: Mapping[str, Any]) -> list[
     texts, problems = columns["completions"], columns["problem"]
     ends = [step_ends(task, text, problem) for text, problem in zip(texts, problems, strict=True)]
     steps = (tuple(Step(end, 0.0) for end in own) for own in ends)
-    rows = [StepRow(*row) for row in zip(columns["prompts"], texts, steps, strict=True)]
+    prompts = [scorer.vocabulary.prompt_text(prompt, system=task.instruction) for prompt in columns["prompts"]]
+    rows = [StepRow(*row) for row in zip(prompts, texts, steps, strict=True)]
     return list(zip(ends, scorer.score(rows), strict=True))

@@ -40,13 +40,14 @@ def supervised_loss(
     Args:
         model: The policy.
         vocabulary: Turns text into the model's ids.
-        prompts: One text a row.
+        prompts: One text a row, as the model reads it: of a chat model, with its template (`vocabulary.prompt_text`).
+            Only the beginning-of-text token is put before it, if the tokenizer writes one.
         completions: The completions to imitate, without the end-of-sequence token, which is added here and trained.
 
     Returns:
         A scalar to minimise, in nats per token.
     """
-    prompt_ids, prompt_mask = pad_left([vocabulary.encode(p) for p in prompts], vocabulary.pad_id)
+    prompt_ids, prompt_mask = pad_left([vocabulary.encode_beginning(p) for p in prompts], vocabulary.pad_id)
     answer_ids = pad_right([[*vocabulary.encode(a), vocabulary.eos_id] for a in completions], vocabulary.pad_id)
     prompt_ids, prompt_mask, answer_ids = (x.to(model.device) for x in (prompt_ids, prompt_mask, answer_ids))
     logp = token_logprobs(policy_logits(model, prompt_ids, prompt_mask, answer_ids), answer_ids)
@@ -65,7 +66,8 @@ def language_loss(
 ) -> Float[Tensor, ""]:
     """Cross-entropy of whole texts, a mean over their tokens: pretraining.
 
-    The first token of a text carries no loss, since nothing stands before it; the end-of-sequence token carries one.
+    The first token of a text carries no loss, since nothing stands before it, unless the tokenizer writes a
+    beginning-of-text token there; the end-of-sequence token carries one.
 
     Args:
         model: The language model.
@@ -75,7 +77,7 @@ def language_loss(
     Returns:
         A scalar to minimise, in nats per token.
     """
-    rows = [[*vocabulary.encode(text), vocabulary.eos_id] for text in texts]
+    rows = [[*vocabulary.encode_beginning(text), vocabulary.eos_id] for text in texts]
     first = torch.tensor([[row[0]] for row in rows], device=model.device)  # [B, 1]
     rest = pad_right([row[1:] for row in rows], vocabulary.pad_id).to(model.device)  # [B, T]
     logp = token_logprobs(policy_logits(model, first, torch.ones_like(first), rest), rest)
@@ -123,19 +125,24 @@ def imitate(
 
     def loss(step: int) -> Tensor:
         if isinstance(source, Task):
-            return completion_loss(model, vocabulary, teacher_rows(source, step, config.batch_size, config.seed))
-        return completion_loss(model, vocabulary, rows_of_step(given, step, config.batch_size, config.seed))
+            rows = teacher_rows(source, vocabulary, step, config.batch_size, config.seed)
+        else:
+            rows = rows_of_step(given, step, config.batch_size, config.seed)
+        return completion_loss(model, vocabulary, rows)
 
     student = Student.begin(model, lambda folder: save_policy(folder, model, vocabulary), config)
     last = [metrics["loss"] for metrics in fit(student, config, loss, on_step)[-50:]]
     return sum(last) / len(last)
 
 
-def teacher_rows(task: Task, step: int, batch_size: int, seed: int) -> list[CompletionRow]:
+def teacher_rows(
+    task: Task, vocabulary: Vocabulary | TokenizerVocabulary, step: int, batch_size: int, seed: int
+) -> list[CompletionRow]:
     """Training prompts of one step with completions of the task's teacher, right or wrong.
 
     Args:
         task: A task with a teacher.
+        vocabulary: The model's; the prompts are written as it will be asked, a chat template included.
         step: The step's number, from 1.
         batch_size: Number of rows.
         seed: Seed of problems and completions, together with the step.
@@ -147,7 +154,8 @@ def teacher_rows(task: Task, step: int, batch_size: int, seed: int) -> list[Comp
         raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it from an untrained model")
     problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")
     rng = random.Random(f"teacher/{seed}/{step}")
-    return [CompletionRow(problem.prompt, task.teacher(problem, rng)) for problem in problems]
+    prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in problems]
+    return [CompletionRow(asked, task.teacher(problem, rng)) for asked, problem in zip(prompts, problems, strict=True)]
 
 
 def _as_dict(row: Any) -> Any:
