@@ -9,6 +9,7 @@ from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, seq
 from rlhf_minimal.models.tiny import tiny_llama
 from rlhf_minimal.models.vocabulary import (
     MINIMAL_TEMPLATE,
+    AnyVocabulary,
     TokenizerVocabulary,
     Vocabulary,
     character_tokenizer,
@@ -18,6 +19,7 @@ from rlhf_minimal.models.vocabulary import (
 __all__ = [
     "MINIMAL_TEMPLATE",
     "SHORT_NAMES",
+    "AnyVocabulary",
     "Critic",
     "RewardModel",
     "TokenizerVocabulary",

@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from rlhf_minimal.models.folder import damaged, find_checkpoint, is_out_of_memory, load_vocabulary, save_vocabulary
 from rlhf_minimal.models.forward import positions
-from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models.vocabulary import AnyVocabulary
 from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place, know_tokens
 
 
@@ -62,14 +62,14 @@ class RewardModel:
         ValueError: If the model has more than one label, or no head called `score`.
 
     Example:
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> vocabulary = Vocabulary("abc:")
         >>> reward_model = RewardModel.from_policy(tiny_llama(5, width=32, heads=2), vocabulary)
         >>> reward_model.score(["a:", "b:"], ["cab", ""]).shape
         torch.Size([2])
     """
 
-    def __init__(self, model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary):
+    def __init__(self, model: PreTrainedModel, vocabulary: AnyVocabulary):
         if model.config.num_labels != 1 or not hasattr(model, "score"):
             raise ValueError(
                 f"a reward model has one label and a head called score; got {type(model).__name__} with "
@@ -79,9 +79,7 @@ class RewardModel:
         self.vocabulary = vocabulary
 
     @classmethod
-    def from_policy(
-        cls, policy: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, *, seed: int = 0
-    ) -> "RewardModel":
+    def from_policy(cls, policy: PreTrainedModel, vocabulary: AnyVocabulary, *, seed: int = 0) -> "RewardModel":
         """A reward model with a copy of the policy's body and a new head.
 
         The head starts small, as in Stiennon et al. (arXiv 2009.01325): normal, with variance 1 / (width + 1).
@@ -228,8 +226,6 @@ def load_reward_model(folder: str | Path, *, of_steps: bool = False) -> RewardMo
             f"{folder} holds no reward model: there is no score head with one label; make one with "
             "`python -m rlhf_minimal reward`"
         )
-    if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
-        raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
     model.config.return_dict = True  # a config may have False, but this library reads outputs by their names
     # In memory, loaded weights are aligned as they were in the file, perhaps badly. Sums over badly aligned numbers run
     # in another order and may differ in the last bit. A resumed run has to repeat every bit, so weights are copied.

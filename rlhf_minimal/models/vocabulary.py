@@ -251,9 +251,10 @@ class TokenizerVocabulary:
         return bisect_left(range(len(ids)), True, key=lambda i: self.decode(ids[: i + 1]).startswith(text))
 
 
-def check_same_vocabulary(
-    policy: Vocabulary | TokenizerVocabulary, other: Vocabulary | TokenizerVocabulary, what: str = "reward model"
-) -> None:
+AnyVocabulary = Vocabulary | TokenizerVocabulary
+
+
+def check_same_vocabulary(policy: AnyVocabulary, other: AnyVocabulary, what: str = "reward model") -> None:
     """Raises an error if two models have different tokens.
 
     Args:
@@ -282,7 +283,7 @@ def _on_two_lines(system: str, text: str) -> str:
     return f"{system}\n{text}" if system else text
 
 
-def _ids(vocabulary: Vocabulary | TokenizerVocabulary) -> dict[str, int]:
+def _ids(vocabulary: AnyVocabulary) -> dict[str, int]:
     if isinstance(vocabulary, TokenizerVocabulary):
         return dict(vocabulary.tokenizer.get_vocab())
     return {END: 0} | {character: i for i, character in enumerate(vocabulary.alphabet, start=1)}

@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary, load_reward_model, policy_logits
+from rlhf_minimal.models import AnyVocabulary, RewardModel, load_reward_model, policy_logits
 from rlhf_minimal.models.folder import OF_STEPS, damaged, find_checkpoint
 from rlhf_minimal.models.forward import joined, positions
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, StepRow, Task
@@ -69,7 +69,7 @@ def step_ends(task: Task, completion: str, problem: Problem) -> list[int]:
 
 def label_steps(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     recipe: Recipe,
     written: Rollout,
     *,
@@ -133,7 +133,7 @@ def label_steps(
 
 def sample_steps(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     recipe: Recipe,
     n: int,
     *,
@@ -199,7 +199,7 @@ class StepScorer:
         ValueError: If beta is not above 0.
 
     Example:
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> scorer = StepScorer.from_policy(tiny_llama(6, width=16), Vocabulary("abc=:"))
         >>> scorer.logits([StepRow("a:", "bc=b", (Step(2, 1.0), Step(4, 0.0)))]).tolist()
         [0.0, 0.0]
@@ -208,7 +208,7 @@ class StepScorer:
     def __init__(
         self,
         model: PreTrainedModel,
-        vocabulary: Vocabulary | TokenizerVocabulary,
+        vocabulary: AnyVocabulary,
         *,
         reference: PreTrainedModel | None = None,
         beta: float = 10.0,
@@ -219,11 +219,7 @@ class StepScorer:
 
     @classmethod
     def from_policy(
-        cls,
-        policy: PreTrainedModel,
-        vocabulary: Vocabulary | TokenizerVocabulary,
-        head: str = "ratio",
-        beta: float = 10.0,
+        cls, policy: PreTrainedModel, vocabulary: AnyVocabulary, head: str = "ratio", beta: float = 10.0
     ) -> "StepScorer":
         """A scorer that begins with a copy of a policy; its head is "ratio" or "scalar"."""
         if head == "ratio":

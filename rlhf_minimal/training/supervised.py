@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask, masked_mean
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, policy_logits
+from rlhf_minimal.models import AnyVocabulary, policy_logits
 from rlhf_minimal.tasks import CompletionRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
 from rlhf_minimal.training.checkpoints import save_policy
@@ -30,10 +30,7 @@ from rlhf_minimal.training.sampler import pad_left, pad_right
 
 
 def supervised_loss(
-    model: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    prompts: list[str],
-    completions: list[str],
+    model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[str], completions: list[str]
 ) -> Float[Tensor, ""]:
     """Cross-entropy of the completions, a mean over their tokens; prompt tokens carry no loss.
 
@@ -55,15 +52,13 @@ def supervised_loss(
 
 
 def completion_loss(
-    model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, rows: Sequence[CompletionRow]
+    model: PreTrainedModel, vocabulary: AnyVocabulary, rows: Sequence[CompletionRow]
 ) -> Float[Tensor, ""]:
     """`supervised_loss` of rows."""
     return supervised_loss(model, vocabulary, [row.prompt for row in rows], [row.completion for row in rows])
 
 
-def language_loss(
-    model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, texts: list[str]
-) -> Float[Tensor, ""]:
+def language_loss(model: PreTrainedModel, vocabulary: AnyVocabulary, texts: list[str]) -> Float[Tensor, ""]:
     """Cross-entropy of whole texts, a mean over their tokens: pretraining.
 
     The first token of a text carries no loss, since nothing stands before it, unless the tokenizer writes a
@@ -89,7 +84,7 @@ IMITATION = FitConfig(steps=1300)  # what makes the shipped start of addition
 
 def imitate(
     model: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     source: Task | Source | Sequence[CompletionRow],
     config: FitConfig = IMITATION,
     on_step: Callable[[Metrics], bool | None] = lambda metrics: None,
@@ -111,7 +106,7 @@ def imitate(
         ValueError: If the task has no teacher; if a row cannot be read (`tasks.read_rows`); as from `fit`.
 
     Example:
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> vocabulary = Vocabulary("0123456789+=")
         >>> rows = [{"prompt": "1+2=", "completion": "3"}, {"prompt": "2+2=", "completion": "4"}]
         >>> imitate(tiny_llama(13, width=16), vocabulary, rows, FitConfig(steps=2, batch_size=2)) > 0
@@ -135,9 +130,7 @@ def imitate(
     return sum(last) / len(last)
 
 
-def teacher_rows(
-    task: Task, vocabulary: Vocabulary | TokenizerVocabulary, step: int, batch_size: int, seed: int
-) -> list[CompletionRow]:
+def teacher_rows(task: Task, vocabulary: AnyVocabulary, step: int, batch_size: int, seed: int) -> list[CompletionRow]:
     """Training prompts of one step with completions of the task's teacher, right or wrong.
 
     Args:
@@ -164,7 +157,7 @@ def _as_dict(row: Any) -> Any:
 
 def sample_completions(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     recipe: Recipe,
     *,
     problems: int,
@@ -193,7 +186,7 @@ def sample_completions(
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> from rlhf_minimal.tasks import get_task
         >>> even, vocabulary = get_task("even"), Vocabulary(get_task("even").alphabet)
         >>> recipe = Recipe(ALGORITHMS["grpo"], even)
