@@ -23,14 +23,14 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import programs, starts
 from rlhf_minimal.cli.console import at_least_1
-from rlhf_minimal.cli.runs import Journal, check_writable, naming, write_report
+from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.extras import curves
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models import AnyVocabulary
 from rlhf_minimal.tasks import TASKS, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import save_policy
-from rlhf_minimal.training.checkpoints import flush
+from rlhf_minimal.training.checkpoints import flush, naming
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import write_completions
@@ -225,9 +225,7 @@ class Job:
         return self.folder.path / "rows.jsonl", self.folder.path / "held-out.jsonl"
 
 
-def demonstrations(
-    task: Task, vocabulary: Vocabulary | TokenizerVocabulary, split: Split, n: int, seed: int
-) -> list[CompletionRow]:
+def demonstrations(task: Task, vocabulary: AnyVocabulary, split: Split, n: int, seed: int) -> list[CompletionRow]:
     """Prompts of a task, as the model will be asked, with completions of its teacher."""
     assert task.teacher is not None
     rng = random.Random(f"sft/{split}/{seed}")
