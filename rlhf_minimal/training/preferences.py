@@ -18,11 +18,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
-from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models import AnyVocabulary, RewardModel
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
 from rlhf_minimal.tasks import PairRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training.sampler import pad_left, sample
+from rlhf_minimal.training.sampler import sample_ids
 
 
 def preference_loss(
@@ -44,7 +44,7 @@ def preference_loss(
 
 def sample_pairs(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     task: Task,
     n: int,
     *,
@@ -276,7 +276,7 @@ def pair_scores(reward_model: RewardModel, rows: Sequence[PairRow]) -> tuple[Flo
 
 def write_completions(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     prompts: list[str],
     *,
     group_size: int,
@@ -290,15 +290,7 @@ def write_completions(
     `system`.
     """
     asked = [vocabulary.encode_prompt(prompt, system=system) for prompt in prompts]
-    ids, mask = pad_left(asked, vocabulary.pad_id)
-    samples = sample(
-        policy,
-        ids.to(policy.device),
-        mask.to(policy.device),
-        max_new_tokens=max_new_tokens,
-        eos_id=vocabulary.eos_id,
-        pad_id=vocabulary.pad_id,
-        group_size=group_size,
-        generator=torch.Generator(policy.device).manual_seed(zlib.crc32(f"answers/{seed}".encode())),
-    )
+    draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"answers/{seed}".encode()))
+    options = {"max_new_tokens": max_new_tokens, "group_size": group_size, "generator": draws}
+    samples = sample_ids(policy, vocabulary, asked, **options)
     return [vocabulary.decode(row) for row in samples.completions.tolist()]
