@@ -30,7 +30,7 @@ from rlhf_minimal.tasks import CompletionRow, PairRow
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import pair_scores
-from rlhf_minimal.training.sampler import check_length, pad_left, pad_right, sample_ids
+from rlhf_minimal.training.sampler import pad_left, pad_right, sample_ids
 
 Model = PreTrainedModel | RewardModel
 
@@ -203,11 +203,14 @@ def sample_rejected(
         ValueError: If a prompt and the budget do not fit the policy's context; names the row.
     """
     budget = max_new_tokens or max(len(example.chosen) for example in examples)
+    limit = policy.config.get_text_config().max_position_embeddings
     for number, example in enumerate(examples, start=1):
-        try:
-            check_length(policy, len(example.prompt), budget)
-        except ValueError as error:
-            raise ValueError(f"row {number}, {example.row.prompt[:60]!r}: {error}") from error
+        if len(example.prompt) + budget > limit:
+            raise ValueError(
+                f"row {number}, {example.row.prompt[:60]!r}: the prompt and a sample of {budget} tokens take "
+                f"{len(example.prompt) + budget}, and the policy reads at most {limit}; lower max_new_tokens or "
+                "shorten the row"
+            )
     generator = torch.Generator(policy.device).manual_seed(zlib.crc32(f"own/{seed}".encode()))
     sampled = []
     for start in range(0, len(examples), 512):
