@@ -30,7 +30,7 @@ from torch import Generator, Tensor
 from rlhf_minimal.time_limit import TimeIsUp, in_time
 
 from .cells import FOR_READERS, as_code
-from .world import World, left_as_it_is
+from .world import World, left_as_it_is, made_with
 
 HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
@@ -206,10 +206,15 @@ class Exercise:
         """
         if not callable(function):
             return Verdict(self.id, False, not_a_function(function))
-        with left_as_it_is() as world:
+        with left_as_it_is(self._judges) as world:
             message = self._first_problem(_Reader(self, function, world))
         begun = message is None or _STUB not in message
         return Verdict(self.id, message is None, message or self.right, begun)
+
+    @cached_property
+    def _judges(self) -> tuple[Any, ...]:
+        wrong = (mistake.wrong for mistake in self.mistakes)
+        return made_with(self.check, self.draw, self.solution, *wrong)
 
     def _first_problem(self, reader: "_Reader") -> str | None:
         for number, case in enumerate(self._every_case):
@@ -221,9 +226,16 @@ class Exercise:
                 return self._diagnose(reader, number)
         return None
 
-    @cached_property
+    @property
     def _every_case(self) -> tuple[Case, ...]:
-        return (*self.cases, *self.hidden())
+        # Drawn once, and anew when another number of draws is asked for.
+        if HIDDEN_DRAWS not in self._drawn:
+            self._drawn[HIDDEN_DRAWS] = (*self.cases, *self.hidden())
+        return self._drawn[HIDDEN_DRAWS]
+
+    @cached_property
+    def _drawn(self) -> dict[int, tuple[Case, ...]]:
+        return {}
 
     @cached_property
     def _answered(self) -> dict[int, "_Outcome"]:
