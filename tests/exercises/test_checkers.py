@@ -420,7 +420,7 @@ def _equal(one, other):
 
 def test_the_hidden_batches_differ_from_the_shown_one():
     for exercise in EXERCISES.values():
-        shown, drawn = exercise.cases[0], list(exercise.hidden())
+        shown, drawn = exercise.cases[0], exercise._every_case[len(exercise.cases) :]
         assert len(drawn) == 1000
         met = any(_equal(shown, case) for case in drawn)
         assert not met or exercise.id in ("grpo-closed-form", "diag-verdict")  # which have few inputs to choose among

@@ -123,6 +123,19 @@ class Mistake:
 
 
 @dataclass(frozen=True)
+class _Outcome:
+    value: Tensor | None = None
+    gradient: Tensor | None = None
+    problem: str | None = None
+
+    def times(self, sign: int) -> "_Outcome":
+        value, gradient = (
+            None if x is None else sign * x for x in (self.value, self.gradient)
+        )
+        return _Outcome(value, gradient, self.problem)
+
+
+@dataclass(frozen=True)
 class Exercise:
     """Everything about one exercise, in one place: the chapter, the checker and the tests all read it here.
 
@@ -238,16 +251,16 @@ class Exercise:
         return {}
 
     @cached_property
-    def _answered(self) -> dict[int, "_Outcome"]:
+    def _answered(self) -> dict[int, _Outcome]:
         return {}
 
-    def _right(self, number: int) -> "_Outcome":
+    def _right(self, number: int) -> _Outcome:
         """What the solution makes of a case. It is the same in every check, and a reader checks more than once."""
         if number not in self._answered:
             self._answered[number] = self._run(self.solution, self._every_case[number])
         return self._answered[number]
 
-    def _known_by_its_error(self, mine: "_Outcome", case: Case) -> str | None:
+    def _known_by_its_error(self, mine: _Outcome, case: Case) -> str | None:
         known = (
             mistake
             for mistake in self.mistakes
@@ -304,7 +317,7 @@ class Exercise:
 
     def _run(
         self, function: Callable[..., Any], case: Case, world: World | None = None
-    ) -> "_Outcome":
+    ) -> _Outcome:
         given = {
             name: x.clone() if isinstance(x, Tensor) else x
             for name, x in case.arguments.items()
@@ -390,7 +403,7 @@ class _Reader:
             None  # what every call gets, once there is no time left
         )
 
-    def run(self, case: Case) -> "_Outcome":
+    def run(self, case: Case) -> _Outcome:
         """What the function makes of a case, in bounded time."""
         if self.over:
             return self.over
@@ -410,19 +423,6 @@ class _Reader:
             words = f"is too slow to be tried on all cases: they took longer than {_TOGETHER:g} seconds together."
             self.over = _Outcome(problem=f"Your function {words}")
         return outcome
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    value: Tensor | None = None
-    gradient: Tensor | None = None
-    problem: str | None = None
-
-    def times(self, sign: int) -> "_Outcome":
-        value, gradient = (
-            None if x is None else sign * x for x in (self.value, self.gradient)
-        )
-        return _Outcome(value, gradient, self.problem)
 
 
 def said(error: BaseException) -> str:
