@@ -137,7 +137,7 @@ def load_policy(
             raise ValueError("it holds a reward model, and a policy is needed")
         config.return_dict = True  # a config may say otherwise, and outputs are read by their names
         check_layers(config, folder / "model.safetensors")
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, dtype="float32")
         check_reads_forward(model)
         load_weights(model, folder / "model.safetensors")
         vocabulary = load_vocabulary(folder)
