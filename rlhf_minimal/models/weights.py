@@ -148,8 +148,11 @@ def know_tokens(model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabu
     """Sets how many tokens a tokenizer's model knows, so that `encode` refuses a text with other tokens.
 
     Raises:
-        ValueError: If the model does not know the end token or the padding token.
+        ValueError: If the model does not know the end token or the padding token, or if a vocabulary of characters has
+            not exactly the model's tokens.
     """
+    if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
+        raise ValueError("vocabulary.json does not belong to this model: their sizes differ")
     embedding = model.get_input_embeddings()
     if not isinstance(vocabulary, TokenizerVocabulary) or not isinstance(embedding, nn.Embedding):
         return

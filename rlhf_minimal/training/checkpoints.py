@@ -23,15 +23,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.models.folder import (
-    damaged,
-    find_checkpoint,
-    is_out_of_memory,
-    load_vocabulary,
-    save_vocabulary,
-    spare,
-)
-from rlhf_minimal.models.weights import check_layers, check_reads_forward, in_short, know_tokens, load_weights
+from rlhf_minimal.models.folder import damaged, find_checkpoint, load_model, save_vocabulary, spare
+from rlhf_minimal.models.weights import check_layers, check_reads_forward, in_short, load_weights
 
 FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
@@ -130,25 +123,18 @@ def load_policy(
         ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,
             of another shape or no floating number; the message names some.
     """
-    folder = find_checkpoint(folder, of_steps=of_steps)
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        if any("ForSequenceClassification" in name for name in config.architectures or ()):
-            raise ValueError("it holds a reward model, and a policy is needed")
-        config.return_dict = True  # a config may say otherwise, and outputs are read by their names
-        check_layers(config, folder / "model.safetensors")
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-        check_reads_forward(model)
-        load_weights(model, folder / "model.safetensors")
-        vocabulary = load_vocabulary(folder)
-        know_tokens(model, vocabulary)
-    except Exception as error:  # four libraries read these files, and a malicious file may make them raise anything
-        if is_out_of_memory(error):
-            raise
-        raise ValueError(damaged(folder, error)) from error
-    if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
-        raise ValueError(damaged(folder, "vocabulary.json does not belong to this model: their sizes differ"))
-    return model.eval(), vocabulary
+    return load_model(_read_policy, folder, of_steps=of_steps)
+
+
+def _read_policy(folder: Path) -> PreTrainedModel:
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if any("ForSequenceClassification" in name for name in config.architectures or ()):
+        raise ValueError("it holds a reward model, and a policy is needed")
+    check_layers(config, folder / "model.safetensors")
+    model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, dtype="float32")
+    check_reads_forward(model)
+    load_weights(model, folder / "model.safetensors")
+    return model
 
 
 def save_trainer(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:

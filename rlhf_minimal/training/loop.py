@@ -158,7 +158,7 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         old_logp, known["sampler_logp"] = logp_of(learner.policy), groups.logp
     if learner.critic is not None:
         own = recipe.reader.values(learner.critic, groups, processes.own_rows(groups.mask), config)
-        known["values"] = processes.gather(own, len(groups.mask))
+        known["values"] = processes.gather(own)
     if "baseline" in needs:
         known["baseline"] = _baseline(learner, recipe, groups, step)
     if "greedy_rewards" in needs:

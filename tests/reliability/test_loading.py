@@ -337,6 +337,18 @@ def test_a_config_that_asks_for_tuples_is_overruled(folders, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_weights_are_read_in_float32_whatever_the_config_says(folders, way):
+    """AdamW's small steps would be lost to rounding in bfloat16."""
+    kind, load = WAYS[way]
+    path = folders / kind / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": "bfloat16"}))
+    loaded = load(folders / kind)
+    model = loaded.model if kind == "reward" else loaded[0]
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert model.config.dtype == torch.float32  # a checkpoint of it says so, too
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_token_that_the_model_does_not_know_is_named(folders, way):
     kind, load = WAYS[way]
     character_tokenizer("abcd").save_pretrained(folders / kind)

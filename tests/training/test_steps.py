@@ -168,11 +168,8 @@ def test_a_recipe_that_pays_for_steps_needs_somebody_to_mark_them():
 class TwoOfThem(Processes):
     """The first of two processes; what the other would send is a copy of its own share."""
 
-    def gather(self, own, count):
-        return torch.cat([own, own])[:count]
-
-    def most(self, x):
-        return x
+    def everyones(self, own):
+        return [own, own]
 
 
 def test_several_processes_gather_the_marks_with_the_rest():
