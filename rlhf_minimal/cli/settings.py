@@ -145,13 +145,6 @@ def _kept_settings(
     kept = folder.settings(command, kinds_of(declared))
     folder.check_resumable(kept, may_change)
     _warn_of_other_versions(folder, kept.pop("versions"))
-    _check_unchanged(folder, kept, given, may_change)
-    return {**kept, **given}
-
-
-def _check_unchanged(
-    folder: RunFolder, kept: Mapping[str, Any], given: Mapping[str, Any], may_change: tuple[str, ...]
-) -> None:
     for setting, value in given.items():
         if setting not in may_change and kept[setting] != value:
             *some, last = [f"--{free.replace('_', '-')}" for free in may_change]
@@ -160,6 +153,7 @@ def _check_unchanged(
                 f"the run in {folder.path} has {setting} {kept[setting]}, not {value}; a resumed run keeps its "
                 f"settings, only {flags} may change"
             )
+    return {**kept, **given}
 
 
 def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Mapping[str, tuple[str, Any]]) -> None:

@@ -135,8 +135,7 @@ def _journal(plan: Run, learner: training.Learner, trackers: Trackers | None) ->
     """What writes the run down, step by step."""
     graded = plan.recipe.task.score_range is not None  # then a share of exactly right completions says nothing
     shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
-    with_whom: dict[str, Any] = {"processes": plan.processes, "trackers": trackers}
-    return Journal(plan.folder, plan.settings, learner.save, shown, done=learner.step, **with_whom)
+    return Journal(plan.folder, plan.settings, learner.save, shown, learner.step, plan.processes, trackers)
 
 
 def _finish(plan: Run, learner: training.Learner, journal: Journal, before: training.Evaluation) -> int:
