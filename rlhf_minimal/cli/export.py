@@ -30,7 +30,8 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder, and prints the command that trains it."""
-    folder, out = RunFolder(args.run), Path(args.out or f"{args.run}-{args.to}")
+    folder = RunFolder(args.run)
+    out = Path(args.out or f"{folder.path}-{args.to}")
     settings = folder.settings("train", kinds_of([ROW, *SETTINGS]))
     if out.exists() and not args.overwrite:
         raise ValueError(f"{out} exists already: --overwrite replaces it")
