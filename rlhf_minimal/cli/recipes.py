@@ -146,7 +146,7 @@ def teacher(
     if name is None:
         return None
     chat = settings["chat"] if name.startswith("hf:") else "auto"
-    model, read, settings["teacher"] = load_start(name, task, settings["seed"], chat)
+    model, read, _ = load_start(name, task, settings["seed"], chat)
     if vocabulary is not None:
         check_same_vocabulary(vocabulary, read, "teacher")
     return model

@@ -165,7 +165,6 @@ def _begin(plan: Run) -> training.Learner:
     first = recipe.task.listed or recipe.task.problems("train", recipe.config.prompts, seed=f"{recipe.config.seed}/1/0")
     training.check_context(policy, vocabulary, recipe, first)  # of made problems those of the first step
     plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
-    settings["start"] = described
     policy.to(plan.device)  # type: ignore[arg-type]
     critic = recipes.critic_start(settings["critic_start"], vocabulary)
     teacher = recipes.teacher(settings, recipe.task, vocabulary)
