@@ -455,6 +455,20 @@ def test_what_does_not_fit_a_trust_region_is_said_before_anything_is_written(tmp
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("flag", ["--lr", "--grad-clip", "--adam-eps", "--epochs", "--minibatches"])
+def test_what_a_trust_region_does_not_read_is_refused(tmp_path, capsys, flag):
+    """A step has no learning rate and no minibatches; where there is a critic, AdamW trains it with all but `lr`."""
+    value, trpo = "2" if flag in ("--epochs", "--minibatches") else "0.01", ["--optimizer", "trpo", "--steps", "1"]
+    said = fails(capsys, "train", "grpo", *trpo, flag, value, *TINY)
+    assert f"{flag} changes nothing with --optimizer trpo: leave it out, or give --optimizer adamw" in said
+    assert not list(tmp_path.iterdir())
+    words = ["train", "ppo", *trpo, flag, value, "--out", "run", *TINY]
+    if flag == "--lr":
+        assert "--lr changes nothing with --optimizer trpo" in fails(capsys, *words)
+    else:
+        assert main(words) == 0
+
+
 def test_memory_prints_the_ledger(tmp_path, capsys):
     assert main(["memory", "ppo", "--reward-model"]) == 0
     printed = capsys.readouterr().out

@@ -166,8 +166,11 @@ def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Map
     """
     for name, (other, value) in goes_with.items():
         if name in given and (settings[other] in (None, "none") if value is None else settings[other] != value):
-            flags = [f"--{word.replace('_', '-')}" for word in (name, other)]
-            raise ValueError(f"{flags[0]} changes nothing by itself: give {flags[1]} {value or 'N'} as well")
+            flag, needed = (f"--{word.replace('_', '-')}" for word in (name, other))
+            if other in given:
+                advice = f"leave it out, or give {needed} {value or 'N'}"
+                raise ValueError(f"{flag} changes nothing with {needed} {settings[other]}: {advice}")
+            raise ValueError(f"{flag} changes nothing by itself: give {needed} {value or 'N'} as well")
 
 
 def own_versions() -> dict[str, str]:

@@ -30,12 +30,15 @@ MAY_CHANGE = ("steps", "device", "save_every", "held_out")  # settings that a re
 # Flags that are read only where another one has a value, or (None) has any (see `check_read`).
 GOES_WITH = {
     "max_kl": ("optimizer", "trpo"),
+    "lr": ("optimizer", "adamw"),
     "lora_alpha": ("lora_rank", None),
     "kl_control_target": ("kl_control", "adaptive"),
     "kl_control_horizon": ("kl_control", "adaptive"),
     "refresh_every": ("reference", "refresh"),
     "ema_decay": ("reference", "ema"),
 }
+# A trust region leaves these to the critic, so that without one nothing reads them.
+OF_CRITIC = dict.fromkeys(("epochs", "minibatches", "grad_clip", "adam_eps"), ("optimizer", "adamw"))
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
 
@@ -96,10 +99,9 @@ def _plan(args: argparse.Namespace) -> Run:
     folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, MAY_CHANGE)
     at_least_1(settings, "save_every", "held_out")
     recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
-    device = starts.find_device(settings["device"])
-    check_read(settings, given, GOES_WITH)
+    check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
     starts.check_start(settings["start"], recipe.task, settings["task"])
-    processes, device = launched(device)
+    processes, device = launched(starts.find_device(settings["device"]))
     if processes.count > 1 and settings["optimizer"] == "trpo":
         raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
     if recipe.config.prompts < processes.count:

@@ -477,7 +477,10 @@ def test_a_resumed_scorer_is_the_uninterrupted_one(tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["reward", "--head", "scalar"], "--head changes nothing by itself: give --label-steps N as well"),
-        (["reward", "--label-steps", "program", "--normalize", "none"], "--normalize changes nothing by itself"),
+        (
+            ["reward", "--label-steps", "program", "--normalize", "none"],
+            "--normalize changes nothing with --label-steps program: leave it out, or give --label-steps none",
+        ),
         (["reward", "--label-steps", "program"], "the task 'reviews' has no steps; give a file of rows with --data"),
         ([*REWARD, "--label-steps", "program", "--beta", "0"], "beta must be above 0; got 0.0"),
         (
