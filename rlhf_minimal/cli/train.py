@@ -81,8 +81,9 @@ def run(args: argparse.Namespace) -> int:
     """Trains, from the words of the command to the report of the run."""
     plan = _plan(args)
     trackers = Trackers(args.tracker, plan.folder.path, plan.settings, plan.device) if args.tracker else None
+    main = plan.processes.is_main
     try:
-        with open(os.devnull, "w") as nowhere, nullcontext() if plan.processes.is_main else redirect_stdout(nowhere):
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, nullcontext() if main else redirect_stdout(nowhere):
             return _train(plan, trackers)
     finally:
         plan.processes.disconnect()
