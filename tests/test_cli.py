@@ -175,6 +175,8 @@ def test_pretrain_writes_a_start_that_train_takes(tmp_path, capsys):
     assert "the start is not accepted" in fails(capsys, "pretrain", "--out", str(start), "--resume")
     assert main(["pretrain", "--out", str(start), "--resume", "--accept", "9"]) == 0  # it is taken as it is
     assert json.loads((start / "evaluation.json").read_text())["sampled"]["n"] == 10
+    assert json.loads((start / "config.json").read_text())["accept"] == 9
+    assert main(["pretrain", "--out", str(start), "--resume"]) == 0  # what was accepted once stays accepted
     assert main([*quick, "--accept", "9", "--overwrite"]) == 0
     train = ["train", "grpo", "--task", "reverse", "--steps", "1", *TINY, "--out", "run"]
     assert main([*train, "--start", str(start)]) == 0

@@ -35,7 +35,7 @@ from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import write_completions
 from rlhf_minimal.training.run_folder import RunFolder, check_same
 
-Rows = Sequence[Any]  # all of one type: TextRow, CompletionRow or PairRow, or what `Job.prepared` has made of them
+Rows = Sequence[Any]  # all of one type: TextRow, CompletionRow, PairRow or StepRow, or what `Job.prepared` made of them
 
 IF_MEMORY_RUNS_OUT = "lower --batch-size, or --rows"
 STARTED_FROM = Setting("started_from", str | None, None)  # kept in config.json; it has no flag
@@ -251,6 +251,7 @@ def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setti
     if args.resume:
         student.restore(folder.checkpoint)
         folder.rewind(student.step)
+        folder.write_settings(settings)
         print(f"resuming {folder.path} after step {student.step}")
     else:
         settings["started_from"] = job.described
