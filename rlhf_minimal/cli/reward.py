@@ -1,6 +1,7 @@
 """`reward`: train a reward model on preferences, or a scorer of steps on labelled steps."""
 
 import argparse
+import math
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -135,16 +136,21 @@ class Steps(Job):
         """Cross-entropy of the labels."""
         return step_loss(self.scorer, rows)
 
+    def measure(self, rows: Rows) -> Metrics:
+        """How well steps are told apart; without an AUC where all are right, or all are wrong."""
+        found = evaluate_steps(self.scorer, rows)
+        return {name: value for name, value in found.items() if name != "auc" or not math.isnan(value)}
+
     def watch(self, rows: Rows) -> Metrics:
         """How well steps held out are told apart."""
-        return {f"held_out_{name}": value for name, value in evaluate_steps(self.scorer, rows).items()}
+        return {f"held_out_{name}": value for name, value in self.measure(rows).items()}
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
         """The same on all of them."""
-        found = evaluate_steps(self.scorer, held_out)
+        found = self.measure(held_out)
         steps = sum(len(row.steps) for row in held_out)
-        text = "{} steps held out: AUC {auc:.3f}, loss {loss:.3f}".format(steps, **found)
-        return {"held_out": steps, **found}, text
+        told = f"AUC {found['auc']:.3f}" if "auc" in found else "no AUC, since all are right or all are wrong"
+        return {"held_out": steps, **found}, f"{steps} steps held out: {told}, loss {found['loss']:.3f}"
 
 
 def run(args: argparse.Namespace) -> int:
