@@ -27,7 +27,7 @@ class Setting:
         name: Its name in `config.json`; the flag is the same with dashes.
         kind: The type of its value: a type, a type or None, or a `Literal` of words.
         default: What a new run takes unless told otherwise.
-        about: What it means, in sentences; the help of the flag.
+        about: What it means, in sentences; the help of the flag. Empty for what has no flag: `config.json` keeps it.
         said: How help names the default, where its value does not say enough.
     """
 
@@ -67,7 +67,7 @@ def fields_of(config: type, said: Mapping[str, str] = {}, **defaults: Any) -> li
 
 
 def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) -> None:
-    """A flag for each setting.
+    """A flag for each setting that has one.
 
     Args:
         sub: A command's grammar, or a group of its flags.
@@ -75,7 +75,7 @@ def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) ->
         filled: Whether a flag that is not given takes its default. If False it takes None, so that a resumed run can
             keep its own value.
     """
-    for setting in settings:
+    for setting in (setting for setting in settings if setting.about):
         options = typing.get_args(setting.kind)  # of `float | None` or of `Literal["a", "b"]`
         kind = options[0] if options else setting.kind
         words = options if isinstance(kind, str) else None

@@ -93,7 +93,7 @@ def _plan(args: argparse.Namespace) -> Run:
     """Reads and checks all settings before anything is loaded or written."""
     starts.model_as_start(args)
     args.algorithm = args.algorithm or args.row
-    declared = [recipes.ROW, *recipes.SETTINGS]
+    declared = recipes.SETTINGS
     if args.start is not None and args.start.startswith("hf:"):
         lr = recipes.REAL_MODEL_LR if args.lora_rank is None else recipes.REAL_MODEL_LORA_LR
         declared = [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
