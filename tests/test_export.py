@@ -345,6 +345,13 @@ def test_the_start_is_the_runs_own(tmp_path):
     assert all(torch.equal(exported[name], shipped[name]) for name in shipped)
 
 
+def test_an_export_stands_beside_its_run_however_the_run_is_written(tmp_path):
+    run_of(tmp_path / "run", "grpo")
+    assert main(["export", f"{tmp_path / 'run'}/", "--to", "trl"]) == 0
+    assert (tmp_path / "run-trl" / "train.py").exists()
+    assert not (tmp_path / "run" / "-trl").exists()
+
+
 def test_verls_folder(tmp_path):
     """Its shell script parses, its data and its reward are the task's; verl itself is not installed here."""
     run_of(tmp_path / "run", "dapo")

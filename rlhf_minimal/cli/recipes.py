@@ -70,10 +70,10 @@ class RunConfig:
 
 _REAL = f"{Config().lr:g}; {REAL_MODEL_LR:g} for a real model, {REAL_MODEL_LORA_LR:g} with a LoRA"
 SETTINGS = [
+    Setting("algorithm", str, None),  # ALGORITHM or --row
     *fields_of(RunConfig, {"task": f"{DEFAULT_TASK}; there are {TASK_NAMES}"}),
     *fields_of(Config, {"lr": _REAL, "value_lr": _REAL}),
 ]
-ROW = Setting("algorithm", str, None)  # ALGORITHM or --row
 
 
 def add_row_flags(sub: Any) -> None:
@@ -146,7 +146,7 @@ def teacher(
     if name is None:
         return None
     chat = settings["chat"] if name.startswith("hf:") else "auto"
-    model, read, settings["teacher"] = load_start(name, task, settings["seed"], chat)
+    model, read, _ = load_start(name, task, settings["seed"], chat)
     if vocabulary is not None:
         check_same_vocabulary(vocabulary, read, "teacher")
     return model

@@ -68,10 +68,10 @@ def damaged(folder: Path, reason: object) -> str:
 def save_vocabulary(folder: Path, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
     """Writes a vocabulary's files into an existing folder, a character vocabulary as a tokenizer too."""
     if isinstance(vocabulary, Vocabulary):
-        (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n")
+        (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n", encoding="utf-8")
         character_tokenizer(vocabulary.alphabet).save_pretrained(folder, save_jinja_files=False)
     else:
-        (folder / "vocabulary.json").write_text(json.dumps({"chat": vocabulary.chat}) + "\n")
+        (folder / "vocabulary.json").write_text(json.dumps({"chat": vocabulary.chat}) + "\n", encoding="utf-8")
         vocabulary.tokenizer.save_pretrained(folder)
 
 
@@ -83,7 +83,7 @@ def load_vocabulary(folder: Path) -> Vocabulary | TokenizerVocabulary:
     """
     chat = None
     if (folder / "vocabulary.json").exists():
-        own = json.loads((folder / "vocabulary.json").read_text())
+        own = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
         if "chat" not in own:
             return Vocabulary(own["alphabet"])
         chat = own["chat"]

@@ -174,7 +174,7 @@ def hold_out(rows: Sequence[Row], most: int) -> tuple[list[Row], list[Row]]:
 
 def write_rows(path: Path, rows: Iterable[TextRow | CompletionRow | PairRow]) -> None:
     """Writes rows as a JSON-lines file that `read_rows`, `datasets` and TRL read."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for row in rows:
             kept = {name: value for name, value in vars(row).items() if value is not None}
             file.write(json.dumps(kept, ensure_ascii=False) + "\n")

@@ -142,7 +142,7 @@ def save_trainer(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]
     notes = {**notes, "format": FORMAT}
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     safetensors.torch.save_file(contiguous, str(folder / "trainer.safetensors"))
-    (folder / "trainer.json").write_text(json.dumps(notes, indent=2) + "\n")
+    (folder / "trainer.json").write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
 
 
 def load_trainer(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -153,7 +153,7 @@ def load_trainer(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]
     """
     folder = find_checkpoint(folder)
     try:
-        notes = json.loads((folder / "trainer.json").read_text())
+        notes = json.loads((folder / "trainer.json").read_text(encoding="utf-8"))
         if not isinstance(notes, dict):
             raise ValueError("trainer.json holds no object")
         tensors = safetensors.torch.load_file(str(folder / "trainer.safetensors"))

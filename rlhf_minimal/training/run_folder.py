@@ -52,7 +52,7 @@ class RunFolder:
         except ImportError:
             return  # Windows has no such locks, and runs go on without
         try:
-            self._held = self.lock.open("a+")
+            self._held = self.lock.open("a+", encoding="utf-8")
         except OSError as error:
             raise ValueError(cannot_write(self.lock, error)) from error
         try:
@@ -168,7 +168,8 @@ class RunFolder:
     def whole_step(self) -> int | None:
         """The step of the checkpoint that would be resumed from; None if there is none."""
         try:
-            return int(json.loads((find_checkpoint(self.checkpoint) / "trainer.json").read_text())["step"])
+            notes = (find_checkpoint(self.checkpoint) / "trainer.json").read_text(encoding="utf-8")
+            return int(json.loads(notes)["step"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -185,7 +186,7 @@ class RunFolder:
         if wrong := [f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)]:
             raise ValueError(f"step {metrics['step']}: {', '.join(wrong)}: the policy or the reward has gone astray")
         try:
-            with self.metrics.open("a") as file:
+            with self.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(metrics, allow_nan=False) + "\n")
         except OSError as error:
             raise ValueError(cannot_write(self.metrics, error)) from error
