@@ -365,8 +365,8 @@ def test_verls_folder(tmp_path):
     spec.loader.exec_module(script)
     row = rows[0]
     right = row["reward_model"]["ground_truth"]
-    assert right == script.problems("addition", "train")[0].answer
-    assert row["prompt"] == [{"role": "user", "content": script.problems("addition", "train")[0].prompt}]
+    assert right == script.problems("train")[0].answer
+    assert row["prompt"] == [{"role": "user", "content": script.problems("train")[0].prompt}]
     assert script.compute_score(row["data_source"], right, right, row["extra_info"]) == 1.0
     assert script.compute_score(row["data_source"], right + "1", right, row["extra_info"]) == 0.0
 
@@ -425,7 +425,7 @@ def test_what_a_name_says_is_data_in_every_script(text, tmp_path, monkeypatch):
         if one.suffix == ".py":
             before, after = ast.parse(plain[one]), ast.parse(hostile[other])
             said = [node.value for node in ast.walk(after) if isinstance(node, ast.Constant)]
-            assert text in said or one.name == "reward.py"
+            assert text in said
             assert ast.dump(Blank().visit(before)) == ast.dump(Blank().visit(after))
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"
