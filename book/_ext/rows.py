@@ -6,7 +6,7 @@ Functions that return Markdown, for `{generated}`. A new row is on all of these 
 from generated import box, table
 
 import rlhf_minimal
-from rlhf_minimal.facts import facts_of, families
+from rlhf_book.facts import facts_of, families
 from rlhf_minimal.field import FIELD
 
 BETWEEN = ("algorithm", "advantage", "ratio", "gate", "aggregate")  # the objective shows them; the rest is "further"

@@ -316,7 +316,7 @@ def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[s
 
     def draw(ax: Axes, history: list[Metrics]) -> None:
         steps, losses = ([row[name] for row in history] for name in ("step", "loss"))
-        curves.learning_curve(ax, steps, [losses], label="training rows", color=curves.CONTROL, smooth=5)
+        ax.plot(steps, curves.running_mean(losses, 5), color=curves.CONTROL, label="training rows")
         seen = [(row["step"], row["held_out_loss"]) for row in history if "held_out_loss" in row]
         ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
         ax.set(xlabel="step", ylabel="loss", title=f"{command}, seed {config.seed}, mean of 5 steps")

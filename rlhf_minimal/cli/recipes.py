@@ -30,7 +30,8 @@ class RunConfig:
     """Options of `train` besides the numbers of `Config`.
 
     Args:
-        task: What to learn: the name of a task, or FILE.py:NAME for a task of your own.
+        task: What to learn: the name of a task, or FILE.py:NAME for a task of your own. Of a completion, exact:
+            compares the whole text, and math: the last formula of the final answer.
         start: Where to begin: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
         chat: Whether prompts are written with the model's chat template; auto, if it has one.
         system: System message before every prompt, in place of the task's own.

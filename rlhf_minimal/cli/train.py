@@ -234,7 +234,7 @@ def _report(plan: Run, before: training.Evaluation, after: training.Evaluation) 
             name, limits = "gold" if plan.recipe.reward else "reward", task.score_range
         color = curves.POLICY if settings["reward"] == "verifier" else curves.CONTROL
         steps, right = ([row[column] for row in history] for column in ("step", name))
-        curves.learning_curve(ax, steps, [right], label=settings["algorithm"], color=color, smooth=5)
+        ax.plot(steps, curves.running_mean(right, 5), color=color, label=settings["algorithm"])
         ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
         ax.set_title(f"{task.about}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
 

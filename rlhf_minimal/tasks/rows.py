@@ -270,8 +270,6 @@ def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) 
     one, other = text_of(raw, "chosen"), text_of(raw, "rejected")
     if "prompt" in raw:
         return text_of(raw, "prompt"), one, other
-    if one == other:
-        raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
     # Both texts begin with the prompt: it is their common beginning, without a space at its end. Where exactly the
     # prompt ends makes no difference to a loss on whole sequences.
     shared = "".join(_common_beginning(list(one), list(other)))

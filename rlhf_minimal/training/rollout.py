@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.masked import lengths
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks import Problem, mark_all, score_all, verify_all
+from rlhf_minimal.tasks import Problem, score_all, verify_all
 from rlhf_minimal.training.groups import Rollout, join, moved, place_steps, select
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
@@ -158,7 +158,7 @@ def _scores(
             rewards = score_all(recipe.reward, problems, texts, step, seconds=seconds)
         faults = correct.faults | rewards.faults
         if recipe.step_reward is not None:
-            marked = mark_all(recipe.step_reward, problems, texts, step, seconds=seconds)
+            marked = score_all(recipe.step_reward, problems, texts, step, of_steps=True, seconds=seconds)
             faults |= marked.faults
             placed = place_steps(vocabulary, samples.completions, samples.mask, marked.values)
     failed = [row in faults for row in range(len(problems))]

@@ -17,7 +17,7 @@ from rlhf_minimal.models import (
     sequence_scores,
     tiny_llama,
 )
-from rlhf_minimal.tasks import Problem, call_reward, model_reward
+from rlhf_minimal.tasks import Problem, model_reward, score_all
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 
 VOCABULARY = Vocabulary("abcdef")
@@ -240,8 +240,8 @@ def test_another_vocabulary_is_refused():
 
 def test_as_a_reward_function_it_reads_prompts_and_completions(reward_model):
     problems = [Problem(prompt, "") for prompt in PROMPTS]
-    found = call_reward(model_reward(reward_model), problems, ANSWERS, step=1)
-    assert found == reward_model.score(PROMPTS, ANSWERS).tolist()
+    found = score_all(model_reward(reward_model), problems, ANSWERS, step=1)
+    assert found.values == reward_model.score(PROMPTS, ANSWERS).tolist()
 
 
 def test_the_character_tokenizer_is_the_vocabulary(tmp_path):
