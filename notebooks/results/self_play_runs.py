@@ -145,7 +145,7 @@ def judge_start(
     seen = roll_out(model, vocabulary, problems, RECIPE, seed="self-play/labelled")
     rows = labelled(seen)
     rows = rows * (TAUGHT // len(rows)) if len(rows) < TAUGHT else rows
-    rows += teacher_rows(TASK, 0, TAUGHT, 0)
+    rows += teacher_rows(TASK, vocabulary, 0, TAUGHT, 0)
     imitate(model, vocabulary, rows, lessons)
     return model, vocabulary
 

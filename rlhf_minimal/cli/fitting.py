@@ -23,13 +23,14 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import programs, starts
 from rlhf_minimal.cli.console import at_least_1
-from rlhf_minimal.cli.runs import Journal, check_writable, naming, write_report
+from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.extras import curves
+from rlhf_minimal.models import AnyVocabulary
 from rlhf_minimal.tasks import TASKS, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import save_policy
-from rlhf_minimal.training.checkpoints import flush
+from rlhf_minimal.training.checkpoints import flush, naming
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import write_completions
@@ -154,9 +155,8 @@ class Job:
         problems = self.task.problems("held_out", n, seed=f"{self.settings['command']}/score")
         prompts = [problem.prompt for problem in problems]
         policy.to(self.model.device)  # type: ignore[arg-type]
-        completions = write_completions(
-            policy, self.vocabulary, prompts, group_size=1, max_new_tokens=self.task.max_new_tokens, seed="score"
-        )
+        options: dict[str, Any] = {"max_new_tokens": self.task.max_new_tokens, "system": self.task.instruction}
+        completions = write_completions(policy, self.vocabulary, prompts, group_size=1, seed="score", **options)
         scores = verify_all(self.task, problems, completions).values
         mean, std, best = statistics.mean(scores), statistics.stdev(scores), max(scores)
         distinct = len(set(prompts))
@@ -303,12 +303,13 @@ class Job:
         return folder, settings, config, task
 
 
-def demonstrations(task: Task, split: Split, n: int, seed: int) -> list[CompletionRow]:
-    """Prompts of a task with completions of its teacher."""
+def demonstrations(task: Task, vocabulary: AnyVocabulary, split: Split, n: int, seed: int) -> list[CompletionRow]:
+    """Prompts of a task, as the model will be asked, with completions of its teacher."""
     assert task.teacher is not None
     rng = random.Random(f"sft/{split}/{seed}")
     problems = task.problems(split, n, seed=f"sft/{seed}")
-    return [CompletionRow(problem.prompt, task.teacher(problem, rng)) for problem in problems]
+    prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in problems]
+    return [CompletionRow(asked, task.teacher(problem, rng)) for asked, problem in zip(prompts, problems, strict=True)]
 
 
 def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[str, Any], text: str) -> None:

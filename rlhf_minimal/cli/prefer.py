@@ -82,7 +82,7 @@ class Prefer(Job):
     def own_rows(self, split: Split, n: int, seed: int) -> Rows:
         """Pairs of the policy's samples with noisy labels; for the row spin, completions of the teacher."""
         if _rejects_own(self.settings):
-            return demonstrations(self.task, split, n, seed)
+            return demonstrations(self.task, self.vocabulary, split, n, seed)
         return sample_pairs(self.model, self.vocabulary, self.task, n, split=split, seed=seed)
 
     def prepared(self, rows: Rows, split: Split) -> list[pairwise.Example]:

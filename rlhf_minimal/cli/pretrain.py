@@ -84,7 +84,7 @@ class Imitate(Sft):
 
     def batch(self, rows: Rows, step: int) -> Rows:
         """The problems of one step."""
-        return teacher_rows(self.task, step, self.settings["batch_size"], self.settings["seed"])
+        return teacher_rows(self.task, self.vocabulary, step, self.settings["batch_size"], self.settings["seed"])
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
         """Losses, and accuracies on held-out problems.

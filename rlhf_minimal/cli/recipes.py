@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -167,5 +168,7 @@ def with_reward_model(
     reward_model = load_reward_model(shipped if folder == "shipped" else folder).to(device)
     check_same_vocabulary(vocabulary, reward_model.vocabulary)
     problems = recipe.task.problems("held_out", 8, seed="reward model")
-    reward_model.score([p.prompt for p in problems], [""] * len(problems))  # raises for a model whose scores are NaN
-    return dataclasses.replace(recipe, reward=model_reward(reward_model))
+    write = partial(reward_model.vocabulary.prompt_text, system=recipe.task.instruction)
+    # raises for a model whose scores are NaN
+    reward_model.score([write(problem.prompt) for problem in problems], [""] * len(problems))
+    return dataclasses.replace(recipe, reward=model_reward(reward_model, write))

@@ -4,8 +4,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +16,7 @@ from matplotlib.figure import Figure
 from rlhf_minimal.cli.console import StopOnCtrlC
 from rlhf_minimal.extras import curves
 from rlhf_minimal.extras.trackers import Trackers
-from rlhf_minimal.training.checkpoints import cannot_write, write_file
+from rlhf_minimal.training.checkpoints import naming, write_file
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.progress import Progress
@@ -141,15 +140,6 @@ def warn_of_verifier_errors(folder: RunFolder) -> None:
     """One line on standard error, if the verifier has failed."""
     if errors := sum(row.get("verifier_errors", 0) for row in folder.history()):
         print(f"warning: the verifier failed on {errors} completions of this run, which got 0", file=sys.stderr)
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Names the file in an error of the system, for writers that do not."""
-    try:
-        yield
-    except OSError as error:
-        raise ValueError(cannot_write(path, error)) from error
 
 
 def check_writable(folder: Path) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 from rlhf_minimal.cli import checkpoint
 from rlhf_minimal.cli.console import at_least_1, in_brief, mark
-from rlhf_minimal.cli.runs import check_writable, naming
+from rlhf_minimal.cli.runs import check_writable
 from rlhf_minimal.tasks import Problem, write_rows
 from rlhf_minimal.training import roll_out, sample_completions
+from rlhf_minimal.training.checkpoints import naming
 
 ABOUT = (
     "Print completions of a checkpoint for held-out problems or for prompts of your own; or, with --rows, write its "

@@ -24,7 +24,7 @@ class Sft(Job):
 
     def own_rows(self, split: Split, n: int, seed: int) -> Rows:
         """Completions of the task's teacher."""
-        return demonstrations(self.task, split, n, seed)
+        return demonstrations(self.task, self.vocabulary, split, n, seed)
 
     def loss(self, rows: Rows) -> Tensor:
         """Cross-entropy of the completions; prompt tokens carry no loss."""

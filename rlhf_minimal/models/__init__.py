@@ -7,10 +7,17 @@ from rlhf_minimal.models.pretrained import SHORT_NAMES, load_config, load_pretra
 from rlhf_minimal.models.recompute import recomputing
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
 from rlhf_minimal.models.tiny import tiny_llama
-from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary, character_tokenizer, check_same_vocabulary
+from rlhf_minimal.models.vocabulary import (
+    AnyVocabulary,
+    TokenizerVocabulary,
+    Vocabulary,
+    character_tokenizer,
+    check_same_vocabulary,
+)
 
 __all__ = [
     "SHORT_NAMES",
+    "AnyVocabulary",
     "Critic",
     "RewardModel",
     "TokenizerVocabulary",

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from transformers import AutoTokenizer, PreTrainedModel
 
-from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary, character_tokenizer
+from rlhf_minimal.models.vocabulary import AnyVocabulary, TokenizerVocabulary, Vocabulary, character_tokenizer
 from rlhf_minimal.models.weights import know_tokens
 
 OF_STEPS = "steps.json"  # a step scorer's folder has this file, and no other has it
@@ -65,7 +65,7 @@ def damaged(folder: Path, reason: object) -> str:
     return f"cannot read the checkpoint in {folder}: {first_line}"
 
 
-def save_vocabulary(folder: Path, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
+def save_vocabulary(folder: Path, vocabulary: AnyVocabulary) -> None:
     """Writes a vocabulary's files into an existing folder, a character vocabulary as a tokenizer too."""
     if isinstance(vocabulary, Vocabulary):
         (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n", encoding="utf-8")
@@ -75,7 +75,7 @@ def save_vocabulary(folder: Path, vocabulary: Vocabulary | TokenizerVocabulary) 
         vocabulary.tokenizer.save_pretrained(folder)
 
 
-def load_vocabulary(folder: Path) -> Vocabulary | TokenizerVocabulary:
+def load_vocabulary(folder: Path) -> AnyVocabulary:
     """Reads a vocabulary that `save_vocabulary` wrote.
 
     Raises:

@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
 from rlhf_minimal.models.folder import load_model, save_vocabulary
 from rlhf_minimal.models.forward import positions
-from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models.vocabulary import AnyVocabulary
 from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place
 
 
@@ -62,14 +62,14 @@ class RewardModel:
         ValueError: If the model has more than one label, or no head called `score`.
 
     Example:
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> vocabulary = Vocabulary("abc:")
         >>> reward_model = RewardModel.from_policy(tiny_llama(5, width=32, heads=2), vocabulary)
         >>> reward_model.score(["a:", "b:"], ["cab", ""]).shape
         torch.Size([2])
     """
 
-    def __init__(self, model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary):
+    def __init__(self, model: PreTrainedModel, vocabulary: AnyVocabulary):
         if model.config.num_labels != 1 or not hasattr(model, "score"):
             raise ValueError(
                 f"a reward model has one label and a head called score; got {type(model).__name__} with "
@@ -79,9 +79,7 @@ class RewardModel:
         self.vocabulary = vocabulary
 
     @classmethod
-    def from_policy(
-        cls, policy: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, *, seed: int = 0
-    ) -> "RewardModel":
+    def from_policy(cls, policy: PreTrainedModel, vocabulary: AnyVocabulary, *, seed: int = 0) -> "RewardModel":
         """A reward model with a copy of the policy's body and a new head.
 
         The head starts small, as in Stiennon et al. (arXiv 2009.01325): normal, with variance 1 / (width + 1).
@@ -116,7 +114,8 @@ class RewardModel:
         """The score of each answer. It does not depend on the other answers in the batch.
 
         Args:
-            prompts: B texts, none of them empty.
+            prompts: B texts, none of them empty, as the model reads them: of a chat model, with its template. Only the
+                beginning-of-text token is put before them, if the tokenizer writes one.
             completions: B answers without their end token, which is added here; an empty answer is legal.
 
         Returns:
@@ -147,8 +146,8 @@ class RewardModel:
         for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=1):
             if not prompt:
                 raise ValueError(f"row {number}: the prompt is empty; give the prompt that the completion answers")
-            encode = self.vocabulary.encode
-            rows.append([*encode(prompt), *encode(completion), self.vocabulary.eos_id])
+            asked, answered = self.vocabulary.encode_beginning(prompt), self.vocabulary.encode(completion)
+            rows.append([*asked, *answered, self.vocabulary.eos_id])
             if len(rows[-1]) > limit:
                 raise ValueError(
                     f"row {number}: prompt and completion take {len(rows[-1])} tokens, and the reward model reads at "

@@ -63,6 +63,10 @@ class Vocabulary:
             )
         return [self._ids[character] for character in text]
 
+    def encode_beginning(self, text: str) -> list[int]:
+        """The ids of a text that stands at the beginning of a sequence: `encode`, since nothing is put before it."""
+        return self.encode(text)
+
     def render(self, messages: Sequence[Message], *, ask: bool) -> str:
         """A conversation as text: the contents in order, with nothing between (`MINIMAL_TEMPLATE`)."""
         return "".join(message["content"] for message in messages)
@@ -77,7 +81,7 @@ class Vocabulary:
         return self.encode(self.prompt_text(text, system=system))
 
     def prompt_text(self, text: str, *, system: str = "") -> str:
-        """What `encode_prompt` encodes."""
+        """The prompt as the model reads it, the system message included; what `encode_prompt` encodes."""
         return _on_two_lines(system, text)
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -176,6 +180,16 @@ class TokenizerVocabulary:
             )
         return ids
 
+    def encode_beginning(self, text: str) -> list[int]:
+        """The ids of a text that stands at the beginning of a sequence, such as the prompt of a row.
+
+        No chat template is added: the text has one already if it is to have one (see `prompt_text`). The
+        beginning-of-text token is, if this tokenizer writes one and the text does not begin with it. A chat gets none:
+        its template writes the token itself, if the model needs one.
+        """
+        begin, ids = [] if self.chat else self._begin(), self.encode(text)
+        return ids if ids[: len(begin)] == begin else begin + ids
+
     def render(self, messages: Sequence[Message], *, ask: bool) -> str:
         """A conversation as text, by the chat template; without it, the contents one after the other.
 
@@ -204,11 +218,13 @@ class TokenizerVocabulary:
             text: The prompt.
             system: The system message; without a chat template, a line before the prompt.
         """
-        # A chat template writes a beginning-of-text token itself, if the model needs one.
-        return ([] if self.chat else self._begin()) + self.encode(self.prompt_text(text, system=system))
+        return self.encode_beginning(self.prompt_text(text, system=system))
 
     def prompt_text(self, text: str, *, system: str = "") -> str:
-        """What `encode_prompt` encodes, apart from the beginning-of-text token that it may put before."""
+        """The prompt as the model reads it, with template and system message: what `encode_prompt` encodes.
+
+        Rows hold their prompts like this, so that training reads what the sampler reads (see `tasks.rows`).
+        """
         if not self.chat:
             return _on_two_lines(system, text)
         before = [{"role": "system", "content": system}] if system else []
@@ -235,9 +251,10 @@ class TokenizerVocabulary:
         return bisect_left(range(len(ids)), True, key=lambda i: self.decode(ids[: i + 1]).startswith(text))
 
 
-def check_same_vocabulary(
-    policy: Vocabulary | TokenizerVocabulary, other: Vocabulary | TokenizerVocabulary, what: str = "reward model"
-) -> None:
+AnyVocabulary = Vocabulary | TokenizerVocabulary
+
+
+def check_same_vocabulary(policy: AnyVocabulary, other: AnyVocabulary, what: str = "reward model") -> None:
     """Raises an error if two models have different tokens.
 
     Args:
@@ -266,7 +283,7 @@ def _on_two_lines(system: str, text: str) -> str:
     return f"{system}\n{text}" if system else text
 
 
-def _ids(vocabulary: Vocabulary | TokenizerVocabulary) -> dict[str, int]:
+def _ids(vocabulary: AnyVocabulary) -> dict[str, int]:
     if isinstance(vocabulary, TokenizerVocabulary):
         return dict(vocabulary.tokenizer.get_vocab())
     return {END: 0} | {character: i for i, character in enumerate(vocabulary.alphabet, start=1)}

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import cached_file
 
-from rlhf_minimal.models.vocabulary import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models.vocabulary import AnyVocabulary, TokenizerVocabulary, Vocabulary
 
 # Options of `from_pretrained` that decide where it looks for files; this module has to look in the same place.
 _WHERE = ("cache_dir", "revision", "subfolder", "token", "local_files_only")
@@ -144,12 +144,12 @@ def check_reads_forward(model: PreTrainedModel) -> None:
         )
 
 
-def know_tokens(model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
+def know_tokens(model: PreTrainedModel, vocabulary: AnyVocabulary) -> None:
     """Sets how many tokens a tokenizer's model knows, so that `encode` refuses a text with other tokens.
 
     Raises:
-        ValueError: If the model does not know the end token or the padding token, or if a vocabulary of characters has
-            not exactly the model's tokens.
+        ValueError: If a character vocabulary has another size than the model, or the model does not know a tokenizer's
+            end token or its padding token.
     """
     if isinstance(vocabulary, Vocabulary) and len(vocabulary) != model.config.vocab_size:
         raise ValueError("vocabulary.json does not belong to this model: their sizes differ")

@@ -45,12 +45,14 @@ def verifier_reward(task: Task) -> RewardFunction:
     return reward
 
 
-def model_reward(reward_model: Any) -> RewardFunction:
+def model_reward(reward_model: Any, write: Callable[[str], str] = str) -> RewardFunction:
     """A reward model as a reward function: the policy is then trained on a proxy, not on the true score.
 
     Args:
         reward_model: `models.load_reward_model(folder)`, or anything else with a method `score(prompts, completions)`
             that returns [B] scores of B answers.
+        write: A prompt as the model reads it. By default the prompt itself; a model that was trained on chats needs its
+            template, `partial(reward_model.vocabulary.prompt_text, system=task.instruction)`.
 
     Example:
         >>> import torch
@@ -62,7 +64,7 @@ def model_reward(reward_model: Any) -> RewardFunction:
     """
 
     def reward(prompts: Sequence[str], completions: Sequence[str], **columns: Any) -> list[float]:
-        return [float(score) for score in reward_model.score(list(prompts), list(completions)).tolist()]
+        return [float(score) for score in reward_model.score(list(map(write, prompts)), list(completions)).tolist()]
 
     return reward
 

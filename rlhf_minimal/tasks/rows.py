@@ -8,8 +8,9 @@
     step         {"prompt": "...", "completion": "...", "steps": [[2, 1.0], ...]}        a scorer of steps
 
 In place of a text there may be a list of messages. The tokenizer's chat template turns it into text (or
-`MINIMAL_TEMPLATE` if it has none: the contents one after another, with nothing between). Pairs may have the columns
-`score_chosen` and `score_rejected`. Other columns are ignored.
+`MINIMAL_TEMPLATE` if it has none: the contents one after another, with nothing between). A prompt that is a text gets
+no template: it is what the model reads, as `sample --rows` writes it. Pairs may have the columns `score_chosen` and
+`score_rejected`. Other columns are ignored.
 
 Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`. The package `datasets` is not needed:
 anything that yields dicts works.
@@ -358,7 +359,7 @@ def _check_fits(
         raise ValueError(
             f"something in {name} is unknown to the tokenizer ({read + answer!r}); remove it, or use another model"
         )
-    length = len(asked) + len(answered) + 1
+    length = len(vocabulary.encode_beginning(read)) + len(answered) + 1
     if length > max_length:
         raise ValueError(
             f"{length} tokens in {name}, the end included, and the model reads at most {max_length}; shorten the row, "

@@ -9,7 +9,7 @@ from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import NothingToLearn, fit_critic, train, train_step
 from rlhf_minimal.training.metrics import METRICS, wilson
-from rlhf_minimal.training.pairwise import evaluate_pairs, train_pairwise
+from rlhf_minimal.training.pairwise import train_pairwise
 from rlhf_minimal.training.preferences import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
 from rlhf_minimal.training.reading import Plain
 from rlhf_minimal.training.recipe import Recipe
@@ -42,7 +42,6 @@ __all__ = [
     "evaluate_votes",
     "force",
     "imitate",
-    "evaluate_pairs",
     "evaluate_reward_model",
     "fit",
     "fit_critic",

@@ -13,7 +13,8 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models import AnyVocabulary
 from rlhf_minimal.models.folder import damaged, find_checkpoint, load_model, save_vocabulary, spare
 from rlhf_minimal.models.weights import check_layers, check_reads_forward, in_short, load_weights
 
@@ -45,18 +46,17 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     """
     new, old = folder.with_name(folder.name + ".new"), spare(folder)
     try:
-        remove(new)
-        new.mkdir(parents=True)
-        write(new)
-        for path in [*new.iterdir(), new]:
-            flush(path)
-        if folder.exists():
-            remove(old)
-            os.replace(folder, old)
-        os.replace(new, folder)
-        flush(folder.parent)
-    except (OSError, SafetensorError) as error:
-        raise ValueError(cannot_write(folder, error)) from error
+        with naming(folder):
+            remove(new)
+            new.mkdir(parents=True)
+            write(new)
+            for path in [*new.iterdir(), new]:
+                flush(path)
+            if folder.exists():
+                remove(old)
+                os.replace(folder, old)
+            os.replace(new, folder)
+            flush(folder.parent)
     finally:
         shutil.rmtree(new, ignore_errors=True)
     remove(old)
@@ -73,13 +73,13 @@ def remove(path: Path) -> None:
 def write_file(path: Path, text: str) -> None:
     """Writes one text file, whole or not at all, as `write_folder`."""
     new = path.with_name(path.name + ".new")
-    try:
-        new.write_text(text, encoding="utf-8")
-        flush(new)
-        os.replace(new, path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        raise ValueError(cannot_write(path, error)) from error
+    with naming(path):
+        try:
+            new.write_text(text, encoding="utf-8")
+            flush(new)
+            os.replace(new, path)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def flush(path: Path) -> None:
@@ -93,8 +93,20 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def cannot_write(path: Path, error: Exception) -> str:
-    """One line about a place that could not be written, and what to do if it is full."""
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Names the place in an error of the system, which becomes a ValueError of one line.
+
+    Raises:
+        ValueError: If the place cannot be written; if it is full, the message says what to do.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise ValueError(_cannot_write(path, error)) from error
+
+
+def _cannot_write(path: Path, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error).rpartition("I/O error: ")[2].partition(" (os")[0]
     # safetensors has an error of its own, which tells the system's number in its text only
     number = getattr(error, "errno", None) or int((re.search(r"os error (\d+)", str(error)) or [0, 0])[1])
@@ -102,7 +114,7 @@ def cannot_write(path: Path, error: Exception) -> str:
     return f"cannot write {path}: {reason}{'; make room, then go on' if full else ''}"
 
 
-def save_policy(folder: Path, model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary) -> None:
+def save_policy(folder: Path, model: PreTrainedModel, vocabulary: AnyVocabulary) -> None:
     """Writes a policy's three files into an existing folder (see `write_folder`)."""
     model.config.architectures = [type(model).__name__]  # other tools ask the folder which class to load
     model.config.save_pretrained(folder)
@@ -110,9 +122,7 @@ def save_policy(folder: Path, model: PreTrainedModel, vocabulary: Vocabulary | T
     save_vocabulary(folder, vocabulary)
 
 
-def load_policy(
-    folder: str | Path, *, of_steps: bool = False
-) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary]:
+def load_policy(folder: str | Path, *, of_steps: bool = False) -> tuple[PreTrainedModel, AnyVocabulary]:
     """Reads a policy back, in float32 on the CPU.
 
     Args:

@@ -205,21 +205,15 @@ class Config:
         """Whether rewards are scaled, clipped or penalised before they are trained for."""
         return self.score_scaling != "none" or self.score_clip is not None or self.missing_eos_penalty > 0
 
-    @property
-    def of_critic(self) -> list[str]:
-        """The settings other than their defaults that ask for a critic with a body and an optimiser of its own."""
-        own = ("value_warm_up", "value_epochs", "value_minibatches", "value_layers", "value_width")
-        return [name for name in own if getattr(self, name)]
-
     def check_fits(self, algorithm: Algorithm) -> None:
         """Refuses settings that ask of an algorithm what it does not have.
 
         Raises:
             ValueError: If scores are scaled, clipped or penalised for an algorithm that reads the parts of a reward; if
                 an optimiser step is cut for one that has to see all of it; if a critic is shared that the algorithm
-                does not have; if settings are given for a critic of its own (`of_critic`) where there is none or a
-                shared one; if a controller is given for an algorithm without KL penalty; if scores are scaled from
-                which the algorithm subtracts an unscaled baseline.
+                does not have; if settings are given for a critic of its own where there is none or a shared one; if a
+                controller is given for an algorithm without KL penalty; if scores are scaled from which the algorithm
+                subtracts an unscaled baseline.
         """
         if "reward_parts" in algorithm.needs and self.changes_scores:
             raise ValueError(
@@ -236,7 +230,8 @@ class Config:
                 'critic="shared" asks for a value head, but this algorithm has no critic (its advantage reads no '
                 "values): leave critic out, or take one with a critic, such as ppo"
             )
-        named = ", ".join(self.of_critic)
+        own = ("value_warm_up", "value_epochs", "value_minibatches", "value_layers", "value_width")
+        named = ", ".join(name for name in own if getattr(self, name))  # each asks for a body and an optimiser
         if named and "values" not in algorithm.needs:
             raise ValueError(
                 f"{named} is for a critic, but this algorithm has none (its advantage reads no values): leave it out, "

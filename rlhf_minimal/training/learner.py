@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlhf_minimal.models import (
+    AnyVocabulary,
     Critic,
-    TokenizerVocabulary,
-    Vocabulary,
     adapter,
     add_lora,
     load_adapter,
@@ -51,7 +50,7 @@ class Learner:
     """
 
     policy: PreTrainedModel
-    vocabulary: Vocabulary | TokenizerVocabulary
+    vocabulary: AnyVocabulary
     start: PreTrainedModel | None
     reference: PreTrainedModel | None
     optimizer: torch.optim.Optimizer
@@ -68,7 +67,7 @@ class Learner:
     def begin(
         cls,
         policy: PreTrainedModel,
-        vocabulary: Vocabulary | TokenizerVocabulary,
+        vocabulary: AnyVocabulary,
         algorithm: Algorithm,
         config: Config,
         critic_start: PreTrainedModel | None = None,
@@ -121,18 +120,11 @@ class Learner:
         """
         own: dict[str, Any] = {"step": self.step, "mean_reward": self.mean_reward}
         own |= {"kl_factor": self.kl_factor, "scores": asdict(self.scores)}
-        tensors = optimizer_tensors(self.optimizer, "optimizer")
-        if self.start is not None:
-            tensors |= {f"start.{k}": v for k, v in self.start.state_dict().items()}
-        if self.reference is not None and self.reference is not self.start and not self.taught:
-            tensors |= {f"reference.{k}": v for k, v in self.reference.state_dict().items()}
-        if self.critic is not None:
-            tensors |= {f"critic.{k}": v for k, v in self.critic.state_dict().items()}
-        if self.critic_optimizer is not None:
-            tensors |= optimizer_tensors(self.critic_optimizer, "critic_optimizer")
-
         corrections = adapter(self.policy)
-        tensors |= {f"adapter.{k}": v for k, v in corrections.items()}
+        weights = {name: module.state_dict() for name, module in self._modules().items()} | {"adapter": corrections}
+        tensors = {f"{name}.{key}": tensor for name, held in weights.items() for key, tensor in held.items()}
+        for name, optimizer in self._optimizers().items():
+            tensors |= optimizer_tensors(optimizer, name)
 
         def write(new: Path) -> None:
             policy = self.policy if self.start is None or not corrections else merged(self.policy, self.start)
@@ -140,6 +132,18 @@ class Learner:
             checkpoints.save_trainer(new, tensors, {**notes, **own})
 
         checkpoints.write_folder(folder, write)
+
+    def _modules(self) -> dict[str, nn.Module]:
+        """The models besides the policy that a checkpoint holds, by their names in it."""
+        held = {"start": self.start, "critic": self.critic}
+        if self.reference is not self.start and not self.taught:
+            held["reference"] = self.reference
+        return {name: module for name, module in held.items() if module is not None}
+
+    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """The optimisers, likewise."""
+        both = {"optimizer": self.optimizer, "critic_optimizer": self.critic_optimizer}
+        return {name: optimizer for name, optimizer in both.items() if optimizer is not None}
 
     @classmethod
     def resume(
@@ -168,9 +172,6 @@ class Learner:
         tensors, notes = checkpoints.load_trainer(folder)
         policy.to(device)  # type: ignore[arg-type]
         learner = cls.begin(policy, vocabulary, algorithm, config, critic_start, teacher)
-        modules: dict[str, nn.Module | None] = {"start": learner.start, "critic": learner.critic}
-        if learner.reference is not learner.start and not learner.taught:
-            modules["reference"] = learner.reference
         try:
             learner.step = checkpoints.number(notes, "step", int, least=0)
             learner.mean_reward = checkpoints.number(notes, "mean_reward", float)
@@ -181,14 +182,12 @@ class Learner:
                 checkpoints.number(seen, "mean", float),
                 checkpoints.number(seen, "squares", float, least=0),
             )
-            for name, module in modules.items():
-                if module is not None:  # with a LoRA the start's weights are the policy's own, and both are restored
-                    module.load_state_dict(_named(tensors, name))
+            for name, module in learner._modules().items():
+                module.load_state_dict(_named(tensors, name))  # with a LoRA the start's weights are the policy's, too
             if config.lora_rank is not None:
                 load_adapter(learner.policy, _named(tensors, "adapter"))
-            restore_optimizer(learner.optimizer, tensors, "optimizer")
-            if learner.critic_optimizer is not None:
-                restore_optimizer(learner.critic_optimizer, tensors, "critic_optimizer")
+            for name, optimizer in learner._optimizers().items():
+                restore_optimizer(optimizer, tensors, name)
         except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
             if is_out_of_memory(error):
                 raise

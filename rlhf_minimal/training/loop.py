@@ -159,8 +159,10 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     if learner.critic is not None:
         own = recipe.reader.values(learner.critic, groups, processes.own_rows(groups.mask), config)
         known["values"] = processes.gather(own)
-    if "baseline" in needs:
-        known["baseline"] = _baseline(learner, recipe, groups, step)
+    if "baseline" in needs:  # what to expect of a row before it was sampled: never its own reward
+        known["baseline"] = torch.full_like(groups.rewards, learner.mean_reward)
+        if config.baseline == "greedy":
+            known["baseline"] = _greedy_rewards(learner, recipe, groups, step)
     if "greedy_rewards" in needs:
         known["greedy_rewards"] = _greedy_rewards(learner, recipe, groups, step)
     if "reward_parts" in needs:
@@ -305,13 +307,6 @@ def step_optimizer(optimizer: torch.optim.Optimizer, config: Config, step: int) 
     return norm
 
 
-def _baseline(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:
-    """[B] the reward to expect of each row before it was sampled; it must not depend on the row's own reward."""
-    if recipe.config.baseline == "ema":
-        return torch.full_like(groups.rewards, learner.mean_reward)
-    return _greedy_rewards(learner, recipe, groups, step)
-
-
 def _greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:
     """[B] the reward of the greedy completion of each row's prompt."""
     group_size = recipe.config.group_size
@@ -346,6 +341,5 @@ def move_reference(learner: Learner, config: Config) -> None:
         learner.reference.load_state_dict(learner.policy.state_dict())
     elif config.reference == "ema":
         with torch.no_grad():
-            pairs = zip(learner.reference.parameters(), learner.policy.parameters(), strict=True)
-            for reference, policy in pairs:
+            for reference, policy in zip(learner.reference.parameters(), learner.policy.parameters(), strict=True):
                 reference.lerp_(policy, 1 - config.ema_decay)

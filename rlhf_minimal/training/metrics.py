@@ -87,13 +87,12 @@ METRICS: dict[str, str] = {
 OF_THE_MACHINE = ("seconds", "sampling_seconds", "update_seconds", "peak_memory")  # these differ from run to run
 
 
-def wilson(successes: float | int, n: float | int, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's confidence interval for a share: it has a width at 0 and 1, too, where the normal interval has none.
+def wilson(successes: float | int, n: float | int) -> tuple[float, float]:
+    """Wilson's confidence interval of 95 % for a share: it has a width at 0 and 1, too, where the normal one has none.
 
     Args:
         successes: How many succeeded.
         n: Of how many independent ones.
-        z: Width in standard errors; 1.96 is 95 %.
 
     Returns:
         Lower and upper end, within 0 and 1.
@@ -102,7 +101,7 @@ def wilson(successes: float | int, n: float | int, z: float = 1.96) -> tuple[flo
         >>> [round(end, 3) for end in wilson(10, 10)]
         [0.722, 1.0]
     """
-    share = successes / n
+    share, z = successes / n, 1.96  # standard errors
     center = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return max(0.0, center - half), min(1.0, center + half)
@@ -136,11 +135,9 @@ def describe_rollouts(sampled: list[Rollout], recipe: Recipe) -> Metrics:
         "refills": float(len(sampled) - 1),
         "tokens": sum(int(rollout.mask.sum()) for rollout in sampled),
     }
-    metrics |= {
-        name: lengths[rows].mean().item()
-        for name, rows in (("length_right", right), ("length_wrong", ~right))
-        if rows.any()
-    }
+    for name, rows in (("length_right", right), ("length_wrong", ~right)):
+        if rows.any():
+            metrics[name] = lengths[rows].mean().item()
     if marked := sum(float(rollout.step_ends.sum()) for rollout in sampled):
         metrics["steps"] = marked / len(rewards)
         metrics["step_mark"] = sum(float(rollout.step_marks.sum()) for rollout in sampled) / marked
@@ -189,10 +186,7 @@ def describe_distance(
     logp: Float[Tensor, "B T"], start_logp: Float[Tensor, "B T"], mask: Float[Tensor, "B T"]
 ) -> Metrics:
     """How far the policy is from the start, by samples of the policy: `kl` and `kl_sequence` of `METRICS`."""
-    return {
-        "kl": masked_mean(k3(logp, start_logp), mask).item(),
-        "kl_sequence": sequence_kl(logp, start_logp, mask),
-    }
+    return {"kl": masked_mean(k3(logp, start_logp), mask).item(), "kl_sequence": sequence_kl(logp, start_logp, mask)}
 
 
 def weight_norm(model: torch.nn.Module) -> float:

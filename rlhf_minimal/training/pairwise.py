@@ -1,15 +1,16 @@
-"""Learning from pairs: one short loop for every row of the second table, with a reward model or a policy in it.
+"""Learning from pairs with every row of the second table, a reward model or a policy: `train_pairwise` and its parts.
 
     rows -> prompt, chosen, rejected -> forward of all 2 B completions -> `Pairs` -> `pairwise_loss` -> step
 
-The loop never asks a row for its name. It asks what its score `needs` (a reward model's scores, or a policy's log-probs
+Nothing here asks a row for its name. It asks what its score `needs` (a reward model's scores, or a policy's log-probs
 and its reference's), where its `rejected` answers come from, and how long its `reference` lasts:
 
     for each iteration:  a new reference, if the row measures against the previous policy
                          its samples as rejected completions, if the row rejects its own
                          `config.steps` optimiser steps
 
-Everything random comes from (seed, iteration, step), so equal seeds give equal runs.
+Everything random comes from (seed, iteration, step), so equal seeds give equal runs. The commands `prefer` and `reward`
+train one iteration with the same parts; they can be stopped and resumed.
 """
 
 import copy
@@ -23,13 +24,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary, policy_logits
+from rlhf_minimal.models import AnyVocabulary, RewardModel, policy_logits
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
 from rlhf_minimal.tasks import CompletionRow, PairRow
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import pair_scores
-from rlhf_minimal.training.sampler import pad_left, pad_right, sample
+from rlhf_minimal.training.sampler import check_length, pad_left, pad_right, sample_ids
 
 Model = PreTrainedModel | RewardModel
 
@@ -49,7 +50,7 @@ class Example:
 def train_pairwise(
     algorithm: PairwiseAlgorithm,
     model: Model,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     rows: Sequence[PairRow | CompletionRow],
     config: FitConfig,
     *,
@@ -88,36 +89,6 @@ def train_pairwise(
     reference = _frozen(network) if algorithm.reference else None
     examples = encode(rows, vocabulary, own=algorithm.rejected == "own")
     history: list[Metrics] = []
-    for iteration in range(1, iterations + 1):
-        if algorithm.reference == "previous" and iteration > 1:
-            reference = _frozen(network)
-        if algorithm.rejected == "own":
-            assert reference is not None  # a row that rejects its own samples has one
-            examples = sample_rejected(
-                examples, reference, vocabulary, max_new_tokens, seed=f"{config.seed}/{iteration}"
-            )
-        about = {"iteration": iteration, "before": len(history)}
-        steps = _iterate(algorithm, model, vocabulary, examples, reference, config, on_step, **about)
-        history += steps
-        if len(steps) < config.steps:
-            break  # on_step has ended the training
-    return history
-
-
-def _iterate(
-    algorithm: PairwiseAlgorithm,
-    model: Model,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    examples: Sequence[Example],
-    reference: PreTrainedModel | None,
-    config: FitConfig,
-    on_step: Callable[[Metrics], bool | None],
-    *,
-    iteration: int,
-    before: int,
-) -> list[Metrics]:
-    """`config.steps` steps on one set of pairs, after `before` others."""
-    history: list[Metrics] = []
     seen: Metrics = {}
 
     def loss(step: int) -> Tensor:
@@ -130,17 +101,27 @@ def _iterate(
         history.append({**metrics, "step": before + int(metrics["step"]), "iteration": iteration, **seen})
         return on_step(history[-1])
 
-    network = _network(model)
-    fit(Student.begin(network, network.save_pretrained, config), config, loss, note)
+    for iteration in range(1, iterations + 1):
+        before = len(history)
+        if algorithm.reference == "previous" and iteration > 1:
+            reference = _frozen(network)
+        if algorithm.rejected == "own":
+            assert reference is not None  # a row that rejects its own samples has one
+            examples = sample_rejected(
+                examples, reference, vocabulary, max_new_tokens, seed=f"{config.seed}/{iteration}"
+            )
+        fit(Student.begin(network, network.save_pretrained, config), config, loss, note)
+        if len(history) < before + config.steps:
+            break  # on_step has ended the training
     return history
 
 
 @torch.no_grad()
-def evaluate_pairs(
+def evaluate_examples(
     algorithm: PairwiseAlgorithm,
     model: Model,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    rows: Sequence[PairRow],
+    vocabulary: AnyVocabulary,
+    examples: Sequence[Example],
     reference: PreTrainedModel | None = None,
     *,
     batch_size: int = 512,
@@ -151,34 +132,17 @@ def evaluate_pairs(
         algorithm: The row that it was trained with.
         model: As in `train_pairwise`.
         vocabulary: The model's.
-        rows: Pairs with both completions.
-        reference: What log-ratios are measured against: a copy of the policy before training.
+        examples: Pairs as token ids (`encode`).
+        reference: What log-ratios are measured against, a copy of the policy before training; None if the examples hold
+            its log-probs (`read_reference`).
         batch_size: Pairs in one forward.
 
     Returns:
         `loss`, `accuracy`, `gap`, `chosen` and `rejected`, means over all pairs.
 
     Raises:
-        ValueError: If the row needs a reference that is not given, or a row cannot be read.
+        ValueError: If the row needs a reference, and there is none.
     """
-    _check_kind(algorithm, model)
-    if algorithm.reference and reference is None:
-        raise ValueError("this algorithm measures against a reference: pass a copy of the policy before training")
-    examples = encode(rows, vocabulary, own=False)
-    return evaluate_examples(algorithm, model, vocabulary, examples, reference, batch_size=batch_size)
-
-
-@torch.no_grad()
-def evaluate_examples(
-    algorithm: PairwiseAlgorithm,
-    model: Model,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    examples: Sequence[Example],
-    reference: PreTrainedModel | None = None,
-    *,
-    batch_size: int = 512,
-) -> Metrics:
-    """`evaluate_pairs` for rows that are token ids already, such as a policy's own samples."""
     total: Metrics = {}
     for start in range(0, len(examples), batch_size):
         part = examples[start : start + batch_size]
@@ -188,13 +152,12 @@ def evaluate_examples(
     return total
 
 
-def encode(
-    rows: Sequence[PairRow | CompletionRow], vocabulary: Vocabulary | TokenizerVocabulary, *, own: bool
-) -> list[Example]:
+def encode(rows: Sequence[PairRow | CompletionRow], vocabulary: AnyVocabulary, *, own: bool) -> list[Example]:
     """Rows as token ids, completions with their end token.
 
     Args:
-        rows: Checked rows (`tasks.read_rows`).
+        rows: Checked rows (`tasks.read_rows`), prompts as the model reads them. Only the beginning-of-text token is put
+            before a prompt, if the tokenizer writes one.
         vocabulary: The model's.
         own: Whether rejected completions are still to be sampled: those of the rows, if they have any, are left out.
 
@@ -211,15 +174,15 @@ def encode(
         chosen = row.chosen if isinstance(row, PairRow) else row.completion
         if chosen == rejected and not own:
             raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
-        prompt, better, worse = (vocabulary.encode(text) for text in (row.prompt, chosen, rejected))
-        examples.append(Example(row, prompt, [*better, vocabulary.eos_id], [*worse, vocabulary.eos_id]))
+        prompt, end = vocabulary.encode_beginning(row.prompt), [vocabulary.eos_id]
+        examples.append(Example(row, prompt, vocabulary.encode(chosen) + end, vocabulary.encode(rejected) + end))
     return examples
 
 
 def sample_rejected(
     examples: Sequence[Example],
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     max_new_tokens: int | None,
     *,
     seed: str,
@@ -240,28 +203,17 @@ def sample_rejected(
         ValueError: If a prompt and the budget do not fit the policy's context; names the row.
     """
     budget = max_new_tokens or max(len(example.chosen) for example in examples)
-    limit = policy.config.get_text_config().max_position_embeddings
     for number, example in enumerate(examples, start=1):
-        if len(example.prompt) + budget > limit:
-            raise ValueError(
-                f"row {number}, {example.row.prompt[:60]!r}: the prompt and a sample of {budget} tokens take "
-                f"{len(example.prompt) + budget}, and the policy reads at most {limit}; lower max_new_tokens or "
-                "shorten the row"
-            )
+        try:
+            check_length(policy, len(example.prompt), budget)
+        except ValueError as error:
+            raise ValueError(f"row {number}, {example.row.prompt[:60]!r}: {error}") from error
     generator = torch.Generator(policy.device).manual_seed(zlib.crc32(f"own/{seed}".encode()))
     sampled = []
     for start in range(0, len(examples), 512):
         part = examples[start : start + 512]
-        prompts, prompt_mask = pad_left([example.prompt for example in part], vocabulary.pad_id)
-        samples = sample(
-            policy,
-            prompts.to(policy.device),
-            prompt_mask.to(policy.device),
-            max_new_tokens=budget,
-            eos_id=vocabulary.eos_id,
-            pad_id=vocabulary.pad_id,
-            generator=generator,
-        )
+        prompts = [example.prompt for example in part]
+        samples = sample_ids(policy, vocabulary, prompts, max_new_tokens=budget, generator=generator)
         lengths = samples.mask.sum(1).long().tolist()
         for example, ids, length in zip(part, samples.completions.tolist(), lengths, strict=True):
             sampled.append(replace(example, rejected=ids[:length]))
@@ -270,11 +222,7 @@ def sample_rejected(
 
 @torch.no_grad()
 def read_reference(
-    examples: Sequence[Example],
-    reference: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    *,
-    batch_size: int = 512,
+    examples: Sequence[Example], reference: PreTrainedModel, vocabulary: AnyVocabulary, *, batch_size: int = 512
 ) -> list[Example]:
     """The same examples with the reference's log-probs, so that it is run once and not in every pass.
 
@@ -298,7 +246,7 @@ def read_reference(
 def make_pairs(
     algorithm: PairwiseAlgorithm,
     model: Model,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     examples: Sequence[Example],
     reference: PreTrainedModel | None = None,
 ) -> Pairs:
@@ -309,7 +257,10 @@ def make_pairs(
         model: With gradient.
         vocabulary: Its vocabulary.
         examples: The batch.
-        reference: Without gradient; run if the row has one and the examples do not hold its log-probs already.
+        reference: Without gradient; None if the row has none, or the examples hold its log-probs already.
+
+    Raises:
+        ValueError: If the row measures against a reference, and neither is there.
     """
     if isinstance(model, RewardModel):
         chosen, rejected = pair_scores(model, [x.row for x in examples if isinstance(x.row, PairRow)])
@@ -322,18 +273,23 @@ def make_pairs(
 
     take("{}_mask", mask)
     take("{}_logp", token_logprobs(policy_logits(model, *given), given[2]))
-    read = [example.ref_chosen for example in examples] + [example.ref_rejected for example in examples]
-    known = [torch.tensor(logp) for logp in read if logp is not None]
-    if algorithm.reference and len(known) == len(read):
-        take("ref_{}_logp", torch.nn.utils.rnn.pad_sequence(known, batch_first=True).to(model.device))
-    elif algorithm.reference and reference is not None:
+    if algorithm.reference and reference is not None:
         with torch.no_grad():
             take("ref_{}_logp", token_logprobs(policy_logits(reference, *given), given[2]))
+    elif algorithm.reference:
+        read = [example.ref_chosen for example in examples] + [example.ref_rejected for example in examples]
+        known = [torch.tensor(logp) for logp in read if logp is not None]
+        if len(known) < len(read):
+            raise ValueError(
+                "this algorithm measures against a reference: pass a copy of the policy before training, or read it "
+                "into the examples first (read_reference)"
+            )
+        take("ref_{}_logp", torch.nn.utils.rnn.pad_sequence(known, batch_first=True).to(model.device))
     return Pairs(**tensors)
 
 
 def _ids_and_mask(
-    examples: Sequence[Example], vocabulary: Vocabulary | TokenizerVocabulary, device: torch.device
+    examples: Sequence[Example], vocabulary: AnyVocabulary, device: torch.device
 ) -> tuple[list[Tensor], Tensor]:
     """Prompts [2 B, S], their mask, completions [2 B, T]; and the completions' mask. The chosen ones come first."""
     completions = [example.chosen for example in examples] + [example.rejected for example in examples]

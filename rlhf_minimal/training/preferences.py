@@ -18,11 +18,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
-from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models import AnyVocabulary, RewardModel
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
 from rlhf_minimal.tasks import PairRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training.sampler import pad_left, sample
+from rlhf_minimal.training.sampler import sample_ids
 
 
 def preference_loss(
@@ -44,7 +44,7 @@ def preference_loss(
 
 def sample_pairs(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     task: Task,
     n: int,
     *,
@@ -61,7 +61,8 @@ def sample_pairs(
     Args:
         policy: Whose samples are compared.
         vocabulary: Its vocabulary.
-        task: Its `verify` is the gold score.
+        task: Its `verify` is the gold score. Its instruction and a chat template stand in the prompts of the rows, as
+            the policy has read them.
         n: How many pairs.
         split: Which problems to ask, `"train"` or `"held_out"`.
         seed: Seed of problems, samples and labels.
@@ -74,8 +75,12 @@ def sample_pairs(
     for attempt in range(10 + 10 * n // batch_size):
         name = f"pairs/{split}/{seed}/{attempt}"
         problems = task.problems(split, batch_size, seed=name)
-        prompts, budget = [problem.prompt for problem in problems], task.max_new_tokens
-        texts = write_completions(policy, vocabulary, prompts, group_size=2, max_new_tokens=budget, seed=name)
+        system, budget = task.instruction, task.max_new_tokens
+        asked = [problem.prompt for problem in problems]
+        texts = write_completions(
+            policy, vocabulary, asked, group_size=2, max_new_tokens=budget, seed=name, system=system
+        )
+        prompts = [vocabulary.prompt_text(prompt, system=system) for prompt in asked]
         rng = random.Random(name)
         scored = verify_all(task, [problem for problem in problems for _ in range(2)], texts)
         for i, (prompt, one, other) in enumerate(zip(prompts, texts[::2], texts[1::2], strict=True)):
@@ -271,23 +276,21 @@ def pair_scores(reward_model: RewardModel, rows: Sequence[PairRow]) -> tuple[Flo
 
 def write_completions(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     prompts: list[str],
     *,
     group_size: int,
     max_new_tokens: int,
     seed: str,
+    system: str = "",
 ) -> list[str]:
-    """Samples at temperature 1 as text, those of one prompt next to each other; equal seeds give equal samples."""
-    ids, mask = pad_left([vocabulary.encode(prompt) for prompt in prompts], vocabulary.pad_id)
-    samples = sample(
-        policy,
-        ids.to(policy.device),
-        mask.to(policy.device),
-        max_new_tokens=max_new_tokens,
-        eos_id=vocabulary.eos_id,
-        pad_id=vocabulary.pad_id,
-        group_size=group_size,
-        generator=torch.Generator(policy.device).manual_seed(zlib.crc32(f"answers/{seed}".encode())),
-    )
+    """Samples at temperature 1 as text, those of one prompt next to each other; equal seeds give equal samples.
+
+    The policy is asked as in a run (`vocabulary.encode_prompt`): in its chat template, if it has one, after the message
+    `system`.
+    """
+    asked = [vocabulary.encode_prompt(prompt, system=system) for prompt in prompts]
+    draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"answers/{seed}".encode()))
+    options = {"max_new_tokens": max_new_tokens, "group_size": group_size, "generator": draws}
+    samples = sample_ids(policy, vocabulary, asked, **options)
     return [vocabulary.decode(row) for row in samples.completions.tolist()]

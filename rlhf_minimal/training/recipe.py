@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.tasks import RewardFunction, StepReward, Task, verifier_reward
+from rlhf_minimal.tasks import RewardFunction, StepReward, Task
 from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.fast import Fast
 from rlhf_minimal.training.reading import Plain
@@ -61,11 +61,6 @@ class Recipe:
     def reader(self) -> Plain:
         """How completions are sampled and read; this alone chooses between the fast room and the plain path."""
         return self.reading or (Fast() if self.config.fast == "on" else Plain())
-
-    @property
-    def reward_function(self) -> RewardFunction:
-        """The reward that is trained for."""
-        return self.reward or verifier_reward(self.task)
 
     @property
     def budget(self) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.masked import lengths
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.models import AnyVocabulary
 from rlhf_minimal.tasks import Problem, score_all, verify_all
 from rlhf_minimal.training.groups import Rollout, join, moved, place_steps, select
 from rlhf_minimal.training.processes import ALONE, Processes
@@ -21,7 +21,7 @@ from rlhf_minimal.training.sampler import Samples, check_length, going_on, pad_l
 
 def roll_out(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     problems: list[Problem],
     recipe: Recipe,
     *,
@@ -77,7 +77,7 @@ def roll_out(
 
 def force(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     problems: list[Problem],
     recipe: Recipe,
     *,
@@ -123,10 +123,7 @@ def force(
 
 
 def check_context(
-    policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    recipe: Recipe,
-    problems: Sequence[Problem],
+    policy: PreTrainedModel, vocabulary: AnyVocabulary, recipe: Recipe, problems: Sequence[Problem]
 ) -> None:
     """Refuses problems whose prompts and completions do not fit the policy's context, before any of them is sampled.
 
@@ -142,12 +139,7 @@ def check_context(
 
 
 def _scores(
-    recipe: Recipe,
-    problems: list[Problem],
-    texts: list[str],
-    step: int,
-    samples: Samples,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    recipe: Recipe, problems: list[Problem], texts: list[str], step: int, samples: Samples, vocabulary: AnyVocabulary
 ) -> dict[str, Tensor]:
     """What the verifier, the reward function and the step reward say: `rewards`, `correct`, ... of a `Rollout`."""
     seconds, placed = recipe.config.verifier_timeout, {}
@@ -187,11 +179,7 @@ def parts_of(recipe: Recipe, groups: Rollout) -> Tensor:
 
 
 def collect(
-    policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    recipe: Recipe,
-    step: int,
-    processes: Processes = ALONE,
+    policy: PreTrainedModel, vocabulary: AnyVocabulary, recipe: Recipe, step: int, processes: Processes = ALONE
 ) -> tuple[Rollout | None, list[Rollout]]:
     """One step's groups, refilled until there are enough that the algorithm keeps.
 

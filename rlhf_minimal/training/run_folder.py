@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, Union, get_args, get_origin
 
 from rlhf_minimal.models.folder import find_checkpoint, spare
-from rlhf_minimal.training.checkpoints import FORMAT, cannot_write, check_format, flush, remove, write_file
+from rlhf_minimal.training.checkpoints import FORMAT, check_format, flush, naming, remove, write_file
 from rlhf_minimal.training.metrics import Metrics
 
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")
@@ -51,10 +51,8 @@ class RunFolder:
             import fcntl
         except ImportError:
             return  # Windows has no such locks, and runs go on without
-        try:
+        with naming(self.lock):
             self._held = self.lock.open("a+", encoding="utf-8")
-        except OSError as error:
-            raise ValueError(cannot_write(self.lock, error)) from error
         try:
             fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError) as error:  # which of the two depends on the system
@@ -98,7 +96,7 @@ class RunFolder:
             ValueError: As `check_free`, or if the place cannot be written.
         """
         self.check_free(overwrite=overwrite)
-        try:
+        with naming(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self.hold()
             if overwrite:  # keep the metrics, which mark the folder as that of a run
@@ -107,8 +105,6 @@ class RunFolder:
                     remove(spare(folder))
                 for name in {*_ROWS, *_FILES} - {self.metrics.name}:
                     (self.path / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise ValueError(cannot_write(self.path, error)) from error
         write_file(self.metrics, "")
         self.write_settings(settings)
 
@@ -185,18 +181,13 @@ class RunFolder:
         """
         if wrong := [f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)]:
             raise ValueError(f"step {metrics['step']}: {', '.join(wrong)}: the policy or the reward has gone astray")
-        try:
-            with self.metrics.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(metrics, allow_nan=False) + "\n")
-        except OSError as error:
-            raise ValueError(cannot_write(self.metrics, error)) from error
+        with naming(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics, allow_nan=False) + "\n")
 
     def flush(self) -> None:
         """Waits until `metrics.jsonl` has reached the disk: before a checkpoint that says its steps are done."""
-        try:
+        with naming(self.metrics):
             flush(self.metrics)
-        except OSError as error:
-            raise ValueError(cannot_write(self.metrics, error)) from error
 
     def history(self, up_to: int | None = None) -> list[Metrics]:
         """The steps written so far; steps after `up_to` are left out.

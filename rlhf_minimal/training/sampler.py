@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.masked import completion_mask
+from rlhf_minimal.models import AnyVocabulary
 from rlhf_minimal.training.decoding import Decoder, ShrinkingDecoder
 
 
@@ -89,6 +90,19 @@ def sample(
 
     completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # the longest completion ends here
     return Samples(completions, logp, completion_mask(completions, eos_id), truncated)
+
+
+def sample_ids(model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[list[int]], **options: Any) -> Samples:
+    """`sample` for prompts of different lengths.
+
+    Args:
+        model: The model that is sampled.
+        vocabulary: Its vocabulary, which knows the token that ends a completion and the one that fills.
+        prompts: The ids of each.
+        **options: Further arguments of `sample`.
+    """
+    ids, mask = (x.to(model.device) for x in pad_left(prompts, vocabulary.pad_id))
+    return sample(model, ids, mask, eos_id=vocabulary.eos_id, pad_id=vocabulary.pad_id, **options)
 
 
 def going_on(sampler: Callable[..., Samples], prefixes: Sequence[Sequence[int]]) -> Callable[..., Samples]:

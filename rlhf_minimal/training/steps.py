@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary, load_reward_model, policy_logits
+from rlhf_minimal.models import AnyVocabulary, RewardModel, load_reward_model, policy_logits
 from rlhf_minimal.models.folder import OF_STEPS, damaged, find_checkpoint
 from rlhf_minimal.models.forward import joined, positions
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, StepRow, Task
@@ -69,7 +69,7 @@ def step_ends(task: Task, completion: str, problem: Problem) -> list[int]:
 
 def label_steps(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     recipe: Recipe,
     written: Rollout,
     *,
@@ -126,13 +126,14 @@ def label_steps(
         share = right.amax(1) if labels == "shepherd-hard" else right.mean(1)
         for (row, end), label in zip(some, share.tolist(), strict=True):
             known[row][end] = label
-    rows = zip(written.problems, written.texts, known, strict=True)
-    return [StepRow(p.prompt, text, tuple(Step(*one) for one in sorted(own.items()))) for p, text, own in rows]
+    prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in written.problems]
+    rows = zip(prompts, written.texts, known, strict=True)
+    return [StepRow(asked, text, tuple(Step(*one) for one in sorted(own.items()))) for asked, text, own in rows]
 
 
 def sample_steps(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     recipe: Recipe,
     n: int,
     *,
@@ -198,7 +199,7 @@ class StepScorer:
         ValueError: If beta is not above 0.
 
     Example:
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> scorer = StepScorer.from_policy(tiny_llama(6, width=16), Vocabulary("abc=:"))
         >>> scorer.logits([StepRow("a:", "bc=b", (Step(2, 1.0), Step(4, 0.0)))]).tolist()
         [0.0, 0.0]
@@ -207,7 +208,7 @@ class StepScorer:
     def __init__(
         self,
         model: PreTrainedModel,
-        vocabulary: Vocabulary | TokenizerVocabulary,
+        vocabulary: AnyVocabulary,
         *,
         reference: PreTrainedModel | None = None,
         beta: float = 10.0,
@@ -218,11 +219,7 @@ class StepScorer:
 
     @classmethod
     def from_policy(
-        cls,
-        policy: PreTrainedModel,
-        vocabulary: Vocabulary | TokenizerVocabulary,
-        head: str = "ratio",
-        beta: float = 10.0,
+        cls, policy: PreTrainedModel, vocabulary: AnyVocabulary, head: str = "ratio", beta: float = 10.0
     ) -> "StepScorer":
         """A scorer that begins with a copy of a policy; its head is "ratio" or "scalar"."""
         if head == "ratio":
@@ -239,7 +236,8 @@ class StepScorer:
 
         Args:
             rows: B completions, without their end token, which belongs to a step that ends with its text. A step begins
-                where the one before it ends; labels are not read.
+                where the one before it ends; labels are not read. Prompts are as the policy read them; only the
+                beginning-of-text token is put before them, if the tokenizer writes one.
 
         Raises:
             ValueError: If a text does not fit the vocabulary or the context.
@@ -253,7 +251,7 @@ class StepScorer:
                 last = len(own) - 1 if end == len(row.completion) else vocabulary.token_of(own[:-1], end)
                 places += [(i, t, number) for t in (range(begin, last + 1) if self.reference else [last])]
                 begin, number = last + 1, number + 1
-        prompts, mask = pad_left([vocabulary.encode_prompt(row.prompt) for row in rows], vocabulary.pad_id)
+        prompts, mask = pad_left([vocabulary.encode_beginning(row.prompt) for row in rows], vocabulary.pad_id)
         written = pad_right(ids, vocabulary.pad_id)  # [B, T]
         check_length(self.model, int(mask.sum(-1).max()), written.shape[1])
         x = self.of_tokens(*(x.to(self.model.device) for x in (prompts, mask, written)))  # [B, T]
@@ -381,7 +379,7 @@ def scored_steps(scorer: StepScorer, task: Task) -> StepReward:
 
     Args:
         scorer: The model.
-        task: Says where steps end.
+        task: Says where steps end; the scorer is asked with its instruction, as the policy was.
     """
     return lambda **columns: [
         [Step(*one) for one in zip(ends[:-1], scores[:-1].sigmoid().tolist(), strict=True)]
@@ -394,7 +392,7 @@ def weigh_steps(scorer: StepScorer, task: Task, aggregate: str = "min") -> Rewar
 
     Args:
         scorer: The model.
-        task: Says where steps end.
+        task: Says where steps end; the scorer is asked with its instruction, as the policy was.
         aggregate: One of `AGGREGATES`. Of the probabilities of the steps `"min"`, as in Math-Shepherd, `"mean"`,
             `"last"` or `"product"`; or the probability of the `"sum"` of scores, which for a scorer that was trained on
             outcomes is the probability of the outcome.
@@ -413,5 +411,6 @@ def _scored(scorer: StepScorer, task: Task, columns: Mapping[str, Any]) -> list[
     texts, problems = columns["completions"], columns["problem"]
     ends = [step_ends(task, text, problem) for text, problem in zip(texts, problems, strict=True)]
     steps = (tuple(Step(end, 0.0) for end in own) for own in ends)
-    rows = [StepRow(*row) for row in zip(columns["prompts"], texts, steps, strict=True)]
+    prompts = [scorer.vocabulary.prompt_text(prompt, system=task.instruction) for prompt in columns["prompts"]]
+    rows = [StepRow(*row) for row in zip(prompts, texts, steps, strict=True)]
     return list(zip(ends, scorer.score(rows), strict=True))

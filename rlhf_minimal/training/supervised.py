@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask, masked_mean
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, policy_logits
+from rlhf_minimal.models import AnyVocabulary, policy_logits
 from rlhf_minimal.tasks import CompletionRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
 from rlhf_minimal.training.checkpoints import save_policy
@@ -30,23 +30,21 @@ from rlhf_minimal.training.sampler import pad_left, pad_right
 
 
 def supervised_loss(
-    model: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
-    prompts: list[str],
-    completions: list[str],
+    model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[str], completions: list[str]
 ) -> Float[Tensor, ""]:
     """Cross-entropy of the completions, a mean over their tokens; prompt tokens carry no loss.
 
     Args:
         model: The policy.
         vocabulary: Turns text into the model's ids.
-        prompts: One text a row.
+        prompts: One text a row, as the model reads it: of a chat model, with its template (`vocabulary.prompt_text`).
+            Only the beginning-of-text token is put before it, if the tokenizer writes one.
         completions: The completions to imitate, without the end-of-sequence token, which is added here and trained.
 
     Returns:
         A scalar to minimise, in nats per token.
     """
-    prompt_ids, prompt_mask = pad_left([vocabulary.encode(p) for p in prompts], vocabulary.pad_id)
+    prompt_ids, prompt_mask = pad_left([vocabulary.encode_beginning(p) for p in prompts], vocabulary.pad_id)
     answer_ids = pad_right([[*vocabulary.encode(a), vocabulary.eos_id] for a in completions], vocabulary.pad_id)
     prompt_ids, prompt_mask, answer_ids = (x.to(model.device) for x in (prompt_ids, prompt_mask, answer_ids))
     logp = token_logprobs(policy_logits(model, prompt_ids, prompt_mask, answer_ids), answer_ids)
@@ -54,18 +52,17 @@ def supervised_loss(
 
 
 def completion_loss(
-    model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, rows: Sequence[CompletionRow]
+    model: PreTrainedModel, vocabulary: AnyVocabulary, rows: Sequence[CompletionRow]
 ) -> Float[Tensor, ""]:
     """`supervised_loss` of rows."""
     return supervised_loss(model, vocabulary, [row.prompt for row in rows], [row.completion for row in rows])
 
 
-def language_loss(
-    model: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, texts: list[str]
-) -> Float[Tensor, ""]:
+def language_loss(model: PreTrainedModel, vocabulary: AnyVocabulary, texts: list[str]) -> Float[Tensor, ""]:
     """Cross-entropy of whole texts, a mean over their tokens: pretraining.
 
-    The first token of a text carries no loss, since nothing stands before it; the end-of-sequence token carries one.
+    The first token of a text carries no loss, since nothing stands before it, unless the tokenizer writes a
+    beginning-of-text token there; the end-of-sequence token carries one.
 
     Args:
         model: The language model.
@@ -75,7 +72,7 @@ def language_loss(
     Returns:
         A scalar to minimise, in nats per token.
     """
-    rows = [[*vocabulary.encode(text), vocabulary.eos_id] for text in texts]
+    rows = [[*vocabulary.encode_beginning(text), vocabulary.eos_id] for text in texts]
     first = torch.tensor([[row[0]] for row in rows], device=model.device)  # [B, 1]
     rest = pad_right([row[1:] for row in rows], vocabulary.pad_id).to(model.device)  # [B, T]
     logp = token_logprobs(policy_logits(model, first, torch.ones_like(first), rest), rest)
@@ -87,7 +84,7 @@ IMITATION = FitConfig(steps=1300)  # what makes the shipped start of addition
 
 def imitate(
     model: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     source: Task | Source | Sequence[CompletionRow],
     config: FitConfig = IMITATION,
     on_step: Callable[[Metrics], bool | None] = lambda metrics: None,
@@ -109,7 +106,7 @@ def imitate(
         ValueError: If the task has no teacher; if a row cannot be read (`tasks.read_rows`); as from `fit`.
 
     Example:
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> vocabulary = Vocabulary("0123456789+=")
         >>> rows = [{"prompt": "1+2=", "completion": "3"}, {"prompt": "2+2=", "completion": "4"}]
         >>> imitate(tiny_llama(13, width=16), vocabulary, rows, FitConfig(steps=2, batch_size=2)) > 0
@@ -123,19 +120,22 @@ def imitate(
 
     def loss(step: int) -> Tensor:
         if isinstance(source, Task):
-            return completion_loss(model, vocabulary, teacher_rows(source, step, config.batch_size, config.seed))
-        return completion_loss(model, vocabulary, rows_of_step(given, step, config.batch_size, config.seed))
+            rows = teacher_rows(source, vocabulary, step, config.batch_size, config.seed)
+        else:
+            rows = rows_of_step(given, step, config.batch_size, config.seed)
+        return completion_loss(model, vocabulary, rows)
 
     student = Student.begin(model, lambda folder: save_policy(folder, model, vocabulary), config)
     last = [metrics["loss"] for metrics in fit(student, config, loss, on_step)[-50:]]
     return sum(last) / len(last)
 
 
-def teacher_rows(task: Task, step: int, batch_size: int, seed: int) -> list[CompletionRow]:
+def teacher_rows(task: Task, vocabulary: AnyVocabulary, step: int, batch_size: int, seed: int) -> list[CompletionRow]:
     """Training prompts of one step with completions of the task's teacher, right or wrong.
 
     Args:
         task: A task with a teacher.
+        vocabulary: The model's; the prompts are written as it will be asked, a chat template included.
         step: The step's number, from 1.
         batch_size: Number of rows.
         seed: Seed of problems and completions, together with the step.
@@ -147,7 +147,8 @@ def teacher_rows(task: Task, step: int, batch_size: int, seed: int) -> list[Comp
         raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it from an untrained model")
     problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")
     rng = random.Random(f"teacher/{seed}/{step}")
-    return [CompletionRow(problem.prompt, task.teacher(problem, rng)) for problem in problems]
+    prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in problems]
+    return [CompletionRow(asked, task.teacher(problem, rng)) for asked, problem in zip(prompts, problems, strict=True)]
 
 
 def _as_dict(row: Any) -> Any:
@@ -156,7 +157,7 @@ def _as_dict(row: Any) -> Any:
 
 def sample_completions(
     policy: PreTrainedModel,
-    vocabulary: Vocabulary | TokenizerVocabulary,
+    vocabulary: AnyVocabulary,
     recipe: Recipe,
     *,
     problems: int,
@@ -185,7 +186,7 @@ def sample_completions(
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
-        >>> from rlhf_minimal.models import tiny_llama
+        >>> from rlhf_minimal.models import Vocabulary, tiny_llama
         >>> from rlhf_minimal.tasks import get_task
         >>> even, vocabulary = get_task("even"), Vocabulary(get_task("even").alphabet)
         >>> recipe = Recipe(ALGORITHMS["grpo"], even)

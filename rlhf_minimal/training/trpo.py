@@ -366,36 +366,35 @@ def trust_region_update(
     """
     check_trust_region(recipe)
     algorithm, config = recipe.algorithm, recipe.config
-    rows = torch.arange(len(batch.mask), device=batch.mask.device)
-    pieces = min(config.micro_batches, len(rows))
-    micro_batches = [
-        (micro, (groups.prompts[idx], groups.prompt_mask[idx], groups.completions[idx]))
-        for micro, idx in zip(batch.split(pieces), rows.tensor_split(pieces), strict=True)
+    all_rows = torch.arange(len(batch.mask), device=batch.mask.device)
+    pieces = [
+        (rows, batch.part(rows), (groups.prompts[rows], groups.prompt_mask[rows], groups.completions[rows]))
+        for rows in all_rows.tensor_split(min(config.micro_batches, len(all_rows)))
     ]
 
     def surrogate() -> Iterator[Tensor]:
-        for micro, ids in micro_batches:
+        for _, micro, ids in pieces:
             logits = policy_logits(learner.policy, *ids)  # [b, T, V]
             entropy = None if micro.entropy is None else token_entropy(logits, temperature=config.temperature)
             logp = token_logprobs(logits, ids[2], temperature=config.temperature)
             yield -policy_loss(algorithm, replace(micro, logp=logp, entropy=entropy))
 
     def divergence() -> Iterator[Tensor]:
-        for (micro, ids), before in zip(micro_batches, old_logits, strict=True):
+        for (_, micro, ids), before in zip(pieces, old_logits, strict=True):
             logits = policy_logits(learner.policy, *ids)
             yield mean_kl(before, logits, micro.mask, temperature=config.temperature, totals=micro.totals)
 
     parameters = [p for p in learner.policy.parameters() if p.requires_grad]
     watch, old_logits = Watch(), []
     with sdpa_kernel(SDPBackend.MATH):  # the fused attention kernels cannot be differentiated twice
-        for (micro, ids), idx in zip(micro_batches, rows.tensor_split(pieces), strict=True):
+        for rows, micro, ids in pieces:
             with torch.no_grad():
                 old_logits.append(policy_logits(learner.policy, *ids))
             logp = token_logprobs(old_logits[-1], ids[2], temperature=config.temperature)
             entropy = token_entropy(old_logits[-1], temperature=config.temperature)
             micro = replace(micro, logp=logp, entropy=None if micro.entropy is None else entropy)
             watch.losses.append(policy_loss(algorithm, micro).item())
-            watch.record(algorithm, micro, entropy, groups.mask[idx])
+            watch.record(algorithm, micro, entropy, groups.mask[rows])
         report = trust_region_step(parameters, surrogate, divergence, region)
     watch.losses = [sum(watch.losses)]  # the micro-batches' losses add up to that of the one step
     watch.grad_norms.append(report.grad_norm)

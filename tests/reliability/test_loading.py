@@ -336,6 +336,16 @@ def test_a_config_that_asks_for_tuples_is_overruled(folders, way):
         assert loaded[0](torch.tensor([[1, 2]])).logits.shape == (1, 2, 4)
 
 
+@pytest.mark.parametrize("kind", LOADERS)
+@pytest.mark.parametrize("alphabet", ["ab", "abcd"])
+def test_an_alphabet_of_another_size_is_not_the_models(folders, kind, alphabet):
+    (folders / kind / "vocabulary.json").write_text(json.dumps({"alphabet": alphabet}))
+    with pytest.raises(
+        ValueError, match="cannot read the checkpoint in .*vocabulary.json does not belong to this model"
+    ):
+        LOADERS[kind](folders / kind)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_weights_are_read_in_float32_whatever_the_config_says(folders, way):
     """AdamW's small steps would be lost to rounding in bfloat16."""

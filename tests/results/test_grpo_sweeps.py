@@ -48,7 +48,7 @@ def test_the_first_steps_come_out_as_recorded(arm):
 
 def test_the_spread_is_that_of_the_groups():
     recipe, spreads = sweeps.recipe("group-2", 0)
-    rewards = recipe.reward_function(
+    rewards = recipe.reward(
         prompts=["1+1="] * sweeps.SAMPLES,
         completions=["x", "2"] * (sweeps.SAMPLES // 2),
         problem=[Problem("1+1=", "2")] * sweeps.SAMPLES,

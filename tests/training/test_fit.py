@@ -137,9 +137,13 @@ def test_a_checkpoint_of_another_model_or_without_a_step_is_refused(tmp_path):
     student = begin(policy)
     fit(student, CONFIG, loss_of(policy), lambda metrics: False)
     student.save(tmp_path / "small", {})
-    larger = tiny_llama(len(VOCABULARY), width=32, layers=2, heads=2)
-    with pytest.raises(ValueError, match="the checkpoint in .*small does not fit this model"):
-        begin(larger).restore(tmp_path / "small")
+    for sizes, reason in (
+        ({"width": 16, "layers": 2}, "optimizer.10 is of another shape than its parameter"),
+        ({"width": 32, "layers": 1}, "optimizer.0 is of another shape than its parameter"),
+    ):
+        larger = tiny_llama(len(VOCABULARY), heads=2, **sizes)
+        with pytest.raises(ValueError, match=f"the checkpoint in .*small does not fit this model: {reason}"):
+            begin(larger).restore(tmp_path / "small")
     notes = json.loads((tmp_path / "small" / "trainer.json").read_text())
     del notes["step"]
     (tmp_path / "small" / "trainer.json").write_text(json.dumps(notes))
