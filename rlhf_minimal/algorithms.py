@@ -3,9 +3,9 @@ r"""THE TABLE. One row an algorithm, one cell a column; this is the code that ru
 Read a row from left to right: who gets the credit, how far has the policy moved, how much of the step is allowed, who
 counts how much, which KL penalty. Two rows differ where their cells differ, and nowhere else: `diff("dapo", "grpo")`.
 
-These are the rows that have a chapter; `field.py` has more, and `ALGORITHMS` holds both. No row inherits from another.
-Adding one is one more entry. Numbers are the papers' own unless a comment says "our choice". Arguments in order:
-advantage, ratio, gate, aggregate.
+These are the rows that chapters are about; `field.py` has more, and `ALGORITHMS` holds both. No row inherits from
+another. Adding one is one more entry. Numbers are the papers' own unless a comment says "our choice". Arguments in
+order: advantage, ratio, gate, aggregate.
 """
 
 import difflib
@@ -133,7 +133,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
 }
 
-ALGORITHMS |= FIELD  # the rows without a chapter, in field.py: one registry for all
+ALGORITHMS |= FIELD  # the rows of field.py: one registry for all
 
 
 def get_algorithm(algorithm: str | Algorithm) -> Algorithm:

@@ -58,7 +58,7 @@ class NormalizeCell(Protocol):
 
 
 class RatioCell(Protocol):
-    """Column ratio: how far has the policy moved? [B, T], 1 under a zero mask; the gradient enters here."""
+    """Column ratio: how far has the policy moved? [B, T], finite under a zero mask too; the gradient enters here."""
 
     def __call__(
         self, logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /
@@ -224,7 +224,9 @@ def read_cell(column: str, function: Callable[..., Any]) -> Cell:
         Traceback (most recent call last):
         ValueError: advantage is mine, which declares entropy: this column's context is group_size, values, ...
     """
-    shown, context = getattr(_unbound(function)[0], "__name__", repr(function)), CONTEXT[column]
+    # A partial of a partial is one partial in Python.
+    cell, bound = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
+    shown, context = getattr(cell, "__name__", repr(function)), CONTEXT[column]
     there = f"this column's context is {', '.join(context)}" if context else "this column has no context"
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -241,7 +243,6 @@ def read_cell(column: str, function: Callable[..., Any]) -> Cell:
             f"{column} is {shown}({', '.join(p.name for p in positional)}), but this column calls "
             f"{column}({', '.join(fixed)}), and what else is read comes after a *; {there}"
         )
-    bound = _unbound(function)[1]
     declared = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in bound]
     foreign = [p.name for p in declared if p.name in _ANY_CONTEXT and p.name not in context]
     if foreign:
@@ -256,12 +257,3 @@ def read_cell(column: str, function: Callable[..., Any]) -> Cell:
     needs = {p.name for p in reads if p.default is p.empty} - _ALWAYS_THERE
     needs = {"group" if name == "group_size" else name for name in needs}
     return Cell(function, tuple(p.name for p in reads), frozenset(needs))
-
-
-def _unbound(function: Callable[..., Any]) -> tuple[Callable[..., Any], set[str]]:
-    """The function under any number of partials, and the keywords that they set."""
-    bound: set[str] = set()
-    while isinstance(function, partial):
-        bound |= function.keywords.keys()
-        function = function.func
-    return function, bound

@@ -1,8 +1,11 @@
-r"""More rows of the table: what is run in 2026, in the same form as `algorithms.py`. No chapter derives them yet.
+r"""More rows of the table: what is run in 2026, in the same form as `algorithms.py`.
+
+Of these rows `opd` alone has a chapter of its own, that on distillation. Of the others, chapters derive and measure
+single cells; the docstring of a cell names its chapter.
 
 They are rows like all others: `ALGORITHMS` holds them, every test that is asked of a row is asked of them, `train`,
 `diff` and `get_algorithm` take them by name. `table()` alone leaves them out, since a table is read at a glance;
-`table(FIELD)` prints them. A row moves to `algorithms.py` together with its chapter.
+`table(FIELD)` prints them.
 
 Arguments in order: advantage, ratio, gate, aggregate. Numbers are the papers' own unless a comment says otherwise.
 """

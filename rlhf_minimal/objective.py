@@ -299,7 +299,10 @@ class NotFinite(ValueError):
 
 @dataclass(frozen=True)
 class Batch:
-    """Sampled sequences and what is known about them. Validated once, here, so that cells need not check again.
+    """Sampled sequences and what is known about them, validated when it is made.
+
+    So a mistake is named as the argument that it was made in. Cells check again what they read: they are also called
+    on their own, and what one column gives to the next is not in any batch.
 
     Everything but ``logp`` and ``entropy`` is treated as a constant. Values under a zero mask are never read.
     Half precision is raised to float32; other tensors follow the dtype of ``logp``.
@@ -689,15 +692,17 @@ def value_loss(
     check_all = check if totals is None else check_tokens
     check_all(mask, values=values, old_values=old_values, returns=returns)
     totals = Totals.of(mask) if totals is None else totals
-    if not (mask != 0).any():  # a micro-batch without a trained token
-        return masked.zero_outside(values, mask).sum()
-    check_count(tokens=totals.tokens)
     old_values, returns = old_values.detach(), returns.detach()
+    # Before anything is squared: 0 times NaN is NaN, and would be the gradient if only the squares were masked.
+    values, old_values, returns = (masked.zero_outside(x, mask) for x in (values, old_values, returns))
+    if not (mask != 0).any():  # a micro-batch without a trained token
+        return values.sum()
+    check_count(tokens=totals.tokens)
     error = (values - returns) ** 2
     if clip is not None:
         near = old_values + (values - old_values).clamp(-clip, clip)
         error = torch.maximum(error, (near - returns) ** 2)
-    return 0.5 * masked.zero_outside(error, mask).sum() / totals.tokens
+    return 0.5 * error.sum() / totals.tokens
 
 
 def _trust_weight(algorithm: Algorithm, batch: Batch) -> Tensor:

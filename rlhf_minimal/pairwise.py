@@ -118,7 +118,7 @@ PAIRWISE: dict[str, PairwiseAlgorithm] = {
 
 @dataclass(frozen=True)
 class Pairs:
-    """Two completions for each of B prompts, the preferred one first. Validated once, here, and not again in cells.
+    """Two completions for each of B prompts, the preferred one first, validated when it is made.
 
     Give what the row's score reads: scores, or log-probs and masks. Reference and margin are constants; values under a
     zero mask are never read. Half precision is raised to float32.

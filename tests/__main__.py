@@ -95,6 +95,8 @@ def main(names: list[str]) -> int:
         print(f"unknown check: {', '.join(sorted(unknown))}; choose among {', '.join(CHECKS)}, or: row NAME")
         return 2
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Hundreds of commands and kernels import the library: what the first has compiled, the others read.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tests-") as folder:
         results = run_all([name for name in CHECKS if name in names or not names], Path(folder))

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import rlhf_minimal
-from rlhf_minimal import ALGORITHMS, facts
+from rlhf_book import facts
+from rlhf_minimal import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parents[1]
 TRANSCRIPTIONS = ROOT / "tests" / "transcriptions"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.facts import facts_of
 from tests.complete import all_rows_complete
 
 ROOT = Path(__file__).resolve().parents[1]

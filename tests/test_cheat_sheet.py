@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.facts import facts_of
 from tests.complete import COMPLETE, all_rows_complete
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_ext"))

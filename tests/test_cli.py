@@ -125,7 +125,8 @@ def test_other_tasks_and_settings(tmp_path):
     # and from another run's checkpoint
     again = ["train", "rloo", "--task", "even", "--start", "run", "--steps", "1", *TINY, "--out", "second"]
     assert main(again) == 0
-    assert json.loads((tmp_path / "second" / "config.json").read_text())["start"] == "run/checkpoint"
+    assert json.loads((tmp_path / "second" / "config.json").read_text())["start"] == "run"
+    assert main([*again, "--resume"]) == 0
 
 
 def test_every_setting_of_the_loop_has_a_flag_and_a_line_of_help():
@@ -174,6 +175,8 @@ def test_pretrain_writes_a_start_that_train_takes(tmp_path, capsys):
     assert "the start is not accepted" in fails(capsys, "pretrain", "--out", str(start), "--resume")
     assert main(["pretrain", "--out", str(start), "--resume", "--accept", "9"]) == 0  # it is taken as it is
     assert json.loads((start / "evaluation.json").read_text())["sampled"]["n"] == 10
+    assert json.loads((start / "config.json").read_text())["accept"] == 9
+    assert main(["pretrain", "--out", str(start), "--resume"]) == 0  # what was accepted once stays accepted
     assert main([*quick, "--accept", "9", "--overwrite"]) == 0
     train = ["train", "grpo", "--task", "reverse", "--steps", "1", *TINY, "--out", "run"]
     assert main([*train, "--start", str(start)]) == 0
@@ -222,6 +225,30 @@ def test_ctrl_c_saves_and_resume_repeats_the_uninterrupted_numbers(tmp_path, cap
     assert rows(tmp_path / "cut") == rows(tmp_path / "whole")
     one, two = (load_policy(tmp_path / name)[0].state_dict() for name in ("cut", "whole"))
     assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_the_same_words_and_resume_go_on(tmp_path, capsys):
+    """What is kept of a start and of a teacher is what was given, and not how the library found them."""
+    words = ["train", "opd", "--start", "shipped", "--teacher", "shipped", "--steps", "1", *TINY, "--out", "run"]
+    assert main(words) == 0
+    assert main([*words, "--resume"]) == 0
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (settings["start"], settings["teacher"]) == ("shipped", "shipped")
+    capsys.readouterr()
+    assert "has start shipped, not untrained" in fails(capsys, *words, "--resume", "--start", "untrained")
+
+
+def test_a_run_folder_of_an_older_version_goes_on(tmp_path):
+    """It keeps descriptions in place of names, which can be loaded as well."""
+    train = ["train", "opd", "--teacher", "shipped", *TINY]
+    assert main([*train, "--steps", "2", "--out", "whole"]) == 0
+    assert main([*train, "--steps", "1", "--out", "run"]) == 0
+    for file in ("config.json", "checkpoint/trainer.json"):
+        kept = json.loads((tmp_path / "run" / file).read_text())
+        described = kept | dict.fromkeys(("start", "teacher"), "shipped (addition)")
+        (tmp_path / "run" / file).write_text(json.dumps(described))
+    assert main(["train", "opd", "--out", "run", "--resume", "--steps", "2"]) == 0
+    assert rows(tmp_path / "run") == rows(tmp_path / "whole")
 
 
 def test_a_crash_between_two_checkpoints_is_resumed_from_the_last_one(tmp_path, capsys, monkeypatch):
@@ -428,6 +455,20 @@ def test_a_run_in_a_trust_region_keeps_its_bound_and_resumes(tmp_path, capsys):
 def test_what_does_not_fit_a_trust_region_is_said_before_anything_is_written(tmp_path, capsys, options, message):
     assert message in fails(capsys, "train", *options, "--out", "run", *TINY)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("flag", ["--lr", "--grad-clip", "--adam-eps", "--epochs", "--minibatches"])
+def test_what_a_trust_region_does_not_read_is_refused(tmp_path, capsys, flag):
+    """A step has no learning rate and no minibatches; where there is a critic, AdamW trains it with all but `lr`."""
+    value, trpo = "2" if flag in ("--epochs", "--minibatches") else "0.01", ["--optimizer", "trpo", "--steps", "1"]
+    said = fails(capsys, "train", "grpo", *trpo, flag, value, *TINY)
+    assert f"{flag} changes nothing with --optimizer trpo: leave it out, or give --optimizer adamw" in said
+    assert not list(tmp_path.iterdir())
+    words = ["train", "ppo", *trpo, flag, value, "--out", "run", *TINY]
+    if flag == "--lr":
+        assert "--lr changes nothing with --optimizer trpo" in fails(capsys, *words)
+    else:
+        assert main(words) == 0
 
 
 def test_memory_prints_the_ledger(tmp_path, capsys):

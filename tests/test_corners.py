@@ -107,6 +107,14 @@ def test_a_statistic_of_the_whole_step_says_which_cell_takes_it():
             call(totals=more)
 
 
+def test_the_quantile_of_more_tokens_than_torch_takes():
+    """512 completions of 32 768 tokens are 2**24, and the quantile of 0 to n is its share of n."""
+    n = 2**24 + 4
+    entropy = torch.cat([torch.tensor([float("nan")]).double(), torch.arange(n, -1, -1).double()])[None]
+    weight = trust.high_entropy(~entropy.isnan(), entropy=entropy, share=0.625)  # half-way between two tokens
+    assert torch.equal(weight != 0, entropy >= 0.375 * n)
+
+
 def test_what_an_option_should_be():
     with pytest.raises(ValueError, match=r"expected a finite number$"):
         checks.check_numbers(right=float("inf"))

@@ -10,8 +10,8 @@ import pytest
 import torch
 import yaml
 
+from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
-from rlhf_minimal.facts import facts_of
 from rlhf_minimal.training import Config
 from tests import test_golden, test_golden_field
 

@@ -108,6 +108,16 @@ def test_each_rule_fires_on_its_own_run_and_names_its_causes_first(rule):
     assert likely(findings)[0] in likely(findings[:1])
 
 
+@pytest.mark.parametrize("finite", range(6))
+def test_where_few_rewards_are_finite_nothing_is_said_of_their_course(finite):
+    """A step whose mean reward is no number says nothing, and five steps are the shortest window."""
+    history = changed(reward=lambda i: 0.9 - 0.1 * i if i < finite else math.nan, accuracy=math.nan, kl=1e-5)
+    found = {finding.rule for finding in diagnose(history)}
+    if finite < 2:
+        assert not found & {"nothing moves", "reward falls", "reward rises without accuracy"}
+    assert "reward rises and falls back" not in found
+
+
 def test_every_rule_is_whole_and_every_cause_is_reached():
     assert set(SICK) == {rule["name"] for rule in DATA["rules"]}
     named = {cause for rule in DATA["rules"] for cause in rule["causes"]}

@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from rlhf_minimal.extras.export import (
     export_verl,
     trl_arguments,
     trl_settings,
+    verl_overrides,
     verl_settings,
 )
 from rlhf_minimal.field import FIELD
@@ -259,6 +261,59 @@ def test_what_only_our_loop_does_is_refused(config):
         check_exportable(Recipe(grpo, TASK, config))
 
 
+# Settings whose change leaves the files as they are: they are read only beside one that is refused, or one that these
+# runs do not have; or they say how a run of ours computes or looks, and not what it trains.
+OF_NO_EXPORT = {
+    *("refresh_every", "ema_decay", "kl_control_target", "kl_control_horizon", "value_coef", "lora_alpha"),
+    *("baseline", "baseline_decay", "max_refills", "verifier_timeout", "watch_kl", "fast", "decoding"),
+}
+OTHER = {  # of settings whose default is None or a word
+    **{"value_clip": 0.2, "value_epochs": 2, "value_minibatches": 2, "value_layers": 1, "value_width": 32},
+    **{"max_new_tokens": 5, "score_clip": 1.0, "missing_eos_penalty": 1.0, "target_kl": 0.1, "lora_rank": 2},
+    **{"critic": "shared", "precision": "bfloat16", "gradient_checkpointing": "on"},
+    **{"value_head_init": "normal", "score_scaling": "batch", "reference": "ema", "kl_control": "adaptive"},
+}
+
+
+KNOWN = [field.name for field in fields(Config) if field.name not in OF_NO_EXPORT]
+OF_TRL = [(name, "grpo", export_trl) for name in KNOWN if name != "critic" and not name.startswith("value_")]
+
+
+@pytest.mark.parametrize(("name", "row", "export"), [*OF_TRL, *((name, "ppo", export_verl) for name in KNOWN)])
+def test_every_setting_is_written_or_listed_or_refused(name, row, export, tmp_path):
+    vocabulary = load_policy(ASSETS / "addition")[1]
+    start = tiny_llama(len(vocabulary), width=16, layers=1, heads=2)
+
+    def files(config):
+        export(Recipe(ALGORITHMS[row], TASK, config), start, vocabulary, tmp_path / "out")
+        return {path.name: path.read_text() for path in (tmp_path / "out").glob("*.*")}
+
+    plain = Config(prompts=4, group_size=4, steps=2, epochs=2)
+    value = OTHER[name] if name in OTHER else getattr(plain, name) * 2 or 1
+    try:
+        same = files(replace(plain, **{name: value})) == files(plain)
+    except ValueError as error:
+        same = f"no export translates its {name}, {value}" not in str(error)
+    assert not same
+
+
+def test_verl_gets_the_numbers_of_its_optimizers_and_of_its_critic():
+    """Names and defaults are those of verl 0.9.1: it clips values at 0.5, and every micro-batch has to be given."""
+    config = Config(prompts=4, group_size=4, adam_eps=1e-5, grad_clip=0.5, value_clip=0.2, value_lr=1e-6)
+    found = verl_overrides(Recipe(ALGORITHMS["ppo"], TASK, config))
+    for model in (ACTOR, "critic"):
+        assert found[f"{model}.optim.clip_grad"] == 0.5
+        assert found[f"{model}.optim.weight_decay"] == 0.0
+        assert found[f"{model}.optim.override_optimizer_config"] == "{eps: 1e-05}"
+    assert (found["critic.optim.lr"], found["critic.cliprange_value"]) == (1e-6, 0.2)
+    for name in (f"{ACTOR}.ppo", "critic.ppo", "actor_rollout_ref.ref.log_prob", "actor_rollout_ref.rollout.log_prob"):
+        assert found[f"{name}_micro_batch_size_per_gpu"] == 16
+    assert found["actor_rollout_ref.rollout.name"] == "vllm"
+    found = verl_overrides(Recipe(ALGORITHMS["ppo"], TASK, Config(prompts=4, group_size=4)))
+    assert found["critic.cliprange_value"] == NEVER
+    assert not [name for name in verl_overrides(Recipe(grpo, TASK, config)) if name.startswith("critic.")]
+
+
 def test_the_numbers_of_a_step_become_trls():
     config = Config(steps=7, prompts=8, group_size=4, epochs=3, minibatches=2, micro_batches=4, lr=1e-5, seed=3)
     found = trl_arguments(Recipe(grpo, TASK, config))
@@ -275,6 +330,14 @@ def run_of(folder, *words):
     assert main(["train", *words, *tiny, "--out", str(folder)]) == 0
 
 
+def imported(path):
+    """A script that was exported, as a module."""
+    spec = importlib.util.spec_from_file_location(f"exported_{path.stem}", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
 @pytest.mark.parametrize(("row", "tasks"), [("grpo", "addition"), ("rloo", "addition"), ("gmpo", "even")])
 def test_trl_trains_from_the_exported_folder(row, tasks, tmp_path, monkeypatch):
     """The script as it is written, two steps of it: the start that our run had, changed and saved."""
@@ -285,9 +348,7 @@ def test_trl_trains_from_the_exported_folder(row, tasks, tmp_path, monkeypatch):
     assert main(["export", str(tmp_path / "run"), "--to", "trl"]) == 0
     out = tmp_path / "run-trl"
     start, _ = load_policy(out / "model")
-    spec = importlib.util.spec_from_file_location("exported", out / "train.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = imported(out / "train.py")
     assert script.STEPS == 2
     trainer = script.main(use_cpu=True, disable_tqdm=True)
     assert trainer.state.global_step == 2
@@ -309,9 +370,7 @@ def test_a_real_models_run_is_exported_with_its_templates_and_its_savings(chat_m
     words = ["grpo", "--model", str(chat_model), "--task", task, "--lora-rank", "2", "--precision", "bfloat16"]
     run_of(tmp_path / "run", *words, "--max-new-tokens", "4", "--system", "Add.")
     assert main(["export", str(tmp_path / "run"), "--to", "trl"]) == 0
-    spec = importlib.util.spec_from_file_location("exported_chat", tmp_path / "run-trl" / "train.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = imported(tmp_path / "run-trl" / "train.py")
     assert script.SETTINGS["bf16"] is True
     said = [[{"role": "assistant", "content": text}] for text in (script.PROBLEMS[1].answer, "no number")]
     assert script.reward(None, said, number=[1, 1])[0] == 1.0
@@ -338,11 +397,37 @@ def test_accelerate_reads_the_config_for_sharding(tmp_path):
     assert found.mixed_precision == "no"
 
 
+def test_processes_share_the_completions_of_a_step(tmp_path, monkeypatch):
+    """TRL multiplies the batch of a process by their number; a sharded run has to train on as many as one process."""
+    config = Config(prompts=4, group_size=4, steps=2, micro_batches=2)
+    exported(tmp_path, TASK, grpo, config)
+    assert "trains on 16 completions" in (tmp_path / "trl" / "fsdp.yaml").read_text()
+    script = imported(tmp_path / "trl" / "train.py")
+    for processes in (1, 2, 4):
+        monkeypatch.setenv("WORLD_SIZE", str(processes))
+        monkeypatch.setattr(script, "GRPOConfig", dict)
+        monkeypatch.setattr(script, "GRPOTrainer", MagicMock())
+        script.main()
+        seen = script.GRPOTrainer.call_args.kwargs["args"]
+        assert processes * seen["per_device_train_batch_size"] * seen["steps_per_generation"] == 16
+        assert processes * seen["per_device_train_batch_size"] * seen["gradient_accumulation_steps"] == 16
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ValueError, match="8 completions are no equal parts for 3 processes"):
+        script.main()
+
+
 def test_the_start_is_the_runs_own(tmp_path):
     run_of(tmp_path / "run", "grpo")
     assert main(["export", str(tmp_path / "run"), "--to", "trl", "--out", str(tmp_path / "out")]) == 0
     exported, shipped = (load_policy(f)[0].state_dict() for f in (tmp_path / "out" / "model", ASSETS / "addition"))
     assert all(torch.equal(exported[name], shipped[name]) for name in shipped)
+
+
+def test_an_export_stands_beside_its_run_however_the_run_is_written(tmp_path):
+    run_of(tmp_path / "run", "grpo")
+    assert main(["export", f"{tmp_path / 'run'}/", "--to", "trl"]) == 0
+    assert (tmp_path / "run-trl" / "train.py").exists()
+    assert not (tmp_path / "run" / "-trl").exists()
 
 
 def test_verls_folder(tmp_path):
@@ -360,13 +445,11 @@ def test_verls_folder(tmp_path):
 
     rows = Dataset.from_parquet(str(out / "train.parquet"), cache_dir=str(tmp_path / "cache"))
     assert len(rows) == 8
-    spec = importlib.util.spec_from_file_location("exported_reward", out / "reward.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = imported(out / "reward.py")
     row = rows[0]
     right = row["reward_model"]["ground_truth"]
-    assert right == script.problems("addition", "train")[0].answer
-    assert row["prompt"] == [{"role": "user", "content": script.problems("addition", "train")[0].prompt}]
+    assert right == script.problems("train")[0].answer
+    assert row["prompt"] == [{"role": "user", "content": script.problems("train")[0].prompt}]
     assert script.compute_score(row["data_source"], right, right, row["extra_info"]) == 1.0
     assert script.compute_score(row["data_source"], right + "1", right, row["extra_info"]) == 0.0
 
@@ -399,9 +482,12 @@ HOSTILE = (
 )
 
 
-def exported(folder, task, algorithm):
+PLAIN = Config(prompts=4, group_size=4, steps=2)
+
+
+def exported(folder, task, algorithm, config=PLAIN):
     """Both exports of a run of that task: the texts of all scripts."""
-    recipe = Recipe(algorithm, task, Config(prompts=4, group_size=4, steps=2))
+    recipe = Recipe(algorithm, task, config)
     vocabulary = load_policy(ASSETS / "addition")[1]
     export_trl(recipe, tiny_llama(len(vocabulary)), vocabulary, folder / "trl")
     export_verl(recipe, tiny_llama(len(vocabulary)), vocabulary, folder / "verl")
@@ -425,7 +511,7 @@ def test_what_a_name_says_is_data_in_every_script(text, tmp_path, monkeypatch):
         if one.suffix == ".py":
             before, after = ast.parse(plain[one]), ast.parse(hostile[other])
             said = [node.value for node in ast.walk(after) if isinstance(node, ast.Constant)]
-            assert text in said or one.name == "reward.py"
+            assert text in said
             assert ast.dump(Blank().visit(before)) == ast.dump(Blank().visit(after))
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"

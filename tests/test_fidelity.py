@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import rlhf_minimal
+from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.facts import facts_of
 from tests.complete import COMPLETE, all_rows_complete
 
 ROOT = Path(__file__).resolve().parents[1]

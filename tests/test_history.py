@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 from docutils.nodes import make_id
 
+from rlhf_book.facts import facts_of, families
 from rlhf_minimal import ALGORITHMS, PAIRWISE, diff
-from rlhf_minimal.facts import facts_of, families
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))

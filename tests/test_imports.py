@@ -12,7 +12,6 @@ PACKAGE = Path(__file__).resolve().parent.parent / "rlhf_minimal"
 ALLOWED = {
     "functional": set(),
     "time_limit": set(),
-    "facts": set(),  # what is said of rows: a file that is read, and no row of a table
     "contracts": {"functional"},
     "objective": {"functional", "contracts"},
     "field": {"functional", "objective"},

@@ -124,6 +124,55 @@ def test_what_stands_under_a_zero_mask_is_never_read(name, scene):
 
 
 @every_row
+@pytest.mark.parametrize("rubbish", [NAN, float("inf"), -float("inf")])
+def test_what_stands_under_a_zero_mask_has_no_gradient(name, rubbish):
+    """Nor does it change that of other tokens, in any term that a loss may have, and in the entropy as well."""
+    scene, mean = make_scene(2, 3, 5, seed=3, spread=0.1, masked_rows=True), aggregation.token_mean
+    row = ALGORITHMS[name]
+    terms = (KL(0.1, "k3", weighted=True, aggregate=mean), KL(0.1, "k2", against="old", aggregate=mean))
+    row = replace(
+        row,
+        kl=(*row.kl, *terms, KL(0.1, "k3", level="sequence"), KL(0.1, "absolute", place="advantage")),
+        correct=row.correct or partial(corrections.truncated_importance, level="sequence"),
+        entropy=0.1,
+        entropy_aggregate=mean,
+    )
+    nothing = scene.tensors["mask"] == 0
+
+    def gradients(**spoiled):
+        leaves = [(scene.tensors | spoiled)[key].clone().requires_grad_() for key in ("logp", "entropy")]
+        batch = dataclasses.replace(scene.batch(**spoiled), logp=leaves[0], entropy=leaves[1])
+        return torch.autograd.grad(policy_loss(row, batch), leaves)
+
+    scene.tensors["step_rewards"] = advantages.place_rewards(scene.tensors["rewards"], scene.tensors["mask"])
+    expected = gradients()
+    for key in (*PER_TOKEN, "step_rewards"):
+        spoiled = scene.tensors[key].masked_fill(nothing, rubbish)
+        for gradient, right in zip(gradients(**{key: spoiled}), expected, strict=True):
+            assert torch.equal(gradient, right), key
+            assert (gradient[nothing] == 0).all(), key
+
+
+@pytest.mark.parametrize("clip", [None, 0.2])
+@pytest.mark.parametrize("rubbish", [NAN, float("inf"), -float("inf")])
+@pytest.mark.parametrize("spoiled", ["values", "old_values", "returns"])
+def test_the_critic_has_no_gradient_under_a_zero_mask(spoiled, rubbish, clip):
+    """Zero times NaN is the gradient of a square that is masked only afterwards, whatever the value says."""
+    tensors = make_scene(2, 3, 5, seed=3, spread=0.1, masked_rows=True).tensors
+    arguments = {"values": tensors["values"], "old_values": tensors["values"].flip(0), "returns": tensors["entropy"]}
+    nothing = tensors["mask"] == 0
+
+    def gradient(**x):
+        values = x["values"].clone().requires_grad_()
+        return torch.autograd.grad(value_loss(**x | {"values": values}, mask=tensors["mask"], clip=clip), values)[0]
+
+    found = gradient(**arguments | {spoiled: arguments[spoiled].masked_fill(nothing, rubbish)})
+    assert (found[nothing] == 0).all()
+    assert found.any()
+    assert torch.equal(found, gradient(**arguments))
+
+
+@every_row
 @given(scenes())
 def test_a_masked_token_never_learns(name, scene):
     _, gradient = loss_and_gradient(ALGORITHMS[name], scene.batch())

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from matplotlib.colors import to_rgb
 
-from rlhf_book import plotting
-from rlhf_minimal import ALGORITHMS, facts
+from rlhf_book import facts, plotting
+from rlhf_minimal import ALGORITHMS
 from tests import complete
 
 

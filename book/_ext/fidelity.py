@@ -13,8 +13,8 @@ from data_files import using
 from rows import cells
 
 import rlhf_minimal
-from rlhf_minimal import facts
-from rlhf_minimal.facts import facts_of
+from rlhf_book import facts
+from rlhf_book.facts import facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {"trl": "TRL 1.16", "verl": "verl 0.9", "openrlhf": "OpenRLHF 0.11"}

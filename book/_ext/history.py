@@ -12,8 +12,8 @@ from data_files import ROOT, read, using
 from docutils.nodes import make_id
 from generated import table
 
+from rlhf_book.facts import facts_of, families
 from rlhf_minimal import ALGORITHMS, diff
-from rlhf_minimal.facts import facts_of, families
 
 HISTORY = ROOT / "book" / "data" / "history.yml"
 LINE, INDENT, TOP, LEFT, WIDTH = 26, 22, 22, 14, 700  # pixels of the drawing

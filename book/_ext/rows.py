@@ -6,7 +6,7 @@ Functions that return Markdown, for `{generated}`. A new row is on all of these 
 from generated import box, table
 
 import rlhf_minimal
-from rlhf_minimal.facts import facts_of, families
+from rlhf_book.facts import facts_of, families
 from rlhf_minimal.field import FIELD
 
 BETWEEN = ("algorithm", "advantage", "ratio", "gate", "aggregate")  # the objective shows them; the rest is "further"
@@ -48,7 +48,7 @@ def in_words(*names):
 
 
 def field():
-    """The rows that no chapter derives yet."""
+    """The rows of `field.py`, which the table leaves out."""
     return rlhf_minimal.table(FIELD)
 
 
@@ -88,12 +88,12 @@ def steps():
 
 
 def cheat_sheet():
-    """A line a row that a chapter derives: advantage, objective, what a token's score is multiplied by, and why."""
+    """A line a row of `algorithms.py`: advantage, objective, what a token's score is multiplied by, and why."""
     return sheet_of([name for name in rlhf_minimal.ALGORITHMS if name not in FIELD])
 
 
 def cheat_sheet_of_the_field():
-    """The same of the rows without a chapter."""
+    """The same of the rows of `field.py`."""
     return sheet_of(FIELD)
 
 

@@ -186,6 +186,13 @@ def batches(
         )
 
 
+@cache
+def gradients(row: Algorithm, on_policy: bool, reward: str) -> Tensor:
+    """The `gradient` of a row in all `batches`, one after another."""
+    drawn = batches(on_policy, reward=reward)
+    return torch.cat([gradient(row, batch).flatten() for batch in drawn])
+
+
 def coincide(
     one: Algorithm, other: Algorithm, *, on_policy: bool, reward: str = "verifier"
 ) -> bool:
@@ -194,9 +201,7 @@ def coincide(
         return False  # one refills, and the other does not
     if ("values" in one.needs) != ("values" in other.needs):
         return False
-    drawn = batches(on_policy, reward=reward)
-    pairs = [(gradient(one, b), gradient(other, b)) for b in drawn]
-    first, second = (torch.cat([pair[i].flatten() for pair in pairs]) for i in (0, 1))
+    first, second = (gradients(row, on_policy, reward) for row in (one, other))
     factor = first.norm() / second.norm()
     return bool((first - factor * second).abs().max() < 1e-9 * first.abs().max())
 

@@ -18,9 +18,9 @@ from rlhf_book.comparison import (
     holm,
     two_sided,
 )
+from rlhf_book.facts import facts_of
 from rlhf_book.records import read_record
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.facts import facts_of
 
 RECORD = "row-benchmark"
 MEASURES = {

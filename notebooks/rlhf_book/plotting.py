@@ -7,10 +7,12 @@ import math
 from collections.abc import Sequence
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 
-from rlhf_minimal.extras.curves import CONTROL, STYLE, learning_curve, running_mean
-from rlhf_minimal.facts import facts_of, families, missing
+from rlhf_book.facts import facts_of, families, missing
+from rlhf_minimal.extras.curves import CONTROL, STYLE, running_mean
 
 __all__ = [
     "CONTROL",
@@ -68,6 +70,45 @@ def line_style(algorithm: str) -> str | tuple[float | int, tuple[float | int, ..
     """
     dashes = LINES[facts_of(algorithm).line] if not missing(algorithm) else ()
     return (0, dashes) if dashes else "solid"
+
+
+def learning_curve(
+    ax: Axes,
+    steps: ArrayLike,
+    runs: Sequence[ArrayLike],
+    *,
+    label: str,
+    color: str,
+    smooth: int = 1,
+) -> Axes:
+    """Every run as a thin line and their mean as a thick one, since a mean alone would hide a seed that failed.
+
+    Args:
+        ax: Where to draw.
+        steps: [N] training steps.
+        runs: One array [N] per seed.
+        label: For the legend; with several seeds, their number is added.
+        color: Colour of all lines.
+        smooth: Width in steps of the running mean over the past; 1 draws what was measured.
+
+    Returns:
+        `ax`.
+
+    Raises:
+        ValueError: If a run and `steps` differ in length; the message gives both lengths.
+    """
+    x = np.asarray(steps)
+    curves = np.stack([running_mean(run, smooth) for run in runs])
+    if curves.shape[1:] != x.shape:
+        raise ValueError(
+            f"each run needs one value per step ({len(x)}); got {curves.shape[1]}"
+        )
+    if len(curves) > 1:
+        for curve in curves:
+            ax.plot(x, curve, color=color, linewidth=0.8, alpha=0.4)
+        label = f"{label}: mean of {len(curves)} seeds"
+    ax.plot(x, curves.mean(0), color=color, label=label)
+    return ax
 
 
 def dial(ax: Axes, hours: str, places: Sequence[int], right: Sequence[bool]) -> Axes:

@@ -7,30 +7,22 @@ first file is written.
 import argparse
 import os
 import sys
-from types import ModuleType
+from typing import Any
 
 import torch
 import transformers
 
-from rlhf_minimal.cli import (
-    diagnose,
-    diff,
-    evaluate,
-    export,
-    memory,
-    prefer,
-    pretrain,
-    reward,
-    sample,
-    sft,
-    table,
-    train,
-)
+from rlhf_minimal.cli import diagnose, diff, evaluate, export, memory, sample, table, train
 from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line
+from rlhf_minimal.cli.prefer import Prefer
+from rlhf_minimal.cli.pretrain import Pretrain
+from rlhf_minimal.cli.reward import Reward
+from rlhf_minimal.cli.sft import Sft
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.tasks.base import check_name
 
-COMMANDS = (train, pretrain, sft, reward, prefer, sample, evaluate, diagnose, table, memory, export, diff)
+# A command is a module, or for those that share their course a class, with `ABOUT`, `add_arguments` and `run`.
+COMMANDS: Any = (train, Pretrain, Sft, Reward, Prefer, sample, evaluate, diagnose, table, memory, export, diff)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         torch.set_num_threads(threads)
 
 
-def _failed(error: BaseException, command: ModuleType) -> int:
+def _failed(error: BaseException, command: Any) -> int:
     """One line about an error of the user or of the machine, and the status; an error of this library is raised on."""
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
@@ -94,9 +86,9 @@ def parser() -> Parser:
     """The command line's grammar."""
     top = Parser(prog="python -m rlhf_minimal", description="Reinforcement learning for language models.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for module in COMMANDS:
-        about = module.ABOUT
-        sub = commands.add_parser(module.__name__.rpartition(".")[2], help=about, description=about)
+    for command in COMMANDS:
+        name, about = command.__name__.rpartition(".")[2].lower(), command.ABOUT
+        sub = commands.add_parser(name, help=about, description=about)
         # Sums in another order round differently, so the number of threads is part of a run's recipe.
         sub.add_argument(
             "--threads",
@@ -104,6 +96,6 @@ def parser() -> Parser:
             default=1,
             help="Threads on the CPU (default %(default)s). Tiny models gain nothing from more.",
         )
-        module.add_arguments(sub)
-        sub.set_defaults(command=module)
+        command.add_arguments(sub)
+        sub.set_defaults(command=command)
     return top

@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli import starts
 from rlhf_minimal.cli.programs import find_task
-from rlhf_minimal.cli.settings import add_flags, fields_of
+from rlhf_minimal.cli.recipes import SETTINGS
+from rlhf_minimal.cli.settings import add_flags, fields_of, kinds_of
 from rlhf_minimal.cli.starts import DEFAULT_TASK
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.training import Config, Recipe
@@ -40,13 +41,7 @@ class CheckpointOptions:
 
 # The defaults of these options, as the help describes them.
 DEFAULTS = {"system": "the run's own, else the task's", "task": f"the run's own, else {DEFAULT_TASK}"}
-# The settings of a run that its completions depend on, with their types.
-SETTINGS = {
-    "task": str,
-    "system": str | None,
-    "max_new_tokens": int | None,
-    "precision": Literal["float32", "bfloat16"],
-}
+READ = ("task", "system", "max_new_tokens", "precision")  # the settings of a run that its completions depend on
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -95,6 +90,6 @@ def _saved_settings(path: str) -> dict[str, Any]:
     if not (Path(path) / "metrics.jsonl").exists():
         return {}
     own = RunFolder(path).settings()
-    saved = {name: own[name] for name in SETTINGS if name in own}
-    check_settings(saved, {name: SETTINGS[name] for name in saved}, Path(path) / "config.json")
+    saved, kinds = {name: own[name] for name in READ if name in own}, kinds_of(SETTINGS)
+    check_settings(saved, {name: kinds[name] for name in saved}, Path(path) / "config.json")
     return saved

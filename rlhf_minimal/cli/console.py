@@ -49,9 +49,9 @@ def measure_of(task: Task) -> str:
 
 
 def at_least_1(given: Mapping[str, Any], *names: str) -> None:
-    """Refuses flags below 1."""
+    """Refuses flags below 1; None is a flag that was not given."""
     for name in names:
-        if given[name] < 1:
+        if given[name] is not None and given[name] < 1:
             flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
             raise ValueError(f"{flag} must be at least 1; got {given[name]}")
 

@@ -11,11 +11,8 @@ ABOUT = "Print the cells in which two algorithms differ."
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    for name, help in (
-        ("first", "A row of either table, or FILE.py:NAME for one of your own."),
-        ("second", "Another row."),
-    ):
-        sub.add_argument(name, metavar="A" if name == "first" else "B", help=help)
+    sub.add_argument("first", metavar="A", help="A row of either table, or FILE.py:NAME for one of your own.")
+    sub.add_argument("second", metavar="B", help="Another row.")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -38,7 +38,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the accuracy of sampled and of greedy completions, or their mean scores; or a table of votes."""
-    at_least_1(vars(args), "n", *(name for name in ("samples", "force_at") if getattr(args, name) is not None))
+    at_least_1(vars(args), "n", "samples", "force_at")
     if (args.force_at is None) != (args.force_text is None):
         raise ValueError("--force-at and --force-text go together: give both")
     if args.scorer is not None and args.samples is None:

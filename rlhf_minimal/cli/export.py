@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from rlhf_minimal.cli.programs import is_program
-from rlhf_minimal.cli.recipes import ROW, SETTINGS, recipe_of
+from rlhf_minimal.cli.recipes import SETTINGS, recipe_of
 from rlhf_minimal.cli.runs import check_writable
 from rlhf_minimal.cli.settings import kinds_of
 from rlhf_minimal.cli.starts import load_start
@@ -30,8 +30,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder, and prints the command that trains it."""
-    folder, out = RunFolder(args.run), Path(args.out or f"{args.run}-{args.to}")
-    settings = folder.settings("train", kinds_of([ROW, *SETTINGS]))
+    folder = RunFolder(args.run)
+    out = Path(args.out or f"{folder.path}-{args.to}")
+    settings = folder.settings("train", kinds_of(SETTINGS))
     if out.exists() and not args.overwrite:
         raise ValueError(f"{out} exists already: --overwrite replaces it")
     if out.exists() and not (out / "model").is_dir():

@@ -1,9 +1,9 @@
-"""What the commands `pretrain`, `sft`, `reward` and `prefer` have in common.
+"""What the commands `pretrain`, `sft`, `reward` and `prefer` have in common: each of them is a `Job`.
 
     rows (a file's, or the task's own) -> checked -> run folder -> fit -> measured on rows held out
 
-They differ in the rows they read, in the loss, and in what they measure; a `Job` defines these three. The rows are
-copied into the run folder, and a resumed run reads the copy, so it does not matter if the original file has changed.
+They differ in the rows they read, in the loss, and in what they measure. The rows are copied into the run folder, and a
+resumed run reads the copy, so it does not matter if the original file has changed.
 """
 
 import argparse
@@ -36,10 +36,7 @@ from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import write_completions
 from rlhf_minimal.training.run_folder import RunFolder, check_same
 
-Rows = Sequence[Any]  # all of one type: TextRow, CompletionRow or PairRow, or what `Job.prepared` has made of them
-
-IF_MEMORY_RUNS_OUT = "lower --batch-size, or --rows"
-STARTED_FROM = Setting("started_from", str | None, None)  # kept in config.json; it has no flag
+Rows = Sequence[Any]  # all of one type: TextRow, CompletionRow, PairRow or StepRow, or what `Job.prepared` made of them
 
 
 @dataclass(frozen=True)
@@ -72,18 +69,14 @@ def settings_for(columns: str, **defaults: Any) -> list[Setting]:
     return [
         *fields_of(CourseConfig, said, **defaults),
         *fields_of(FitConfig, **{"batch_size": 64, **defaults}),
+        Setting("started_from", str | None, None),
     ]
 
 
-def add_arguments(sub: Any, settings: Sequence[Setting], *, out: str = "a new one under runs/") -> None:
-    """The flags of one of the commands."""
-    starts.add_model_flag(sub, "--start")
-    add_run_flags(sub, out=out)
-    add_flags(sub, settings)
-
-
 class Job:
-    """What one command trains, on which rows, and what it measures. This base class holds what the commands share.
+    """One of the commands: what it trains, on which rows, and what it measures. An object of it is a single run.
+
+    The names in capitals, `add_arguments` and `run` are the command's, as they are the module's of any other command.
 
     Args:
         settings: The run's.
@@ -92,10 +85,16 @@ class Job:
         resumed: Whether training continues from the folder's checkpoint instead of beginning with the start.
     """
 
+    ABOUT: ClassVar[str]
+    SETTINGS: ClassVar[list[Setting]]
+    OUT: ClassVar[str] = "a new one under runs/"  # what help says of the run folder
+    MAY_CHANGE: ClassVar[tuple[str, ...]] = ("device",)  # settings that a resumed run may be given anew
+    GOES_WITH: ClassVar[dict[str, tuple[str, Any]]] = {}  # settings that need another one (see `check_read`)
+    IF_MEMORY_RUNS_OUT: ClassVar[str] = "lower --batch-size, or --rows"
+
     row: type
-    shown: ClassVar[tuple[str, ...]] = ("loss", "held_out_loss", "held_out_accuracy")
-    may_change: ClassVar[tuple[str, ...]] = ("device",)  # settings that a resumed run may be given anew
-    goes_with: ClassVar[dict[str, tuple[str, Any]]] = {}  # settings that need another one (see `check_read`)
+    watched: ClassVar[tuple[str, ...]] = ("loss",)  # what of `measure` is a metric at every checkpoint
+    compares: ClassVar[bool] = False  # whether rows of its own are samples of the start, one better than another
 
     def __init__(self, settings: dict[str, Any], task: Task, folder: RunFolder, *, resumed: bool):
         self.settings, self.task, self.folder = settings, task, folder
@@ -115,14 +114,6 @@ class Job:
     def begin(self, start: str, resumed: bool) -> None:
         """Loads the model."""
         self.model, self.vocabulary, self.described = starts.load_start(start, self.task, self.settings["seed"])
-
-    def check_trained(self) -> None:
-        """Refuses an untrained policy where its samples are to be compared."""
-        if self.described == "untrained" and self.settings["data"] is None:
-            raise ValueError(
-                "the samples of an untrained policy are noise, and teach nothing when compared: give a fine-tuned one "
-                "with --start"
-            )
 
     def write(self, folder: Path) -> None:
         """Writes the model's files."""
@@ -147,21 +138,17 @@ class Job:
         """The loss of a batch, to minimise."""
         raise NotImplementedError
 
-    def watch(self, rows: Rows) -> Metrics:
-        """Metrics on held-out rows, measured at every checkpoint."""
-        return {"held_out_loss": self.mean_loss(rows)}
-
     @torch.no_grad()
-    def mean_loss(self, rows: Rows) -> float:
-        """The mean loss over rows, computed in batches of 500."""
-        batches = [rows[i : i + 500] for i in range(0, len(rows), 500)]
-        return sum(self.loss(batch).item() * len(batch) for batch in batches) / len(rows)
-
-    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """The measurements after the last step as plain values, and the report as text."""
-        loss = self.mean_loss(held_out)
+    def measure(self, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """How good the model is on rows held out: as plain values, and as text."""
+        batches = [held_out[i : i + 500] for i in range(0, len(held_out), 500)]
+        loss = sum(self.loss(batch).item() * len(batch) for batch in batches) / len(held_out)
         text = f"loss on {len(held_out)} rows held out: {loss:.4f} nats a token (perplexity {math.exp(loss):.3f})"
         return {"held_out": len(held_out), "loss": loss}, text
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """What follows the last step; returns the run's measurements and its report, as `measure`."""
+        return self.measure(held_out)
 
     def samples(self, policy: PreTrainedModel, n: int = 1000) -> tuple[dict[str, Any], str, list[str]]:
         """The verifier's scores of a policy's samples: as numbers, as a sentence, and with five of the samples."""
@@ -186,14 +173,16 @@ class Job:
         """Rows to train on and rows to measure on, all of them checked."""
         settings = self.settings
         if settings["data"] is None:
-            train = self.own_rows("train", settings["rows"], settings["seed"])
-            held_out = self.own_rows("held_out", settings["held_out"], settings["seed"])
-            return self.checked(map(vars, train)), self.checked(map(vars, held_out))
+            return self.made("train", settings["rows"]), self.made("held_out", settings["held_out"])
         rows = self.checked(settings["data"])
         train, held_out = hold_out(rows, settings["held_out"])
         if unused := len(rows) - len(train) - len(held_out):
             print(f"{unused} of {len(rows)} rows are not used: they stand twice, or --held-out has enough of them")
         return train, held_out
+
+    def made(self, split: Split, n: int) -> Rows:
+        """Rows of the task itself, checked."""
+        return self.checked(map(vars, self.own_rows(split, n, self.settings["seed"])))
 
     def checked(self, source: Any) -> Rows:
         """Rows that the model can read."""
@@ -224,6 +213,95 @@ class Job:
         """The files of the rows in the run folder."""
         return self.folder.path / "rows.jsonl", self.folder.path / "held-out.jsonl"
 
+    # --- the command ---
+
+    @classmethod
+    def add_arguments(cls, sub: argparse.ArgumentParser) -> None:
+        """The command's flags."""
+        starts.add_model_flag(sub, "--start")
+        add_run_flags(sub, out=cls.OUT)
+        add_flags(sub, cls.SETTINGS)
+
+    @classmethod
+    def declared(cls, args: argparse.Namespace) -> list[Setting]:
+        """The command's settings, with the defaults that they have beside these flags."""
+        return cls.SETTINGS
+
+    @classmethod
+    def run(cls, args: argparse.Namespace) -> int:
+        """The command, from its flags to its run folder."""
+        folder, settings, config, task = cls._plan(args)
+        command, device = settings["command"], starts.find_device(settings["device"])
+        if not args.resume:
+            folder.check_free(overwrite=args.overwrite)
+            check_writable(folder.path)
+        else:
+            folder.hold()
+        job = cls.for_task(task, settings)(settings, task, folder, resumed=args.resume)
+        job.model.to(device)  # type: ignore[arg-type]
+        raw = job.kept_rows() if args.resume else job.new_rows()
+        rows, held_out = job.prepared(raw[0], "train"), job.prepared(raw[1], "held_out")
+        student = Student.begin(job.model, job.write, config)
+        if args.resume:
+            student.restore(folder.checkpoint)
+            folder.rewind(student.step)
+            folder.write_settings(settings)
+            print(f"resuming {folder.path} after step {student.step}")
+        else:
+            settings["started_from"] = job.described
+            folder.create(settings, overwrite=args.overwrite)
+            job.keep_rows(*raw)
+            folder.write_settings(settings)  # which now has the checksums of the rows
+            job.keep()
+            student.save(folder.checkpoint, settings)  # from now on there is a checkpoint to load
+            measured_on = f"{len(held_out)} held out ({len(set(raw[1]))} distinct)"
+            print(f"{command}: {len(rows) or 'fresh'} rows, {measured_on}, start: {job.described}")
+
+        shown = dict.fromkeys(("loss", *(f"held_out_{name}" for name in job.watched)), ".3f")
+        with Journal(folder, settings, student.save, shown, student.step) as journal:
+
+            def on_step(metrics: Metrics) -> bool:
+                metrics |= job.seen
+                if journal.is_due(student.step):
+                    found, _ = job.measure(held_out[:500])
+                    metrics |= {f"held_out_{name}": found[name] for name in job.watched if name in found}
+                return journal(metrics)
+
+            fit(student, config, lambda step: job.loss(job.batch(rows, step)), on_step)
+        row = f" {settings['algorithm']}" if "algorithm" in settings else ""
+        if journal.stopped(f"{command}{row}{programs.flags(args)}"):
+            return 130
+        measured, text = job.finish(rows, held_out)
+        student.save(folder.checkpoint, settings)  # once more: a reward model is normalised at the end
+        _report(command, folder, config, measured, text)
+        return 0
+
+    @classmethod
+    def _plan(cls, args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], FitConfig, Task]:
+        """Reads and checks all settings before anything is loaded or written."""
+        starts.model_as_start(args)
+        command = cls.__name__.lower()
+        folder, settings, given = settings_of_run(args, cls.declared(args), command, command, cls.MAY_CHANGE)
+        at_least_1(settings, "rows", "held_out", "save_every")
+        check_read(settings, given, cls.GOES_WITH)
+        if settings["data"] is not None and "rows" in given:
+            raise ValueError(
+                "--rows says how many rows the task makes, and a file in --data is read whole: leave --rows out"
+            )
+        task = programs.find_task(settings, args.task)
+        missing = cls.for_task(task, settings).missing(task, settings)
+        if settings["data"] is None and missing:
+            raise ValueError(f"the task {task.name!r} has no {missing}; give a file of rows with --data")
+        if settings["data"] is None and cls.compares and settings["start"] == "untrained":
+            raise ValueError(
+                "the samples of an untrained policy are noise, and teach nothing when compared: give a fine-tuned one "
+                "with --start"
+            )
+        if not args.resume:
+            starts.check_start(settings["start"], task, settings["task"])
+        config = FitConfig(**{field.name: settings[field.name] for field in dataclasses.fields(FitConfig)})
+        return folder, settings, config, task
+
 
 def demonstrations(task: Task, vocabulary: AnyVocabulary, split: Split, n: int, seed: int) -> list[CompletionRow]:
     """Prompts of a task, as the model will be asked, with completions of its teacher."""
@@ -234,83 +312,12 @@ def demonstrations(task: Task, vocabulary: AnyVocabulary, split: Split, n: int, 
     return [CompletionRow(asked, task.teacher(problem, rng)) for asked, problem in zip(prompts, problems, strict=True)]
 
 
-def run(args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setting], command: str) -> int:
-    """One of the commands, from its arguments to its run folder."""
-    folder, settings, config, task = _plan(args, job_class, declared, command)
-    job_class = job_class.for_task(task, settings)
-    device = starts.find_device(settings["device"])
-    if not args.resume:
-        folder.check_free(overwrite=args.overwrite)
-        check_writable(folder.path)
-    else:
-        folder.hold()
-    job = job_class(settings, task, folder, resumed=args.resume)
-    job.model.to(device)  # type: ignore[arg-type]
-    raw = job.kept_rows() if args.resume else job.new_rows()
-    rows, held_out = job.prepared(raw[0], "train"), job.prepared(raw[1], "held_out")
-    student = Student.begin(job.model, job.write, config)
-    if args.resume:
-        student.restore(folder.checkpoint)
-        folder.rewind(student.step)
-        print(f"resuming {folder.path} after step {student.step}")
-    else:
-        settings["started_from"] = job.described
-        folder.create(settings, overwrite=args.overwrite)
-        job.keep_rows(*raw)
-        folder.write_settings(settings)  # which now has the checksums of the rows
-        job.keep()
-        student.save(folder.checkpoint, settings)  # from now on there is a checkpoint to load
-        measured_on = f"{len(held_out)} held out ({len(set(raw[1]))} distinct)"
-        print(f"{command}: {len(rows) or 'fresh'} rows, {measured_on}, start: {job.described}")
-
-    with Journal(folder, settings, student.save, dict.fromkeys(job.shown, ".3f"), student.step) as journal:
-
-        def on_step(metrics: Metrics) -> bool:
-            metrics |= job.seen
-            if journal.is_due(student.step):
-                metrics |= job.watch(held_out[:500])
-            return journal(metrics)
-
-        fit(student, config, lambda step: job.loss(job.batch(rows, step)), on_step)
-    row = f" {settings['algorithm']}" if "algorithm" in settings else ""
-    if journal.stopped(f"{command}{row}{programs.flags(args)}"):
-        return 130
-    measured, text = job.finish(rows, held_out)
-    student.save(folder.checkpoint, settings)  # once more: a reward model is normalised at the end
-    _report(command, folder, config, measured, text)
-    return 0
-
-
-def _plan(
-    args: argparse.Namespace, job_class: type[Job], declared: Sequence[Setting], command: str
-) -> tuple[RunFolder, dict[str, Any], FitConfig, Task]:
-    """Reads and checks all settings before anything is loaded or written."""
-    starts.model_as_start(args)
-    folder, settings, given = settings_of_run(
-        args, [*declared, STARTED_FROM], command=command, name=command, may_change=job_class.may_change
-    )
-    at_least_1(settings, "rows", "held_out", "save_every")
-    check_read(settings, given, job_class.goes_with)
-    if settings["data"] is not None and "rows" in given:
-        raise ValueError(
-            "--rows says how many rows the task makes, and a file in --data is read whole: leave --rows out"
-        )
-    task = programs.find_task(settings, args.task)
-    missing = job_class.for_task(task, settings).missing(task, settings)
-    if settings["data"] is None and missing:
-        raise ValueError(f"the task {task.name!r} has no {missing}; give a file of rows with --data")
-    if not args.resume:
-        starts.check_start(settings["start"], task, settings["task"])
-    config = FitConfig(**{field.name: settings[field.name] for field in dataclasses.fields(FitConfig)})
-    return folder, settings, config, task
-
-
 def _report(command: str, folder: RunFolder, config: FitConfig, measured: dict[str, Any], text: str) -> None:
     """The end of a run: what was measured, and the curve of the loss."""
 
     def draw(ax: Axes, history: list[Metrics]) -> None:
         steps, losses = ([row[name] for row in history] for name in ("step", "loss"))
-        curves.learning_curve(ax, steps, [losses], label="training rows", color=curves.CONTROL, smooth=5)
+        ax.plot(steps, curves.running_mean(losses, 5), color=curves.CONTROL, label="training rows")
         seen = [(row["step"], row["held_out_loss"]) for row in history if "held_out_loss" in row]
         ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
         ax.set(xlabel="step", ylabel="loss", title=f"{command}, seed {config.seed}, mean of 5 steps")

@@ -5,37 +5,20 @@ import dataclasses
 import math
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from rlhf_minimal.cli import fitting
-from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
+from rlhf_minimal.cli.fitting import Job, Rows, demonstrations, settings_for
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import load_policy, pairwise, write_folder
-from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import sample_pairs
 
-ABOUT = (
-    "Train a policy on preferences without a reward model. The policy before training is the reference, kept in "
-    "reference/. The row spin prefers the completions of the data to samples of the reference. One run is one "
-    "iteration; start the next run from its result."
-)
-IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-BETA = Setting("beta", float | None, None, "Strength of the KL penalty against the start.", "the row's")
-COLUMNS = "prompt, chosen and rejected, or for spin prompt and completion"
-SETTINGS = [BETA, *fitting.settings_for(COLUMNS, steps=300, lr=2e-4)]
-ROW = Setting("algorithm", str, None)
 BY_POLICY = [name for name, row in PAIRWISE.items() if row.reference]  # the rows that train a policy
-
-
-def add_arguments(sub: argparse.ArgumentParser) -> None:
-    """The command's flags."""
-    sub.add_argument("algorithm", choices=BY_POLICY, help="A row of the second table.")
-    fitting.add_arguments(sub, SETTINGS)
+COLUMNS = "prompt, chosen and rejected, or for spin prompt and completion"
 
 
 def _rejects_own(settings: dict[str, Any]) -> bool:
@@ -50,7 +33,24 @@ class Prefer(Job):
     `reference/`, from where a resumed run loads it.
     """
 
-    shown = (*Job.shown, "held_out_gap")
+    ABOUT = (
+        "Train a policy on preferences without a reward model. The policy before training is the reference, kept in "
+        "reference/. The row spin prefers the completions of the data to samples of the reference. One run is one "
+        "iteration; start the next run from its result."
+    )
+    SETTINGS: ClassVar = [
+        Setting("algorithm", str, None),
+        Setting("beta", float | None, None, "Strength of the KL penalty against the start.", "the row's"),
+        *settings_for(COLUMNS, steps=300, lr=2e-4),
+    ]
+    watched = ("loss", "accuracy", "gap")
+    compares = True
+
+    @classmethod
+    def add_arguments(cls, sub: argparse.ArgumentParser) -> None:
+        """The command's flags."""
+        sub.add_argument("algorithm", choices=BY_POLICY, help="A row of the second table.")
+        super().add_arguments(sub)
 
     @classmethod
     def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
@@ -63,7 +63,6 @@ class Prefer(Job):
     def begin(self, start: str, resumed: bool) -> None:
         """Loads the policy and the reference, which are the same model unless the run is resumed."""
         super().begin(start, resumed)
-        self.check_trained()
         self.algorithm = PAIRWISE[self.settings["algorithm"]]
         if self.settings["beta"] is not None:
             loss = partial(self.algorithm.loss, beta=self.settings["beta"])
@@ -103,28 +102,23 @@ class Prefer(Job):
         self.seen = pairwise.describe(self.algorithm, pairs)
         return pairwise_loss(self.algorithm, pairs)
 
-    def watch(self, rows: Rows) -> Metrics:
+    def measure(self, held_out: Rows) -> tuple[dict[str, Any], str]:
         """How the policy ranks held-out pairs, by the score of the algorithm."""
-        quality = pairwise.evaluate_examples(self.algorithm, self.model, self.vocabulary, rows)
-        return {f"held_out_{name}": quality[name] for name in ("loss", "accuracy", "gap")}
-
-    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """The same on all held-out pairs, and the verifier's scores of samples before and after training."""
         quality = pairwise.evaluate_examples(self.algorithm, self.model, self.vocabulary, held_out)
         lines = [
             f"{len(held_out)} pairs held out: accuracy {quality['accuracy']:.3f}, loss {quality['loss']:.3f}",
             f"log-ratio to the start in nats: chosen {quality['chosen']:.3f}, rejected {quality['rejected']:.3f}, "
             f"gap {quality['gap']:.3f}",
         ]
-        measured: dict[str, Any] = {"held_out": len(held_out), **quality}
+        return {"held_out": len(held_out), **quality}, "\n".join(lines)
+
+    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
+        """The same, and the verifier's scores of samples before and after training."""
+        measured, text = self.measure(held_out)
+        lines = [text]
         if self.settings["data"] is None:
             for when, policy in (("before", load_policy(self.start)[0]), ("after", self.model)):
                 measured[when], text, some = self.samples(policy)
                 lines.append(f"{when + ':':<8}{text}")
             lines += some
         return measured, "\n".join(lines)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Trains a policy on pairs."""
-    return fitting.run(args, Prefer, [ROW, *SETTINGS], "prefer")

@@ -3,14 +3,13 @@
 import argparse
 import dataclasses
 import random
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.cli import fitting
 from rlhf_minimal.cli.console import measure_of
-from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
+from rlhf_minimal.cli.fitting import Job, Rows, settings_for
 from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.sft import Sft
@@ -20,33 +19,41 @@ from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import Recipe, evaluate
 from rlhf_minimal.training.supervised import IMITATION, language_loss, teacher_rows
 
-ABOUT = (
-    "Train next-token prediction on the task's texts or on those of a file. If the task has no texts, the model "
-    "imitates its teacher, including the mistakes; the result is a start for train."
-)
-IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
 ABOUT_ACCEPT = "Largest training loss with which a start is accepted, where a teacher is imitated."
 TEXTS = [
-    *fitting.settings_for("text", start="untrained", task=DEFAULT_TASK, steps=300),
+    *settings_for("text", start="untrained", task=DEFAULT_TASK, steps=300),
     Setting("accept", float, 0.14, ABOUT_ACCEPT),
 ]
 TEACHER = [dataclasses.replace(s, default=vars(IMITATION).get(s.name, s.default)) for s in TEXTS]
 
 
-def add_arguments(sub: argparse.ArgumentParser) -> None:
-    """The command's flags."""
-    both = [
-        text if text == other else dataclasses.replace(text, said=f"{other.default}, on texts {text.default}")
-        for text, other in zip(TEXTS, TEACHER, strict=True)
-    ]
-    fitting.add_arguments(sub, both, out="a new one under runs/, or runs/start-TASK where a teacher is imitated")
-
-
 class Pretrain(Job):
     """Trains next-token prediction on texts."""
 
+    ABOUT = (
+        "Train next-token prediction on the task's texts or on those of a file. If the task has no texts, the model "
+        "imitates its teacher, including the mistakes; the result is a start for train."
+    )
+    SETTINGS: ClassVar = [
+        text if text == other else dataclasses.replace(text, said=f"{other.default}, on texts {text.default}")
+        for text, other in zip(TEXTS, TEACHER, strict=True)
+    ]
+    OUT = "a new one under runs/, or runs/start-TASK where a teacher is imitated"
+    MAY_CHANGE = ("device", "accept")
     row = TextRow
-    may_change = ("device", "accept")
+
+    @classmethod
+    def declared(cls, args: argparse.Namespace) -> list[Setting]:
+        """Other defaults where a teacher is imitated, and another folder."""
+        if args.resume or args.data is not None:  # the run, or the file, has decided
+            return TEXTS
+        task = find_task({"task": args.task or DEFAULT_TASK, "programs": {}}, args.task)
+        if task.corpus:
+            return TEXTS
+        if args.rows is not None:
+            raise ValueError(f"--rows is for texts, and {task.name} has none: give --data, or use sft")
+        args.out = args.out or f"runs/start-{task.start or task.name}"
+        return TEACHER
 
     @classmethod
     def for_task(cls, task: Task, settings: dict[str, Any]) -> type[Job]:
@@ -69,9 +76,7 @@ class Imitate(Sft):
 
     def new_rows(self) -> tuple[Rows, Rows]:
         """No rows to train on, since each step makes its own; the teacher's completions of held-out problems."""
-        settings = self.settings
-        held_out = demonstrations(self.task, self.vocabulary, "held_out", settings["held_out"], settings["seed"])
-        return [], self.checked(map(vars, held_out))
+        return [], self.made("held_out", self.settings["held_out"])
 
     def kept_rows(self) -> tuple[Rows, Rows]:
         """The held-out rows of a resumed run; it has no others."""
@@ -87,7 +92,7 @@ class Imitate(Sft):
         Raises:
             ValueError: If the training loss says that the start is not worth training from.
         """
-        measured, text = Job.finish(self, rows, held_out)
+        measured, text = self.measure(held_out)
         last = [row["loss"] for row in self.folder.history()[-50:]]
         loss, most = sum(last) / len(last), self.settings["accept"]
         if not loss <= most:
@@ -101,15 +106,3 @@ class Imitate(Sft):
         text += f"\ntraining loss of the last steps: {loss:.4f}"
         text += "\nheld-out {}: sampled {}, greedy {}".format(measure_of(self.task), *result.in_words)
         return {**measured, "training_loss": loss, **result.as_json()}, text
-
-
-def run(args: argparse.Namespace) -> int:
-    """Pretrains on texts, or imitates a teacher."""
-    declared = TEXTS
-    if not args.resume and args.data is None:  # else the run, or the file, has decided
-        task = find_task({"task": args.task or DEFAULT_TASK, "programs": {}}, args.task)
-        if not task.corpus:
-            declared, args.out = TEACHER, args.out or f"runs/start-{task.start or task.name}"
-            if args.rows is not None:
-                raise ValueError(f"--rows is for texts, and {task.name} has none: give --data, or use sft")
-    return fitting.run(args, Pretrain, declared, "pretrain")

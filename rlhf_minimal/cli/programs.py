@@ -60,9 +60,10 @@ def find_algorithm(settings: dict[str, Any], named: str | None) -> Algorithm:
 
 
 def find_task(settings: dict[str, Any], named: str | None) -> Task:
-    """The task of a run; as `find_algorithm`, with `--task`."""
+    """The task of a run; as `find_algorithm`, with `--task`. A file of problems has its checksum as well."""
     text = settings["task"]
-    _check_data(settings, text)
+    if text.startswith(("exact:", "math:")):
+        check_same(settings, text, text.partition(":")[2])
     return _own(settings, text, named, "--task", Task) if is_program(text) else get_task(text)
 
 
@@ -85,12 +86,6 @@ def find_scorer(folder: str, task: Task, device: str) -> StepScorer:
     scorer.model.to(find_device(device))  # type: ignore[arg-type]
     check_alphabet(scorer.vocabulary, task)
     return scorer
-
-
-def _check_data(settings: dict[str, Any], text: str) -> None:
-    family, _, file = text.partition(":")
-    if family in ("exact", "math"):
-        check_same(settings, text, file)
 
 
 def _own(settings: dict[str, Any], text: str, named: str | None, flag: str, kind: type[Kind]) -> Kind:

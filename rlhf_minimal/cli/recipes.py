@@ -31,7 +31,8 @@ class RunConfig:
     """Options of `train` besides the numbers of `Config`.
 
     Args:
-        task: What to learn: the name of a task, or FILE.py:NAME for a task of your own.
+        task: What to learn: the name of a task, or FILE.py:NAME for a task of your own. Of a completion, exact:
+            compares the whole text, and math: the last formula of the final answer.
         start: Where to begin: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
         chat: Whether prompts are written with the model's chat template; auto, if it has one.
         system: System message before every prompt, in place of the task's own.
@@ -71,10 +72,10 @@ class RunConfig:
 
 _REAL = f"{Config().lr:g}; {REAL_MODEL_LR:g} for a real model, {REAL_MODEL_LORA_LR:g} with a LoRA"
 SETTINGS = [
+    Setting("algorithm", str, None),  # ALGORITHM or --row
     *fields_of(RunConfig, {"task": f"{DEFAULT_TASK}; there are {TASK_NAMES}"}),
     *fields_of(Config, {"lr": _REAL, "value_lr": _REAL}),
 ]
-ROW = Setting("algorithm", str, None)  # ALGORITHM or --row
 
 
 def add_row_flags(sub: Any) -> None:
@@ -147,7 +148,7 @@ def teacher(
     if name is None:
         return None
     chat = settings["chat"] if name.startswith("hf:") else "auto"
-    model, read, settings["teacher"] = load_start(name, task, settings["seed"], chat)
+    model, read, _ = load_start(name, task, settings["seed"], chat)
     if vocabulary is not None:
         check_same_vocabulary(vocabulary, read, "teacher")
     return model

@@ -11,7 +11,6 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from rlhf_minimal.cli.console import StopOnCtrlC
@@ -119,11 +118,9 @@ def write_report(
     """
     write_file(folder.report, text + "\n")
     write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
+    rows = -(-len(panels) // 2)
+    figure = Figure(figsize=(6.4, 3.6 + 1.3 * rows), layout="constrained")
     with matplotlib.rc_context({**curves.STYLE, "text.parse_math": False}):  # names may hold dollars
-        rows = -(-len(panels) // 2)
-        figure.set_size_inches(6.4, 3.6 + 1.3 * rows)
         grid = figure.add_gridspec(1 + rows, 2, height_ratios=[2.6, *[1] * rows])
         ax = figure.add_subplot(grid[0, :])
         draw(ax, folder.history())

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_minimal.cli import checkpoint
-from rlhf_minimal.cli.console import in_brief, mark
+from rlhf_minimal.cli.console import at_least_1, in_brief, mark
 from rlhf_minimal.cli.runs import check_writable
 from rlhf_minimal.tasks import Problem, write_rows
 from rlhf_minimal.training import roll_out, sample_completions
@@ -74,8 +74,7 @@ def _write_rows(args: argparse.Namespace) -> int:
     file, group_size, keep = Path(args.rows), 1 if args.group_size is None else args.group_size, args.keep or "right"
     if args.prompt:
         raise ValueError("--rows asks training problems, and --prompt is one of your own: give one of them")
-    if group_size < 1:
-        raise ValueError(f"--group-size must be at least 1; got {group_size}")
+    at_least_1(vars(args), "group_size")
     if file.exists():
         raise ValueError(f"{file} exists already: name a new file with --rows, or remove it")
     check_writable(file)

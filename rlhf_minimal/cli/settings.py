@@ -27,7 +27,7 @@ class Setting:
         name: Its name in `config.json`; the flag is the same with dashes.
         kind: The type of its value: a type, a type or None, or a `Literal` of words.
         default: What a new run takes unless told otherwise.
-        about: What it means, in sentences; the help of the flag.
+        about: What it means, in sentences; the help of the flag. Empty for what has no flag: `config.json` keeps it.
         said: How help names the default, where its value does not say enough.
     """
 
@@ -67,7 +67,7 @@ def fields_of(config: type, said: Mapping[str, str] = {}, **defaults: Any) -> li
 
 
 def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) -> None:
-    """A flag for each setting.
+    """A flag for each setting that has one.
 
     Args:
         sub: A command's grammar, or a group of its flags.
@@ -75,7 +75,7 @@ def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) ->
         filled: Whether a flag that is not given takes its default. If False it takes None, so that a resumed run can
             keep its own value.
     """
-    for setting in settings:
+    for setting in (setting for setting in settings if setting.about):
         options = typing.get_args(setting.kind)  # of `float | None` or of `Literal["a", "b"]`
         kind = options[0] if options else setting.kind
         words = options if isinstance(kind, str) else None
@@ -145,13 +145,6 @@ def _kept_settings(
     kept = folder.settings(command, kinds_of(declared))
     folder.check_resumable(kept, may_change)
     _warn_of_other_versions(folder, kept.pop("versions"))
-    _check_unchanged(folder, kept, given, may_change)
-    return {**kept, **given}
-
-
-def _check_unchanged(
-    folder: RunFolder, kept: Mapping[str, Any], given: Mapping[str, Any], may_change: tuple[str, ...]
-) -> None:
     for setting, value in given.items():
         if setting not in may_change and kept[setting] != value:
             *some, last = [f"--{free.replace('_', '-')}" for free in may_change]
@@ -160,6 +153,7 @@ def _check_unchanged(
                 f"the run in {folder.path} has {setting} {kept[setting]}, not {value}; a resumed run keeps its "
                 f"settings, only {flags} may change"
             )
+    return {**kept, **given}
 
 
 def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Mapping[str, tuple[str, Any]]) -> None:
@@ -172,8 +166,11 @@ def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Map
     """
     for name, (other, value) in goes_with.items():
         if name in given and (settings[other] in (None, "none") if value is None else settings[other] != value):
-            flags = [f"--{word.replace('_', '-')}" for word in (name, other)]
-            raise ValueError(f"{flags[0]} changes nothing by itself: give {flags[1]} {value or 'N'} as well")
+            flag, needed = (f"--{word.replace('_', '-')}" for word in (name, other))
+            if other in given:
+                advice = f"leave it out, or give {needed} {value or 'N'}"
+                raise ValueError(f"{flag} changes nothing with {needed} {settings[other]}: {advice}")
+            raise ValueError(f"{flag} changes nothing by itself: give {needed} {value or 'N'} as well")
 
 
 def own_versions() -> dict[str, str]:

@@ -1,27 +1,20 @@
 """`sft`: supervised fine-tuning."""
 
-import argparse
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from rlhf_minimal.cli import fitting
-from rlhf_minimal.cli.fitting import Job, Rows, demonstrations
+from rlhf_minimal.cli.fitting import Job, Rows, demonstrations, settings_for
 from rlhf_minimal.tasks import CompletionRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training.supervised import completion_loss
-
-ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
-IF_MEMORY_RUNS_OUT = fitting.IF_MEMORY_RUNS_OUT
-SETTINGS = fitting.settings_for("prompt and completion, or messages", start="untrained", steps=700)
-
-add_arguments = partial(fitting.add_arguments, settings=SETTINGS)
 
 
 class Sft(Job):
     """Trains on prompts with completions to imitate."""
 
+    ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
+    SETTINGS: ClassVar = settings_for("prompt and completion, or messages", start="untrained", steps=700)
     row = CompletionRow
 
     @classmethod
@@ -44,8 +37,3 @@ class Sft(Job):
             return measured, text  # rows of a file need not belong to the task
         score, said, some = self.samples(self.model)
         return {**measured, "score": score}, "\n".join([text, said, *some])
-
-
-def run(args: argparse.Namespace) -> int:
-    """Fine-tunes."""
-    return fitting.run(args, Sft, SETTINGS, "sft")

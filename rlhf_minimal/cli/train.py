@@ -30,12 +30,15 @@ MAY_CHANGE = ("steps", "device", "save_every", "held_out")  # settings that a re
 # Flags that are read only where another one has a value, or (None) has any (see `check_read`).
 GOES_WITH = {
     "max_kl": ("optimizer", "trpo"),
+    "lr": ("optimizer", "adamw"),
     "lora_alpha": ("lora_rank", None),
     "kl_control_target": ("kl_control", "adaptive"),
     "kl_control_horizon": ("kl_control", "adaptive"),
     "refresh_every": ("reference", "refresh"),
     "ema_decay": ("reference", "ema"),
 }
+# A trust region leaves these to the critic, so that without one nothing reads them.
+OF_CRITIC = dict.fromkeys(("epochs", "minibatches", "grad_clip", "adam_eps"), ("optimizer", "adamw"))
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
 
@@ -78,8 +81,9 @@ def run(args: argparse.Namespace) -> int:
     """Trains, from the words of the command to the report of the run."""
     plan = _plan(args)
     trackers = Trackers(args.tracker, plan.folder.path, plan.settings, plan.device) if args.tracker else None
+    main = plan.processes.is_main
     try:
-        with open(os.devnull, "w") as nowhere, nullcontext() if plan.processes.is_main else redirect_stdout(nowhere):
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, nullcontext() if main else redirect_stdout(nowhere):
             return _train(plan, trackers)
     finally:
         plan.processes.disconnect()
@@ -89,17 +93,16 @@ def _plan(args: argparse.Namespace) -> Run:
     """Reads and checks all settings before anything is loaded or written."""
     starts.model_as_start(args)
     args.algorithm = args.algorithm or args.row
-    declared = [recipes.ROW, *recipes.SETTINGS]
+    declared = recipes.SETTINGS
     if args.start is not None and args.start.startswith("hf:"):
         lr = recipes.REAL_MODEL_LR if args.lora_rank is None else recipes.REAL_MODEL_LORA_LR
         declared = [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
     folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, MAY_CHANGE)
     at_least_1(settings, "save_every", "held_out")
     recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
-    device = starts.find_device(settings["device"])
-    check_read(settings, given, GOES_WITH)
+    check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
     starts.check_start(settings["start"], recipe.task, settings["task"])
-    processes, device = launched(device)
+    processes, device = launched(starts.find_device(settings["device"]))
     if processes.count > 1 and settings["optimizer"] == "trpo":
         raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
     if recipe.config.prompts < processes.count:
@@ -135,8 +138,7 @@ def _journal(plan: Run, learner: training.Learner, trackers: Trackers | None) ->
     """What writes the run down, step by step."""
     graded = plan.recipe.task.score_range is not None  # then a share of exactly right completions says nothing
     shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
-    with_whom: dict[str, Any] = {"processes": plan.processes, "trackers": trackers}
-    return Journal(plan.folder, plan.settings, learner.save, shown, done=learner.step, **with_whom)
+    return Journal(plan.folder, plan.settings, learner.save, shown, learner.step, plan.processes, trackers)
 
 
 def _finish(plan: Run, learner: training.Learner, journal: Journal, before: training.Evaluation) -> int:
@@ -166,7 +168,6 @@ def _begin(plan: Run) -> training.Learner:
     first = recipe.task.listed or recipe.task.problems("train", recipe.config.prompts, seed=f"{recipe.config.seed}/1/0")
     training.check_context(policy, vocabulary, recipe, first)  # of made problems those of the first step
     plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
-    settings["start"] = described
     policy.to(plan.device)  # type: ignore[arg-type]
     critic = recipes.critic_start(settings["critic_start"], vocabulary)
     teacher = recipes.teacher(settings, recipe.task, vocabulary)
@@ -233,7 +234,7 @@ def _report(plan: Run, before: training.Evaluation, after: training.Evaluation) 
             name, limits = "gold" if plan.recipe.reward else "reward", task.score_range
         color = curves.POLICY if settings["reward"] == "verifier" else curves.CONTROL
         steps, right = ([row[column] for row in history] for column in ("step", name))
-        curves.learning_curve(ax, steps, [right], label=settings["algorithm"], color=color, smooth=5)
+        ax.plot(steps, curves.running_mean(right, 5), color=color, label=settings["algorithm"])
         ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
         ax.set_title(f"{task.about}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
 

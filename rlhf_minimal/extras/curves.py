@@ -1,4 +1,4 @@
-"""The learning curve that a run ends with, and the style it is drawn in. Arrays in, Axes out.
+"""What the report of a run shows: the style of its figure, running means, metrics of its health. Arrays in and out.
 
 Nothing here depends on training or models, and no function reads or writes a file.
 """
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 POLICY = "#1f77b4"  # a run with its task's own reward
@@ -31,43 +30,6 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.8,
     "legend.frameon": False,
 }
-
-
-def learning_curve(
-    ax: Axes,
-    steps: ArrayLike,
-    runs: Sequence[ArrayLike],
-    *,
-    label: str,
-    color: str,
-    smooth: int = 1,
-) -> Axes:
-    """Every run as a thin line and their mean as a thick one, since a mean alone would hide a seed that failed.
-
-    Args:
-        ax: Where to draw.
-        steps: [N] training steps.
-        runs: One array [N] per seed.
-        label: For the legend; with several seeds, their number is added.
-        color: Colour of all lines.
-        smooth: Width in steps of the running mean over the past; 1 draws what was measured.
-
-    Returns:
-        `ax`.
-
-    Raises:
-        ValueError: If a run and `steps` differ in length; the message gives both lengths.
-    """
-    x = np.asarray(steps)
-    curves = np.stack([running_mean(run, smooth) for run in runs])
-    if curves.shape[1:] != x.shape:
-        raise ValueError(f"each run needs one value per step ({len(x)}); got {curves.shape[1]}")
-    if len(curves) > 1:
-        for curve in curves:
-            ax.plot(x, curve, color=color, linewidth=0.8, alpha=0.4)
-        label = f"{label}: mean of {len(curves)} seeds"
-    ax.plot(x, curves.mean(0), color=color, label=label)
-    return ax
 
 
 def running_mean(values: ArrayLike, width: int) -> np.ndarray:

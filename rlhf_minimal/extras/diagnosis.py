@@ -10,7 +10,7 @@ a step: any other number that somebody has set may be right.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from math import inf, isfinite, sqrt
+from math import inf, isfinite, nan, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
@@ -62,12 +62,18 @@ class Series:
         return self.last(name) / self.first(name) if self.first(name) else 1.0
 
     def lost(self, name: str) -> float:
-        """By how much the last steps are below the best window of as many."""
-        values = self.all(name)
-        return max(fmean(values[i : i + self.span]) for i in range(len(values) - self.span + 1)) - self.last(name)
+        """By how much the last steps are below the best window of as many; 0 where there is no such window."""
+        values, last = self.all(name), self.last(name)
+        windows = (fmean(values[i : i + self.span]) for i in range(len(values) - self.span + 1))
+        return max(windows, default=last) - last
 
     def rise(self, name: str) -> tuple[float, float]:
-        """By how much the end is above the first three steps, and the same in standard errors of that difference."""
+        """By how much the end is above the first three steps, and the same in standard errors of that difference.
+
+        Below two values there is no such error: both are NaN then, which is above and below no threshold.
+        """
+        if len(self.all(name)) < 2:
+            return nan, nan
         begin, end = self.all(name)[:3], self.all(name)[-self.span :]  # three: what breaks a policy takes few steps
         risen, error = fmean(end) - fmean(begin), max(stdev(begin), stdev(end)) * sqrt(1 / 3 + 1 / self.span)
         return risen, risen / error if error else inf * risen if risen else 0.0

@@ -1,6 +1,7 @@
 """Exports a run to a production library: the settings that a row's cells mean there, and files that start the run.
 
-    row of the table  ->  trl_settings / verl_settings  ->  export_run: a folder with a script, the start, the prompts
+    row of the table  ->  trl_settings   ->  export_trl    a folder with a script, the start, and what makes the prompts
+                          verl_settings  ->  export_verl
 
 A row that a library cannot express is refused with an error that names the cell. Small differences are listed in the
 exported script. For every translation of a cell, tests compare loss and gradient with the other library's own.
@@ -306,29 +307,22 @@ def check_exportable(recipe: Recipe) -> None:
     task = recipe.task
     if recipe.reward is not None or TASKS.get(task.name, task).verify != task.verify:  # stack:tests=visible, for one
         raise ValueError(ONLY_VERIFIER)
-    plain = Config()
-    for name, why in {
-        "reference": "its KL is measured against a reference that changes",
-        "kl_control": "its KL coefficient follows a controller",
-        "score_scaling": "its rewards are scaled",
-        "score_clip": "its rewards are clipped",
-        "missing_eos_penalty": "its truncated completions pay a penalty",
-        "target_kl": "its updates may end early",
-        "critic": "its critic shares the policy's body",
-        "value_warm_up": "its critic is trained alone at first",
-        "value_epochs": "its critic has epochs of its own",
-        "value_minibatches": "its critic has minibatches of its own",
-        "value_layers": "its critic has a body of its own size",
-        "value_width": "its critic has a body of its own size",
-    }.items():
-        if getattr(recipe.config, name) != getattr(plain, name):
+    config, plain = recipe.config, Config()
+    for name in (
+        *("reference", "kl_control", "score_scaling", "score_clip", "missing_eos_penalty", "target_kl", "critic"),
+        *("value_warm_up", "value_epochs", "value_minibatches", "value_layers", "value_width"),
+    ):
+        if getattr(config, name) != getattr(plain, name):
             raise ValueError(
-                f"this run cannot be exported: {why} ({name} {getattr(recipe.config, name)}); start a run without it"
+                f"this run cannot be exported: no export translates its {name}, {getattr(config, name)}; start a run "
+                "without it"
             )
 
 
 def trl_arguments(recipe: Recipe) -> dict[str, Any]:
     """All arguments of TRL's config for a recipe: those of the row and those of its `Config`.
+
+    They are those of one process; of several, each takes an equal part of `per_device_train_batch_size`.
 
     Args:
         recipe: Algorithm, task and numbers.
@@ -383,6 +377,11 @@ def verl_overrides(recipe: Recipe) -> dict[str, Any]:
             f"verl cuts a step between prompts, and {config.prompts} prompts are not {config.minibatches} equal parts"
         )
     piece = -(-config.prompts * config.group_size // config.minibatches // config.micro_batches)
+    optimizer = {
+        "weight_decay": 0.0,
+        "clip_grad": config.grad_clip,
+        "override_optimizer_config": f"{{eps: {config.adam_eps}}}",  # further arguments of torch's AdamW
+    }
     overrides = {
         **words.settings,
         "data.train_files": "$HERE/train.parquet",
@@ -395,11 +394,12 @@ def verl_overrides(recipe: Recipe) -> dict[str, Any]:
         f"{ACTOR}.ppo_mini_batch_size": config.prompts // config.minibatches,
         f"{ACTOR}.ppo_micro_batch_size_per_gpu": piece,
         f"{ACTOR}.optim.lr": config.lr,
-        f"{ACTOR}.optim.weight_decay": 0.0,
-        f"{ACTOR}.grad_clip": config.grad_clip,
+        **{f"{ACTOR}.optim.{name}": value for name, value in optimizer.items()},
+        f"{ROLLOUT}.name": "vllm",
         f"{ROLLOUT}.n": config.group_size,
         f"{ROLLOUT}.temperature": config.temperature,
         f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": piece,
+        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": piece,
         "custom_reward_function.path": "$HERE/reward.py",
         "custom_reward_function.name": "compute_score",
         "trainer.total_training_steps": config.steps,
@@ -413,8 +413,26 @@ def verl_overrides(recipe: Recipe) -> dict[str, Any]:
         lora = {"lora_rank": config.lora_rank, "lora_alpha": config.lora_alpha, "target_modules": "all-linear"}
         overrides |= {f"actor_rollout_ref.model.{name}": value for name, value in lora.items()}
     if words.trainer == "gae":
-        overrides |= {"critic.model.path": "$HERE/model", "critic.optim.lr": config.value_lr}
+        overrides |= {
+            "critic.model.path": "$HERE/model",
+            "critic.optim.lr": config.value_lr,
+            **{f"critic.optim.{name}": value for name, value in optimizer.items()},
+            "critic.ppo_micro_batch_size_per_gpu": piece,
+            # verl always clips values, at 0.5 by default
+            "critic.cliprange_value": NEVER if config.value_clip is None else config.value_clip,
+        }
     return overrides
+
+
+def _verl_differs(recipe: Recipe) -> tuple[str, ...]:
+    """What verl does differently with a recipe: with its row, and with its `Config`."""
+    words, config = verl_settings(recipe.algorithm, recipe.budget), recipe.config
+    differs = list(words.differs)
+    if config.precision == "float32":
+        differs.append("verl samples and trains in bfloat16, with weights in float32; this run's precision is float32.")
+    if words.trainer == "gae":
+        differs.append(f"verl draws the critic's head; this run's value_head_init is {config.value_head_init}.")
+    return tuple(differs)
 
 
 def export_trl(
@@ -424,7 +442,8 @@ def export_trl(
 
         model/      the start, as `from_pretrained` reads it
         train.py    prompts and rewards from this library's task, everything else from TRL
-        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: the model is sharded over two processes
+        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: the model is sharded over two processes,
+                    each of which takes its part of the completions; the script refuses a number that does not divide
 
     Args:
         recipe: Algorithm, task and numbers; its reward has to be the task's verifier.
@@ -457,7 +476,8 @@ def export_trl(
         lora="" if rank is None else f"\n        peft_config={lora},",
     )
     mixed = "bf16" if config.precision == "bfloat16" else "no"
-    fsdp = _filled("fsdp.yaml", recipe, mixed_precision=mixed)
+    piece, rows = arguments["per_device_train_batch_size"], config.prompts * config.group_size
+    fsdp = _filled("fsdp.yaml", recipe, mixed_precision=mixed, piece=piece, rows=rows)
     _write(out, policy, vocabulary, {"train.py": script, "fsdp.yaml": fsdp})
 
 
@@ -481,10 +501,9 @@ def export_verl(
         ValueError: As `verl_overrides`.
     """
     lines = [f"    {name}={_shell(value)}" for name, value in verl_overrides(recipe).items()]
-    differs = verl_settings(recipe.algorithm, recipe.budget).differs
     words = {
         "overrides": " \\\n".join(lines),
-        "differs": _comment(*differs),
+        "differs": _comment(*_verl_differs(recipe)),
         "problems": recipe.config.prompts * recipe.config.steps,
         "prompt": _conversation(recipe),
     }
@@ -543,9 +562,7 @@ def _lacks(library: str, column: str, cell: Callable[..., Any], why: str) -> Val
 
 def _check_columns(algorithm: Algorithm, library: str) -> None:
     """Refuses columns that no export translates, even if the library has something similar."""
-    for column in ("trust", "targets", "entropy_aggregate"):
-        if column == "trust" and library == "TRL":
-            continue
+    for column in (*(() if library == "TRL" else ("trust",)), "targets", "entropy_aggregate"):
         if (cell := getattr(algorithm, column)) is not None:
             raise _lacks(library, column, _cell(cell)[0], "no such cell is translated; remove it with replace()")
     if algorithm.entropy:

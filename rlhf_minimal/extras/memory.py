@@ -100,7 +100,6 @@ def memory_ledger(
     *,
     reward_model: PreTrainedConfig | None = None,
     critic: PreTrainedConfig | None = None,
-    shared_critic: bool = False,
     sequences: int = 8,
     sampled: int | None = None,
     prompt_length: int = 512,
@@ -117,7 +116,6 @@ def memory_ledger(
         policy: A transformers config, such as `AutoConfig.from_pretrained(folder)`.
         reward_model: The config of a learned reward's model, often the policy's; None for a verifier, which has none.
         critic: The critic's config, if the algorithm needs a critic; default: the policy's.
-        shared_critic: The critic is one more output of the policy's own body.
         sequences: Completions in one forward-backward: B of a micro-batch.
         sampled: Completions sampled at once; default: `sequences`.
         prompt_length: S, tokens of a prompt, padding included.
@@ -133,7 +131,7 @@ def memory_ledger(
         The rows: the policy first, then critic, reference and reward model, if there are any.
 
     Raises:
-        ValueError: Counts below 1, both a shared critic and a critic's config, a config of no causal language model.
+        ValueError: Counts below 1, a config of no causal language model.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
@@ -147,8 +145,6 @@ def memory_ledger(
     check_count(sequences=sequences, prompt_length=prompt_length, completion_length=completion_length)
     sampled = sequences if sampled is None else sampled
     check_count(sampled=sampled)
-    if shared_critic and critic is not None:
-        raise ValueError("a shared critic has the policy's body: leave out either critic or shared_critic")
 
     shape: dict[str, Any] = {
         "prompt_length": prompt_length,
@@ -173,10 +169,7 @@ def memory_ledger(
         own = _trained("policy", _adapter_parameters(lm, lora_rank), dtypes, kept, cache)
         base = _frozen("policy", _count(lm), dtypes)
         rows = [replace(own, parameters=own.parameters + base.parameters, weights=own.weights + base.weights)]
-    if "values" in needs and shared_critic:  # its head keeps the policy's last hidden states and nothing else
-        read = sequences * (prompt_length + completion_length) * policy.hidden_size * dtypes.activations.itemsize
-        rows.append(_trained("critic", policy.hidden_size + 1, dtypes, read))
-    elif "values" in needs:
+    if "values" in needs:
         config = critic or policy
         known = config.model_type in LLAMA_LIKE
         kept = activation_bytes(config, head="value", **shape, **options) if known else None

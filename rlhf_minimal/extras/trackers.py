@@ -30,12 +30,11 @@ class Trackers:
             from accelerate.tracking import get_available_trackers
         except ImportError as error:
             raise ValueError("trackers are reached through the package accelerate: pip install accelerate") from error
+        installed = [str(tracker) for tracker in get_available_trackers()]
         for name in names:
             if name not in TRACKERS:
                 raise ValueError(f"no tracker {name!r}; there are {', '.join(TRACKERS)}")
-            if name not in [
-                str(tracker) for tracker in get_available_trackers()
-            ]:  # accelerate itself would skip it silently
+            if name not in installed:  # accelerate itself would skip it silently
                 raise ValueError(f"the tracker {name} needs its package: pip install {name}")
         self.accelerator = Accelerator(cpu=device.type == "cpu", log_with=list(names), project_dir=str(folder))
         self.names, self.folder, self.settings = tuple(names), folder, dict(settings)

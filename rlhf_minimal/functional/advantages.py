@@ -929,7 +929,7 @@ def whiten(
     check(mask, advantages=advantages)
     check_not_negative(eps=eps)
     mean, var = masked_mean(advantages, mask), masked_var(advantages, mask, ddof=ddof)
-    return zero_outside((advantages - mean) * torch.rsqrt(var + eps), mask)
+    return zero_outside(advantages - mean, mask) * torch.rsqrt(var + eps)
 
 
 def zscore_rows(

@@ -1,6 +1,7 @@
 """One-line checks with messages that say what to do.
 
-Not checked here: shape annotations, which jaxtyping checks at every call in the tests.
+The annotations of a signature check nothing in a reader's program; only the tests have jaxtyping read them. So every
+shape, dtype and number that a function relies on is checked here, in each call.
 """
 
 import math
@@ -69,7 +70,7 @@ def check_mask(mask: Any, name: str = "mask") -> None:
     if mask.dim() != 2 or mask.numel() == 0:
         raise ValueError(f"{name} has shape {tuple(mask.shape)}, expected [B, T] with at least one token")
     if not ((mask == 0) | (mask == 1)).all():
-        raise ValueError(f"{name} must hold only 0 and 1 (1 = trained token); token weights belong in `correct`")
+        raise ValueError(f"{name} must hold only 0 and 1 (1 = trained token); token weights belong in `trust`")
 
 
 def check_completions(mask: Tensor, name: str = "mask") -> None:

@@ -42,7 +42,8 @@ def truncated_importance(
         level: "token" or "sequence".
 
     Returns:
-        [B, T] weights, without gradient; 1 where both agree and under a zero mask.
+        [B, T] weights, without gradient. Where both agree, 1, or whichever of floor and cap is nearer if 1 lies beyond
+        it. Under a zero mask the same, or at level "sequence" the row's weight; the loss leaves it out.
 
     Raises:
         ValueError: no ``sampler_logp``, an unknown level, a cap not above the floor, bad tensors.

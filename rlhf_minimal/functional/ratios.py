@@ -1,6 +1,7 @@
 r"""The ratio column: how far has the policy moved since it sampled, and at which level is that measured?
 
-Every ratio is [B, T], and the gradient enters the loss only through it. Its value under a zero mask is 1.
+Every ratio is [B, T], and the gradient enters the loss only through it. Under a zero mask it is finite and the loss
+leaves it out: 1 where each token has a ratio of its own, and the row's number where that is the whole row's.
 """
 
 import torch

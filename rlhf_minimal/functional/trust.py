@@ -182,7 +182,12 @@ def high_entropy(
     if totals is not None:
         totals.check_whole(mask, "high_entropy takes a quantile")
     entropy = entropy.detach()
-    return _weight(entropy >= torch.quantile(entropy[mask != 0], 1 - share), entropy, mask)
+    trained = entropy[mask != 0]
+    if len(trained) <= 2**24:
+        least = torch.quantile(trained, 1 - share)
+    else:  # torch.quantile takes no more. The least entropy that is not below the quantile keeps the same tokens
+        least = trained.sort(descending=True).values[int(share * (len(trained) - 1))]
+    return _weight(entropy >= least, entropy, mask)
 
 
 def clip_cov(

@@ -8,7 +8,6 @@ from rlhf_minimal.models.recompute import recomputing
 from rlhf_minimal.models.reward_model import RewardModel, load_reward_model, sequence_scores
 from rlhf_minimal.models.tiny import tiny_llama
 from rlhf_minimal.models.vocabulary import (
-    MINIMAL_TEMPLATE,
     AnyVocabulary,
     TokenizerVocabulary,
     Vocabulary,
@@ -17,7 +16,6 @@ from rlhf_minimal.models.vocabulary import (
 )
 
 __all__ = [
-    "MINIMAL_TEMPLATE",
     "SHORT_NAMES",
     "AnyVocabulary",
     "Critic",

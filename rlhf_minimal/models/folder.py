@@ -9,12 +9,14 @@ Policies and reward models are saved in the same way.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedModel
 
 from rlhf_minimal.models.vocabulary import AnyVocabulary, TokenizerVocabulary, Vocabulary, character_tokenizer
+from rlhf_minimal.models.weights import know_tokens
 
 OF_STEPS = "steps.json"  # a step scorer's folder has this file, and no other has it
 
@@ -66,10 +68,10 @@ def damaged(folder: Path, reason: object) -> str:
 def save_vocabulary(folder: Path, vocabulary: AnyVocabulary) -> None:
     """Writes a vocabulary's files into an existing folder, a character vocabulary as a tokenizer too."""
     if isinstance(vocabulary, Vocabulary):
-        (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n")
+        (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n", encoding="utf-8")
         character_tokenizer(vocabulary.alphabet).save_pretrained(folder, save_jinja_files=False)
     else:
-        (folder / "vocabulary.json").write_text(json.dumps({"chat": vocabulary.chat}) + "\n")
+        (folder / "vocabulary.json").write_text(json.dumps({"chat": vocabulary.chat}) + "\n", encoding="utf-8")
         vocabulary.tokenizer.save_pretrained(folder)
 
 
@@ -81,7 +83,7 @@ def load_vocabulary(folder: Path) -> AnyVocabulary:
     """
     chat = None
     if (folder / "vocabulary.json").exists():
-        own = json.loads((folder / "vocabulary.json").read_text())
+        own = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
         if "chat" not in own:
             return Vocabulary(own["alphabet"])
         chat = own["chat"]
@@ -89,3 +91,29 @@ def load_vocabulary(folder: Path) -> AnyVocabulary:
             raise ValueError(f"chat in vocabulary.json is {chat!r}, and should be true or false")
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     return TokenizerVocabulary(tokenizer, chat=chat)
+
+
+def load_model(
+    read: Callable[[Path], PreTrainedModel], folder: str | Path, *, of_steps: bool
+) -> tuple[PreTrainedModel, Vocabulary | TokenizerVocabulary]:
+    """A model and its vocabulary from the checkpoint in a folder.
+
+    Args:
+        read: Reads config and weights; is given the checkpoint's folder, and may raise any error.
+        folder: A checkpoint folder, or a run folder that holds one under `checkpoint/`.
+        of_steps: Whether it has to be a step scorer's.
+
+    Raises:
+        ValueError: If it is missing or damaged; the message says in one line which file and why.
+    """
+    folder = find_checkpoint(folder, of_steps=of_steps)
+    try:
+        model = read(folder)
+        vocabulary = load_vocabulary(folder)
+        know_tokens(model, vocabulary)
+    except Exception as error:  # four libraries read these files; for a malicious file they may raise any error
+        if is_out_of_memory(error):
+            raise
+        raise ValueError(damaged(folder, error)) from error
+    model.config.return_dict = True  # a config may have False, but this library reads outputs by their names
+    return model.eval(), vocabulary

@@ -7,6 +7,8 @@ The model reads every row from its first token to its last, without a cache. In 
 for its whole group.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -49,15 +51,9 @@ def policy_logits(
     Returns:
         [B, T, V] logits; entry t is for completion token t.
     """
-    ids, attention_mask = joined(prompts, prompt_mask, completions)
-    logits = model(
-        input_ids=ids,
-        attention_mask=attention_mask,
-        position_ids=positions(attention_mask),
-        use_cache=False,
-        logits_to_keep=completions.shape[1] + 1,
-    ).logits
-    return completion_logits(logits, completions.shape[1])
+    T = completions.shape[1]
+    logits = forward(model, prompts, prompt_mask, completions, logits_to_keep=T + 1).logits
+    return completion_logits(logits, T)
 
 
 def critic_values(
@@ -102,18 +98,25 @@ def policy_logits_and_values(
     """
     if not critic.shared:
         raise ValueError("this critic has a body of its own: compute its values with critic_values")
-    ids, attention_mask = joined(prompts, prompt_mask, completions)
     T = completions.shape[1]
-    output = model(
-        input_ids=ids,
-        attention_mask=attention_mask,
-        position_ids=positions(attention_mask),
-        use_cache=False,
-        logits_to_keep=T + 1,
-        output_hidden_states=True,
-    )
+    output = forward(model, prompts, prompt_mask, completions, logits_to_keep=T + 1, output_hidden_states=True)
     values = critic.values(output.hidden_states[-1])  # [B, S + T]; the last hidden states are after the final norm
     return completion_logits(output.logits, T), completion_logits(values.unsqueeze(-1), T).squeeze(-1)
+
+
+def forward(model: PreTrainedModel, prompts: Tensor, prompt_mask: Tensor, completions: Tensor, **options: Any) -> Any:
+    """What a model of transformers returns for prompts followed by their completions, read without a cache.
+
+    Args:
+        model: Any causal language model of transformers.
+        prompts: As in `policy_logits`, like the two that follow.
+        prompt_mask: [B, S].
+        completions: [B, T].
+        **options: Passed on to the model: `logits_to_keep=n` computes the logits of the last n tokens only.
+    """
+    ids, attention_mask = joined(prompts, prompt_mask, completions)
+    position_ids = positions(attention_mask)
+    return model(input_ids=ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False, **options)
 
 
 def joined(prompts: Tensor, prompt_mask: Tensor, completions: Tensor) -> tuple[Tensor, Tensor]:

@@ -28,7 +28,8 @@ def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: i
     Raises:
         ValueError: If peft is not installed, the rank is below 1, or the model already has such corrections.
     """
-    _check_installed()
+    if importlib.util.find_spec("peft") is None:
+        raise ValueError("LoRA needs the package peft: pip install peft")
     from peft import LoraConfig, inject_adapter_in_model
 
     if rank < 1:
@@ -56,17 +57,18 @@ def adapter(policy: PreTrainedModel) -> dict[str, Tensor]:
 def load_adapter(policy: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
     """Copies saved corrections into a model.
 
+    Args:
+        policy: A model with corrections; changed in place.
+        tensors: Floating-point numbers, by the names that `adapter` gives.
+
     Raises:
-        ValueError: If they are not those of this model, or not floating-point numbers; the message names some.
+        ValueError: If they are not those of this model; the message names some.
     """
     own = adapter(policy)
     wrong = [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
     wrong += [*(own.keys() ^ tensors.keys())]
     if wrong:
         raise ValueError(f"the LoRA in the checkpoint does not fit this model and rank: {in_short(wrong)}")
-    integers = [f"{name} ({tensor.dtype})" for name, tensor in tensors.items() if not tensor.is_floating_point()]
-    if integers:
-        raise ValueError(f"the LoRA in the checkpoint has weights that are not floating-point: {in_short(integers)}")
     for name, weight in own.items():
         weight.copy_(tensors[name])
 
@@ -88,8 +90,3 @@ def merged(policy: PreTrainedModel, start: PreTrainedModel) -> PreTrainedModel:
             assert isinstance(weight, Tensor)
             weight += module.get_delta_weight(module.active_adapters[0])
     return plain
-
-
-def _check_installed() -> None:
-    if importlib.util.find_spec("peft") is None:
-        raise ValueError("LoRA needs the package peft: pip install peft")

@@ -8,11 +8,6 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 
-def layers(model: nn.Module) -> list[GradientCheckpointingLayer]:
-    """The layers of a transformers model whose forward pass can be repeated."""
-    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-
-
 @contextmanager
 def recomputing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
     """A forward pass in this context keeps only the input of each layer. The backward pass may come after the context.
@@ -42,7 +37,7 @@ def recomputing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
     if not on:
         yield
         return
-    repeated = layers(model)
+    repeated = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not repeated or not isinstance(model, PreTrainedModel) or not model.supports_gradient_checkpointing:
         raise ValueError(f"{type(model).__name__} cannot compute its layers again: switch gradient_checkpointing off")
     drops = {name: value for name, value in vars(model.config).items() if "drop" in name and value}

@@ -9,10 +9,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification, PreTrainedModel
 
-from rlhf_minimal.models.folder import damaged, find_checkpoint, is_out_of_memory, load_vocabulary, save_vocabulary
+from rlhf_minimal.models.folder import load_model, save_vocabulary
 from rlhf_minimal.models.forward import positions
 from rlhf_minimal.models.vocabulary import AnyVocabulary
-from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place, know_tokens
+from rlhf_minimal.models.weights import check_loaded, check_numbers, check_place
 
 
 def sequence_scores(
@@ -197,38 +197,32 @@ def load_reward_model(folder: str | Path, *, of_steps: bool = False) -> RewardMo
         ValueError: If it is missing, damaged, or not a reward model; the message says in one line which file and why.
             If a weight is missing, unknown, of another shape, not floating-point or stored in a pickle.
     """
-    folder = find_checkpoint(folder, of_steps=of_steps)
-    try:
-        check_place(folder)
-        with torch.random.fork_rng(devices=[]):
-            model, loading_info = AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # check_loaded raises an error that names them
-            )
-        missing = loading_info["missing_keys"]
-        no_head = any(name.startswith("score.") for name in missing) or model.config.num_labels != 1
-        if not no_head:
-            check_loaded(model, loading_info)
-            check_numbers(model, folder)
-        vocabulary = load_vocabulary(folder)
-        know_tokens(model, vocabulary)
-    except Exception as error:  # four libraries read these files; for a malicious file they may raise any error
-        if is_out_of_memory(error):
-            raise
-        raise ValueError(damaged(folder, error)) from error
-    if no_head:
+    return RewardModel(*load_model(_read_reward_model, folder, of_steps=of_steps))
+
+
+def _read_reward_model(folder: Path) -> PreTrainedModel:
+    check_place(folder)
+    # The files are transformers' own, whose names may differ from those in memory (a mixture of experts has one name
+    # for each expert in the file). So transformers reads them, and what it only warns of is an error here.
+    with torch.random.fork_rng(devices=[]):
+        model, loading_info = AutoModelForSequenceClassification.from_pretrained(
+            folder,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype=torch.float32,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # check_loaded raises an error that names them
+        )
+    if model.config.num_labels != 1 or any(name.startswith("score.") for name in loading_info["missing_keys"]):
         raise ValueError(
-            f"{folder} holds no reward model: there is no score head with one label; make one with "
+            "it holds no reward model: there is no score head with one label; make one with "
             "`python -m rlhf_minimal reward`"
         )
-    model.config.return_dict = True  # a config may have False, but this library reads outputs by their names
+    check_loaded(model, loading_info)
+    check_numbers(model, folder)
     # In memory, loaded weights are aligned as they were in the file, perhaps badly. Sums over badly aligned numbers run
     # in another order and may differ in the last bit. A resumed run has to repeat every bit, so weights are copied.
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
-    return RewardModel(model.eval(), vocabulary)
+    return model

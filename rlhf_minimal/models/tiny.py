@@ -44,14 +44,12 @@ def tiny_llama(
         intermediate_size=2 * width,
         num_hidden_layers=layers,
         num_attention_heads=heads,
-        num_key_value_heads=heads,
         max_position_embeddings=max_length,
         initializer_range=0.12,
         rope_parameters={"rope_type": "default", "rope_theta": 100.0},
         tie_word_embeddings=True,
         bos_token_id=None,
         eos_token_id=0,
-        pad_token_id=None,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

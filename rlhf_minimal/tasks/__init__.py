@@ -10,14 +10,13 @@ from rlhf_minimal.tasks.arithmetic import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Step, Task
 from rlhf_minimal.tasks.clock import CLOCK, CLOCK_10, clock_task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
-from rlhf_minimal.tasks.guard import Scored, VerifierWarning, mark_all, score_all, verify_all
+from rlhf_minimal.tasks.guard import Scored, VerifierWarning, score_all, verify_all
 from rlhf_minimal.tasks.gym import reasoning_gym_task
 from rlhf_minimal.tasks.own import exact_task, math_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import (
     RewardFunction,
     StepReward,
-    call_reward,
     checked_steps,
     model_reward,
     random_reward,
@@ -80,11 +79,9 @@ __all__ = [
     "Task",
     "TextRow",
     "VerifierWarning",
-    "call_reward",
     "checked_steps",
     "get_task",
     "hold_out",
-    "mark_all",
     "model_reward",
     "random_reward",
     "read_rows",

@@ -7,21 +7,13 @@ failure. If every completion of the first step fails, the code is broken, not th
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task
-from rlhf_minimal.tasks.rewards import (
-    RewardFunction,
-    StepReward,
-    WrongCount,
-    ask,
-    check_scores,
-    check_steps,
-    finite,
-)
+from rlhf_minimal.tasks.rewards import RewardFunction, StepReward, WrongCount, ask, finite, read_each, read_steps
 from rlhf_minimal.time_limit import in_time
 
 SECONDS = 10.0  # the time limit of one call, which scores one completion
@@ -83,115 +75,91 @@ def verify_all(
     """
     if len(problems) != len(completions):
         raise ValueError(f"one completion per problem: got {len(problems)} problems, {len(completions)} completions")
-    scored = Scored([])
 
-    def verify(row: int) -> None:
-        value = 0.0
-        try:
-            value = finite(task.verify(completions[row], problems[row]))
-        except (Exception, SystemExit) as error:
-            scored.faults[row] = f"{type(error).__name__}: {error}"
-        scored.values.append(value)
+    def verify(problems: Sequence[Problem], completions: Sequence[str]) -> Iterator[float]:
+        return (finite(task.verify(c, p)) for p, c in zip(problems, completions, strict=True))
 
-    def verify_the_rest() -> None:
-        for row in range(len(scored.values), len(completions)):
-            verify(row)
-
-    try:
-        in_time(verify_the_rest, seconds)  # one timer for all completions is cheap, and nearly always enough
-    except TimeoutError:
-        budget = _Budget(seconds, len(completions))
-        for row in range(len(scored.values), len(completions)):
-            scored.faults.pop(row, None)
-            try:
-                budget.call(lambda row=row: verify(row))  # type: ignore[misc]
-            except TimeoutError as error:
-                del scored.values[row:]
-                scored.values.append(0.0)
-                scored.faults[row] = f"TimeoutError: {error}"
-    _check_not_all(scored, len(completions), step, f"the verifier of {task.name}")
-    return _with_warning(scored, problems, completions)
+    # one timer for all completions is cheap, and nearly always enough
+    scored = _together_or_one_by_one(verify, problems, completions, together=seconds, each=seconds, nothing=0.0)
+    return _report(scored, problems, completions, step, f"the verifier of {task.name}")
 
 
 def score_all(
-    reward: RewardFunction,
-    problems: Sequence[Problem],
-    completions: Sequence[str],
-    step: int,
-    *,
-    seconds: float = SECONDS,
-) -> Scored:
-    """A reward function's numbers for every completion, even if it raises or hangs on some.
-
-    The function is called once for all completions, with the time of all. If that call raises or does not end, the
-    function is called for each completion alone, so that only those that cannot be scored lose their reward. A function
-    that compares completions with each other (or counts calls) then sees one completion at a time.
-
-    Args:
-        reward: A reward function in TRL's calling form (see `tasks.rewards`).
-        problems: B of them.
-        completions: B answers.
-        step: The number of the training step, which the function receives.
-        seconds: Time limit for one completion. If completions are scored one by one, the limits of `verify_all` hold
-            for all of them together.
-
-    Returns:
-        B finite numbers, 0 where it raised or took longer.
-
-    Raises:
-        ValueError: If what it returns is not one finite number per completion, in a sequence, or if it fails on every
-            completion of the first step. Then the function, or the reward model behind it, is broken.
-    """
-    scored = _call_all(reward, problems, completions, step, seconds, "number", 0.0)
-    scored.values = check_scores(scored.values, problems, completions)
-    return _with_warning(scored, problems, completions)
-
-
-def mark_all(
-    step_reward: StepReward,
-    problems: Sequence[Problem],
-    completions: Sequence[str],
-    step: int,
-    *,
-    seconds: float = SECONDS,
-) -> Scored:
-    """The steps of every completion, asked for as `score_all` asks for numbers; none where the step reward fails.
-
-    Example:
-        >>> mark_all(lambda completions, **columns: [[(1, 1)], []], [Problem("1:", "")] * 2, ["22", ""], step=1)
-        Scored(values=[[Step(end=1, mark=1.0)], []], faults={})
-    """
-    scored = _call_all(step_reward, problems, completions, step, seconds, "list of steps", ())
-    scored.values = check_steps(scored.values, problems, completions)
-    return _with_warning(scored, problems, completions)
-
-
-def _call_all(
     reward: RewardFunction | StepReward,
     problems: Sequence[Problem],
     completions: Sequence[str],
     step: int,
-    seconds: float,
-    entry: str,
+    *,
+    of_steps: bool = False,
+    seconds: float = SECONDS,
+) -> Scored:
+    """What a reward function or a step reward says of every completion, even if it raises or hangs on some.
+
+    The function is called once for all completions. If that call raises or does not end in time, the function is called
+    for each completion alone, so that only those that cannot be scored lose their reward. A function that compares
+    completions with each other (or counts calls) then sees one completion at a time.
+
+    Args:
+        reward: A function in TRL's calling form (see `tasks.rewards`).
+        problems: B of them.
+        completions: B answers.
+        step: The number of the training step, which the function receives.
+        of_steps: It is a step reward, which returns a list of steps for each completion.
+        seconds: Time limit for one completion. The call for all of them may take as many limits as there are
+            completions, and at most as long as all calls of `verify_all` together. If completions are scored one by
+            one, the limits of `verify_all` hold.
+
+    Returns:
+        B finite numbers, 0 where it raised or took longer; or B lists of steps, empty where it did.
+
+    Raises:
+        ValueError: If what it returns is not one finite number (or list of steps) per completion, in a sequence, or if
+            it fails on every completion of the first step. Then the function, or the reward model behind it, is broken.
+
+    Example:
+        >>> pay = lambda completions, **columns: [[(1, 1)], []]
+        >>> score_all(pay, [Problem("1:", "")] * 2, ["22", ""], step=1, of_steps=True)
+        Scored(values=[[Step(end=1, mark=1.0)], []], faults={})
+    """
+    call = partial(ask, reward, step=step, entry="list of steps" if of_steps else "number")
+    read: Callable[[Any, str], Any] = read_steps if of_steps else lambda score, completion: finite(score)
+    nothing = () if of_steps else 0.0
+    together = min(len(completions), TOGETHER + len(completions) / 10) * seconds
+    scored = _together_or_one_by_one(call, problems, completions, together=together, each=seconds, nothing=nothing)
+    scored.values = read_each(read, scored.values, problems, completions)
+    return _report(scored, problems, completions, step, "the reward function")
+
+
+def _together_or_one_by_one(
+    call: Callable[..., Iterable[Any]],
+    problems: Sequence[Problem],
+    completions: Sequence[str],
+    *,
+    together: float,
+    each: float,
     nothing: Any,
 ) -> Scored:
-    """What a reward function returns, unchecked: asked for all completions at once, or one by one if that fails."""
-    scored, call = Scored([]), partial(ask, reward, step=step, entry=entry)
+    """What a call gives for all completions at once, within a time; from where that fails, for one after the other."""
+    given: list[Any] = []
     try:
-        scored.values = list(in_time(lambda: call(problems, completions), seconds * len(completions)))
+        in_time(lambda: given.extend(call(problems, completions)), together)
+        return Scored(given)
     except WrongCount:
         raise
-    except (Exception, SystemExit):
-        budget = _Budget(seconds, len(completions))
-        for row, (completion, problem) in enumerate(zip(completions, problems, strict=True)):
-            try:
-                scored.values.append(budget.call(lambda p=problem, c=completion: call([p], [c])[0]))  # type: ignore[misc]
-            except WrongCount:
-                raise
-            except (Exception, SystemExit) as error:
-                scored.faults[row] = f"{type(error).__name__}: {error}"
-                scored.values.append(nothing)
-        _check_not_all(scored, len(completions), step, "the reward function")
+    except (Exception, SystemExit):  # a copy, since a thread that is left behind may still add to the list
+        scored, budget = Scored(given.copy()), _Budget(each, len(completions))
+
+    def ask_for(row: int) -> list[Any]:
+        return list(call([problems[row]], [completions[row]]))
+
+    for row in range(len(scored.values), len(completions)):
+        try:
+            scored.values += budget.call(partial(ask_for, row))
+        except WrongCount:
+            raise
+        except (Exception, SystemExit) as error:
+            scored.faults[row] = f"{type(error).__name__}: {error}"
+            scored.values.append(nothing)
     return scored
 
 
@@ -214,29 +182,34 @@ class _Budget:
         began = time.monotonic()
         try:
             return in_time(score, self.each)
-        except TimeoutError:
-            self.lost -= self.each
+        except TimeoutError:  # also of the call's own making, which may have come soon
+            self.lost -= self._spent_since(began)
             raise
-        finally:  # a call may take longer than its limit until it can be interrupted; that time does not count
-            self.all -= min(time.monotonic() - began, self.each)
+        finally:
+            self.all -= self._spent_since(began)
+
+    def _spent_since(self, began: float) -> float:
+        """A call may take longer than its limit until it can be interrupted; that time does not count."""
+        return min(time.monotonic() - began, self.each)
 
 
-def _check_not_all(scored: Scored, count: int, step: int | None, what: str) -> None:
-    if step is not None and step <= 1 < count == len(scored.faults):
-        reason = " ".join(scored.faults[0].split())[:400]
+def _report(
+    scored: Scored, problems: Sequence[Problem], completions: Sequence[str], step: int | None, what: str
+) -> Scored:
+    """The same scores, after a warning that shows the first fault; an error if the first step has nothing else."""
+    if not scored.faults:
+        return scored
+    row, reason = next(iter(scored.faults.items()))
+    reason = " ".join(reason.split())
+    if step is not None and step <= 1 < len(completions) == len(scored.faults):
         raise ValueError(
-            f"{what} fails on all {count} completions of the first step, so nothing can be learnt: {reason}"
+            f"{what} fails on all {len(completions)} completions of the first step, so nothing can be learnt: "
+            f"{reason[:400]}"
         )
-
-
-def _with_warning(scored: Scored, problems: Sequence[Problem], completions: Sequence[str]) -> Scored:
-    if scored.faults:
-        row, reason = next(iter(scored.faults.items()))
-        reason = " ".join(reason.split())[:200]
-        warnings.warn(
-            f"a verifier or reward function has failed, and its completion gets 0: {reason} (prompt "
-            f"{problems[row].prompt[:80]!r}, completion {completions[row][:80]!r}); `verifier_errors` counts them",
-            VerifierWarning,
-            stacklevel=3,
-        )
+    warnings.warn(
+        f"a verifier or reward function has failed, and its completion gets 0: {reason[:200]} (prompt "
+        f"{problems[row].prompt[:80]!r}, completion {completions[row][:80]!r}); `verifier_errors` counts them",
+        VerifierWarning,
+        stacklevel=3,
+    )
     return scored

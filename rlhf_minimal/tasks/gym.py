@@ -77,7 +77,7 @@ REFUSED = {
 NEED_HASH_SEED = frozenset(("isomorphic_strings", "list_functions", "polynomial_multiplication", "ransom_note"))
 
 
-@lru_cache(maxsize=16)  # a run asks for its task by name more than once, and each new task makes its dataset again
+@lru_cache(maxsize=16)  # making a dataset and a first problem takes up to a second
 def reasoning_gym_task(text: str) -> Task:
     """A dataset of reasoning-gym as a task.
 

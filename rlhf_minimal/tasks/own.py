@@ -1,8 +1,12 @@
 """Your own prompts and answers, from a JSON-lines file.
 
                         a row of the file                                  a completion is right if it is
-    exact:FILE.jsonl    {"prompt": "Which word ...?", "answer": "yes"}     the same text, apart from space around it
+    exact:FILE.jsonl    {"prompt": "Which word ...?", "answer": "yes"}     nothing but this text, and space around it
     math:FILE.jsonl     {"prompt": "Simplify ...", "answer": "x^2/2"}      of the same value (`tasks.formulas`)
+
+`exact:` compares the whole completion: `<answer>yes</answer>` and a `yes` after some reasoning are wrong. So a model
+learns to write the answer alone. If it may reason first, use `math:`, which looks at the completion's `final_answer`
+only, or write a task of your own whose verifier calls `tasks.real.final_answer`.
 
 `math:` takes answers in LaTeX, with or without dollars, or as plain expressions of numbers. It compares values: if the
 prompt asks for 17 * 23, the completion `17 * 23` counts as right. If the model has to work out the result, use
@@ -17,7 +21,6 @@ import os
 import random
 import re
 import unicodedata
-from functools import lru_cache
 
 from rlhf_minimal.tasks.base import Problem, Task, normalised
 from rlhf_minimal.tasks.formulas import check_math_verify, read_answer, same_formula
@@ -28,7 +31,7 @@ FEWEST = 10  # smallest number of different prompts in a file
 
 
 def exact_task(file: str) -> Task:
-    """A task from a file of prompts: an answer is right if it is the same text.
+    """A task from a file of prompts: a completion is right if the whole of it is the same text as the answer.
 
     Args:
         file: JSON lines with the columns `prompt` and `answer`; other columns are ignored.
@@ -41,7 +44,7 @@ def exact_task(file: str) -> Task:
             answers; if there are fewer than `FEWEST` prompts; if all prompts belong to training, or all to evaluation.
             The message names the file and the row (the first is row 1) and says what to do.
     """
-    return _task("exact", file, *_stamp(file))
+    return _task("exact", file)
 
 
 def math_task(file: str) -> Task:
@@ -57,20 +60,10 @@ def math_task(file: str) -> Task:
         ValueError: As from `exact_task`; if math-verify cannot read an answer, or is not installed.
     """
     check_math_verify(f"math:{file}")
-    return _task("math", file, *_stamp(file))
+    return _task("math", file)
 
 
-def _stamp(file: str) -> tuple[int, int]:
-    """Two numbers that differ when a file has changed: the time of its last change, and its size."""
-    try:
-        status = os.stat(file)
-    except (OSError, ValueError):
-        return 0, 0  # the error is raised when the file is read
-    return status.st_mtime_ns, status.st_size
-
-
-@lru_cache(maxsize=8)  # a run asks for its task by name more than once, and reading thousands of formulas takes seconds
-def _task(kind: str, file: str, *stamp: int) -> Task:
+def _task(kind: str, file: str) -> Task:
     problems = _problems(kind, file)
 
     def make(rng: random.Random) -> Problem:

@@ -1,4 +1,4 @@
-"""What the tasks for real language models share: how the answer is taken from a completion, and an error message.
+"""What tasks for real models share: the answer in a completion (`exact:` compares all of it), and an error message.
 
 Such a task has no alphabet: its prompts are plain language, and a model that knows single characters cannot read them.
 """

@@ -10,10 +10,11 @@ A step reward is called in the same way and returns a list of steps for each com
 how good the single steps of a completion are, where a reward says how good its outcome is.
 """
 
+import math
 import operator
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -21,6 +22,7 @@ from rlhf_minimal.tasks.base import Problem, Step, Task
 
 RewardFunction = Callable[..., Sequence[float]]
 StepReward = Callable[..., Sequence[Sequence[Step]]]  # called like a reward function; a list of steps per completion
+Entry = TypeVar("Entry")
 
 LARGEST = 1e15  # size of a reward: sums of squares of many rewards must fit into float32, whose largest is 3.4e38
 
@@ -43,20 +45,12 @@ def verifier_reward(task: Task) -> RewardFunction:
     return reward
 
 
-@runtime_checkable  # the tests check annotations while they run, and need this for a protocol
-class Scorer(Protocol):
-    """An object that can score answers: a `models.RewardModel`, or anything else with this method."""
-
-    def score(self, prompts: list[str], completions: list[str]) -> Tensor:
-        """[B] scores of B answers."""
-        ...
-
-
-def model_reward(reward_model: Scorer, write: Callable[[str], str] = str) -> RewardFunction:
+def model_reward(reward_model: Any, write: Callable[[str], str] = str) -> RewardFunction:
     """A reward model as a reward function: the policy is then trained on a proxy, not on the true score.
 
     Args:
-        reward_model: `models.load_reward_model(folder)`, or anything with its `score`.
+        reward_model: `models.load_reward_model(folder)`, or anything else with a method `score(prompts, completions)`
+            that returns [B] scores of B answers.
         write: A prompt as the model reads it. By default the prompt itself; a model that was trained on chats needs its
             template, `partial(reward_model.vocabulary.prompt_text, system=task.instruction)`.
 
@@ -112,21 +106,6 @@ def random_reward(seed: int = 0) -> RewardFunction:
     return reward
 
 
-def call_reward(
-    reward: RewardFunction, problems: Sequence[Problem], completions: Sequence[str], step: int
-) -> list[float]:
-    """Calls a reward function and checks what it returns. Use it to try a function out: it lets every error through.
-
-    A run calls `score_all` instead. There, a completion on which the function raises or hangs gets 0, and the run goes
-    on.
-
-    Raises:
-        ValueError: If the function does not return one finite number per completion; the message names the first wrong
-            row, counted from 1.
-    """
-    return check_scores(ask(reward, problems, completions, step), problems, completions)
-
-
 class WrongCount(ValueError):
     """A reward function has not returned a sequence with one entry for each completion."""
 
@@ -165,51 +144,34 @@ def ask(
     return scores
 
 
-def check_scores(scores: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]) -> list[float]:
-    """The scores as numbers.
+def read_each(
+    read: Callable[[Any, str], Entry], entries: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]
+) -> list[Entry]:
+    """What a reward function has returned, read entry by entry: `read(entry, completion)` says what an entry means.
 
     Raises:
-        ValueError: If one is not a finite number; the message names its row, counted from 1.
-    """
-    values = []
-    for row, (score, problem, completion) in enumerate(zip(scores, problems, completions, strict=True), start=1):
-        try:
-            values.append(finite(score))
-        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
-            raise ValueError(
-                f"a reward must be a finite number, at most {LARGEST:g} in size; got {str(score)[:80]} in row {row}, "
-                f"for the prompt {problem.prompt!r} and the completion {completion!r}"
-            ) from error
-    return values
-
-
-def check_steps(marked: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]) -> list[list[Step]]:
-    """The steps of every completion.
-
-    Raises:
-        ValueError: If they are not (end, mark) in ascending order, with ends within the completion and finite marks;
-            the message names the row, counted from 1.
+        ValueError: If `read` raises one; the message then names the row, counted from 1.
 
     Example:
-        >>> check_steps([[(2, 1)]], [Problem("3+8:", "b")], ["3d=b"])
+        >>> read_each(read_steps, [[(2, 1)]], [Problem("3+8:", "b")], ["3d=b"])
         [[Step(end=2, mark=1.0)]]
     """
-    rows = []
-    for row, (steps, problem, completion) in enumerate(zip(marked, problems, completions, strict=True), start=1):
+    found = []
+    for row, (entry, problem, completion) in enumerate(zip(entries, problems, completions, strict=True), start=1):
         try:
-            rows.append(read_steps(steps, completion))
+            found.append(read(entry, completion))
         except ValueError as error:
             raise ValueError(
                 f"{error} in row {row}, for the prompt {problem.prompt!r} and the completion {completion!r}"
             ) from error
-    return rows
+    return found
 
 
 def read_steps(steps: Any, completion: str) -> list[Step]:
     """The steps of one completion.
 
     Raises:
-        ValueError: As `check_steps`, without the row.
+        ValueError: If they are not (end, mark) in ascending order, with ends within the completion and finite marks.
     """
     try:
         found = [Step(operator.index(end), finite(mark)) for end, mark in steps]
@@ -224,12 +186,15 @@ def read_steps(steps: Any, completion: str) -> list[Step]:
 
 
 def finite(score: Any) -> float:
-    """A score as a float, which must be finite and at most `LARGEST` in size.
+    """A score as a float.
 
     Raises:
-        ValueError, TypeError, OverflowError, RuntimeError: If it is not such a number.
+        ValueError: If it is not a finite number of at most `LARGEST` in size.
     """
-    value = float(score)
+    try:
+        value = float(score)
+    except (ValueError, TypeError, OverflowError, RuntimeError):
+        value = math.nan
     if not abs(value) <= LARGEST:  # NaN, too
-        raise ValueError(f"a reward must be a finite number, at most {LARGEST:g} in size; got {value}")
+        raise ValueError(f"a reward must be a finite number, at most {LARGEST:g} in size; got {str(score)[:80]}")
     return value

@@ -175,7 +175,7 @@ def hold_out(rows: Sequence[Row], most: int) -> tuple[list[Row], list[Row]]:
 
 def write_rows(path: Path, rows: Iterable[TextRow | CompletionRow | PairRow]) -> None:
     """Writes rows as a JSON-lines file that `read_rows`, `datasets` and TRL read."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for row in rows:
             kept = {name: value for name, value in vars(row).items() if value is not None}
             file.write(json.dumps(kept, ensure_ascii=False) + "\n")
@@ -271,8 +271,6 @@ def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) 
     one, other = text_of(raw, "chosen"), text_of(raw, "rejected")
     if "prompt" in raw:
         return text_of(raw, "prompt"), one, other
-    if one == other:
-        raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
     # Both texts begin with the prompt: it is their common beginning, without a space at its end. Where exactly the
     # prompt ends makes no difference to a loss on whole sequences.
     shared = "".join(_common_beginning(list(one), list(other)))

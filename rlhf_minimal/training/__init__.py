@@ -2,27 +2,26 @@
 
 from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_folder
 from rlhf_minimal.training.config import Config
-from rlhf_minimal.training.evaluation import Accuracy, Evaluation, MeanScore, evaluate
+from rlhf_minimal.training.evaluation import Evaluation, MeanScore, evaluate
 from rlhf_minimal.training.fast import Fast
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.groups import Rollout
 from rlhf_minimal.training.learner import Learner
-from rlhf_minimal.training.loop import NothingToLearn, fit_critic, prepare_batch, train, train_step, update
+from rlhf_minimal.training.loop import NothingToLearn, fit_critic, train, train_step
 from rlhf_minimal.training.metrics import METRICS, wilson
 from rlhf_minimal.training.pairwise import train_pairwise
 from rlhf_minimal.training.preferences import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
 from rlhf_minimal.training.reading import Plain
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.rollout import check_context, collect, force, roll_out
-from rlhf_minimal.training.sampler import Samples, sample
+from rlhf_minimal.training.sampler import sample
 from rlhf_minimal.training.steps import StepScorer, load_step_scorer, sample_steps, scored_steps, weigh_steps
-from rlhf_minimal.training.supervised import imitate, language_loss, sample_completions, supervised_loss
-from rlhf_minimal.training.trpo import TrustRegion, trpo_step, trust_region_update
-from rlhf_minimal.training.votes import Votes, evaluate_votes, pass_at, verified_steps
+from rlhf_minimal.training.supervised import imitate, sample_completions, supervised_loss
+from rlhf_minimal.training.trpo import TrustRegion, trust_region_update
+from rlhf_minimal.training.votes import evaluate_votes, pass_at, verified_steps
 
 __all__ = [
     "METRICS",
-    "Accuracy",
     "Config",
     "Evaluation",
     "Fast",
@@ -33,11 +32,9 @@ __all__ = [
     "Plain",
     "Recipe",
     "Rollout",
-    "Samples",
     "StepScorer",
     "Student",
     "TrustRegion",
-    "Votes",
     "bayes_accuracy",
     "check_context",
     "collect",
@@ -48,12 +45,10 @@ __all__ = [
     "evaluate_reward_model",
     "fit",
     "fit_critic",
-    "language_loss",
     "load_policy",
     "load_step_scorer",
     "pass_at",
     "preference_loss",
-    "prepare_batch",
     "roll_out",
     "rows_of_step",
     "sample",
@@ -66,9 +61,7 @@ __all__ = [
     "train",
     "train_pairwise",
     "train_step",
-    "trpo_step",
     "trust_region_update",
-    "update",
     "verified_steps",
     "weigh_steps",
     "wilson",

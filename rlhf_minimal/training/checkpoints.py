@@ -24,15 +24,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from rlhf_minimal.models import AnyVocabulary
-from rlhf_minimal.models.folder import (
-    damaged,
-    find_checkpoint,
-    is_out_of_memory,
-    load_vocabulary,
-    save_vocabulary,
-    spare,
-)
-from rlhf_minimal.models.weights import check_layers, check_reads_forward, in_short, know_tokens, load_weights
+from rlhf_minimal.models.folder import damaged, find_checkpoint, load_model, save_vocabulary, spare
+from rlhf_minimal.models.weights import check_layers, check_reads_forward, in_short, load_weights
 
 FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
@@ -140,23 +133,18 @@ def load_policy(folder: str | Path, *, of_steps: bool = False) -> tuple[PreTrain
         ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,
             of another shape or no floating number; the message names some.
     """
-    folder = find_checkpoint(folder, of_steps=of_steps)
-    try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        if any("ForSequenceClassification" in name for name in config.architectures or ()):
-            raise ValueError("it holds a reward model, and a policy is needed")
-        config.return_dict = True  # a config may say otherwise, and outputs are read by their names
-        check_layers(config, folder / "model.safetensors")
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-        check_reads_forward(model)
-        load_weights(model, folder / "model.safetensors")
-        vocabulary = load_vocabulary(folder)
-        know_tokens(model, vocabulary)
-    except Exception as error:  # four libraries read these files, and a malicious file may make them raise anything
-        if is_out_of_memory(error):
-            raise
-        raise ValueError(damaged(folder, error)) from error
-    return model.eval(), vocabulary
+    return load_model(_read_policy, folder, of_steps=of_steps)
+
+
+def _read_policy(folder: Path) -> PreTrainedModel:
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if any("ForSequenceClassification" in name for name in config.architectures or ()):
+        raise ValueError("it holds a reward model, and a policy is needed")
+    check_layers(config, folder / "model.safetensors")
+    model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, dtype="float32")
+    check_reads_forward(model)
+    load_weights(model, folder / "model.safetensors")
+    return model
 
 
 def save_trainer(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:
@@ -164,7 +152,7 @@ def save_trainer(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]
     notes = {**notes, "format": FORMAT}
     contiguous = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     safetensors.torch.save_file(contiguous, str(folder / "trainer.safetensors"))
-    (folder / "trainer.json").write_text(json.dumps(notes, indent=2) + "\n")
+    (folder / "trainer.json").write_text(json.dumps(notes, indent=2) + "\n", encoding="utf-8")
 
 
 def load_trainer(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -175,7 +163,7 @@ def load_trainer(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]
     """
     folder = find_checkpoint(folder)
     try:
-        notes = json.loads((folder / "trainer.json").read_text())
+        notes = json.loads((folder / "trainer.json").read_text(encoding="utf-8"))
         if not isinstance(notes, dict):
             raise ValueError("trainer.json holds no object")
         tensors = safetensors.torch.load_file(str(folder / "trainer.safetensors"))

@@ -26,7 +26,7 @@ from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits
 from rlhf_minimal.models import Critic, critic_values, policy_logits, policy_logits_and_values, positions
-from rlhf_minimal.models.forward import joined
+from rlhf_minimal.models.forward import forward
 from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.groups import Rollout
@@ -486,15 +486,7 @@ def policy_hidden(
     Returns:
         [B, T, H], and whether the model's head is such a one (`has_linear_head`).
     """
-    ids, attention_mask = joined(prompts, prompt_mask, completions)
-    output = model(
-        input_ids=ids,
-        attention_mask=attention_mask,
-        position_ids=positions(attention_mask),
-        use_cache=False,
-        logits_to_keep=1,
-        output_hidden_states=True,
-    )
+    output = forward(model, prompts, prompt_mask, completions, logits_to_keep=1, output_hidden_states=True)
     hidden = output.hidden_states[-1]
     return completion_logits(hidden, completions.shape[1]), has_linear_head(model, output.logits, hidden[:, -1:])
 

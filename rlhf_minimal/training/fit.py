@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.config import check_numbers
 from rlhf_minimal.training.metrics import Metrics
@@ -102,6 +103,8 @@ class Student:
             step = checkpoints.number(notes, "step", int, least=0)
             restore_optimizer(self.optimizer, tensors, "optimizer")
         except (RuntimeError, ValueError, KeyError) as error:
+            if is_out_of_memory(error):
+                raise
             reason = str(error).splitlines()[0]
             raise ValueError(f"the checkpoint in {folder} does not fit this model: {reason}") from error
         self.step = step

@@ -1,7 +1,7 @@
 """Sampled completions with their rewards, and how such batches are cut and put together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -125,3 +125,8 @@ def widened(rollout: Rollout, prompt_width: int, width: int) -> Rollout:
         return pad(x, (0, width - x.shape[1])) if x.dim() == 2 else x
 
     return Rollout(rollout.problems, rollout.texts, **{name: wide(name) for name in TENSORS})
+
+
+def moved(rollout: Rollout, device: str | torch.device) -> Rollout:
+    """The same rollout on another device."""
+    return replace(rollout, **{name: getattr(rollout, name).to(device) for name in TENSORS})

@@ -158,7 +158,7 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         old_logp, known["sampler_logp"] = logp_of(learner.policy), groups.logp
     if learner.critic is not None:
         own = recipe.reader.values(learner.critic, groups, processes.own_rows(groups.mask), config)
-        known["values"] = processes.gather(own, len(groups.mask))
+        known["values"] = processes.gather(own)
     if "baseline" in needs:  # what to expect of a row before it was sampled: never its own reward
         known["baseline"] = torch.full_like(groups.rewards, learner.mean_reward)
         if config.baseline == "greedy":

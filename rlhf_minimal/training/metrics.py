@@ -235,7 +235,7 @@ def peak_memory(device: torch.device) -> Metrics:
     if device.type == "cuda":
         return {"peak_memory": torch.cuda.max_memory_allocated(device)}
     if (status := Path("/proc/self/status")).exists():
-        own = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        own = [line.split()[1] for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM")]
         if own:  # some sandboxes leave it out
             return {"peak_memory": int(own[0]) * 1024}
     try:

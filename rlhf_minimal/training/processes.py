@@ -15,11 +15,13 @@ The package accelerate starts the processes and sends data between them.
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor, nn
-from torch.nn.functional import pad
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,33 +47,28 @@ class Processes:
 
     def share(self, n: int) -> slice:
         """This process's part of `n` rows: consecutive, so that the completions of a prompt mostly stay together."""
-        sizes = self._sizes(n)
-        start = sum(sizes[: self.rank])
-        return slice(start, start + sizes[self.rank])
+        least, more = divmod(n, self.count)  # the first `more` processes have one row more than the others
+        start = self.rank * least + min(self.rank, more)
+        return slice(start, start + least + (self.rank < more))
 
     def own_rows(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
         """The numbers of this process's share of the rows of `x`."""
         return torch.arange(len(x), device=x.device)[self.share(len(x))]
 
-    def gather(self, own: Shaped[Tensor, "m ..."], n: int) -> Shaped[Tensor, "n ..."]:
-        """All `n` rows in order, from each process's share of them.
+    def gather(self, own: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "n ..."]:
+        """All rows in order, from each process's share of them, of the same shape except for their number."""
+        return own if self.count == 1 else torch.cat(self.everyones(own.cpu())).to(own.device)
+
+    def everyones(self, own: T) -> list[T]:
+        """What each of several processes gives here, in the order of their ranks.
 
         Args:
-            own: The rows `share(n)`, of the same shape in every process except for their number.
-            n: Rows in all.
+            own: Anything that can be pickled. Tensors have to be on the CPU: a device is one process's own.
         """
-        return own if self.count == 1 else self._gathered(own, n)
+        from accelerate.utils import gather_object
 
-    def _gathered(self, own: Tensor, n: int) -> Tensor:
-        from accelerate import PartialState
-        from accelerate.utils import gather
-
-        sizes = self._sizes(n)
-        most = max(sizes)
-        plain = own.to(PartialState().device, torch.uint8 if own.dtype == torch.bool else own.dtype)
-        filled = pad(plain, (0, 0) * (plain.dim() - 1) + (0, most - len(plain))).contiguous()
-        shares = gather(filled).split(most)
-        return torch.cat([share[:size] for share, size in zip(shares, sizes, strict=True)]).to(own)
+        everyones: list[T] = gather_object([own])
+        return everyones
 
     def total(self, own: Tensor) -> Tensor:
         """The sum over all processes."""
@@ -111,10 +108,7 @@ class Processes:
 
     def _reduced(self, own: Tensor) -> Tensor:
         """[count, ...] the tensors of all processes."""
-        return self.gather(own[None], self.count)
-
-    def _sizes(self, n: int) -> list[int]:
-        return [n // self.count + (rank < n % self.count) for rank in range(self.count)]
+        return self.gather(own[None])
 
 
 ALONE = Processes()

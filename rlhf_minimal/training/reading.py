@@ -86,7 +86,7 @@ class Plain:
     ) -> Float[Tensor, "B T"]:
         """Log-probs of all completions of a rollout without a gradient, each process reading its share of the rows."""
         rows = processes.own_rows(groups.mask)
-        return processes.gather(self.read(policy, groups, rows, config).logp, len(groups.mask))
+        return processes.gather(self.read(policy, groups, rows, config).logp)
 
 
 def logp_and_entropy(

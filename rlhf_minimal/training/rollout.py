@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal.functional.masked import last_token, lengths
+from rlhf_minimal.functional.masked import lengths
 from rlhf_minimal.models import AnyVocabulary
-from rlhf_minimal.tasks import Problem, mark_all, score_all, verify_all
-from rlhf_minimal.training.groups import TENSORS, Rollout, join, place_steps, select, widened
+from rlhf_minimal.tasks import Problem, score_all, verify_all
+from rlhf_minimal.training.groups import Rollout, join, moved, place_steps, select
 from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.recipe import Recipe
 from rlhf_minimal.training.sampler import Samples, check_length, going_on, pad_left
@@ -58,7 +58,7 @@ def roll_out(
     if processes.count > 1:
         own = prefixes and prefixes[processes.share(len(problems))]
         write = partial(roll_out, policy, vocabulary, recipe=recipe, temperature=temperature, step=step, prefixes=own)
-        return _roll_out_together(write, problems, group_size, seed, vocabulary, processes)
+        return _roll_out_together(write, problems, group_size, seed, processes)
     encoded = [vocabulary.encode_prompt(problem.prompt, system=recipe.task.instruction) for problem in problems]
     prompts, prompt_mask = (x.to(policy.device) for x in pad_left(encoded, vocabulary.pad_id))
     draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"sample/{seed}".encode()))
@@ -150,7 +150,7 @@ def _scores(
             rewards = score_all(recipe.reward, problems, texts, step, seconds=seconds)
         faults = correct.faults | rewards.faults
         if recipe.step_reward is not None:
-            marked = mark_all(recipe.step_reward, problems, texts, step, seconds=seconds)
+            marked = score_all(recipe.step_reward, problems, texts, step, of_steps=True, seconds=seconds)
             faults |= marked.faults
             placed = place_steps(vocabulary, samples.completions, samples.mask, marked.values)
     failed = [row in faults for row in range(len(problems))]
@@ -227,12 +227,7 @@ def _refilled(fresh: Callable[[], Rollout], recipe: Recipe) -> Rollout | None:
 
 
 def _roll_out_together(
-    write: Callable[..., Rollout],
-    problems: list[Problem],
-    group_size: int,
-    seed: str,
-    vocabulary: AnyVocabulary,
-    processes: Processes,
+    write: Callable[..., Rollout], problems: list[Problem], group_size: int, seed: str, processes: Processes
 ) -> Rollout:
     """The whole rollout, for which each process samples the completions of its share of the problems."""
     if len(problems) < processes.count:
@@ -240,13 +235,7 @@ def _roll_out_together(
     own = write(
         problems[processes.share(len(problems))], group_size=group_size, seed=f"{seed}/process {processes.rank}"
     )
-    shape = torch.tensor([own.prompts.shape[1], own.completions.shape[1]], device=own.prompts.device)
-    own = widened(own, *processes.most(shape).tolist())
-    # Problems are shared out, each with its whole group of rows: so groups are gathered, not rows.
-    tensors = {}
-    for name in TENSORS:
-        x = getattr(own, name)
-        tensors[name] = processes.gather(x.view(-1, group_size, *x.shape[1:]), len(problems)).flatten(0, 1)
-    last = last_token(tensors["mask"]).argmax(-1).tolist()
-    texts = [vocabulary.decode(ids[: i + 1]) for ids, i in zip(tensors["completions"].tolist(), last, strict=True)]
-    return Rollout([problem for problem in problems for _ in range(group_size)], texts, **tensors)
+    # A task may put anything into its problems, and every process has them already: they are not sent.
+    whole = join(processes.everyones(moved(replace(own, problems=[]), "cpu")))
+    rows = [problem for problem in problems for _ in range(group_size)]
+    return moved(replace(whole, problems=rows), own.mask.device)

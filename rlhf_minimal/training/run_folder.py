@@ -164,7 +164,8 @@ class RunFolder:
     def whole_step(self) -> int | None:
         """The step of the checkpoint that would be resumed from; None if there is none."""
         try:
-            return int(json.loads((find_checkpoint(self.checkpoint) / "trainer.json").read_text())["step"])
+            notes = (find_checkpoint(self.checkpoint) / "trainer.json").read_text(encoding="utf-8")
+            return int(json.loads(notes)["step"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 

@@ -287,7 +287,8 @@ class StepScorer:
 
     def save(self, folder: Path) -> None:
         """Writes the model's files and what kind it is into an existing folder; the frozen copy under `reference/`."""
-        (folder / OF_STEPS).write_text(json.dumps({"head": "ratio" if self.reference else "scalar", "beta": self.beta}))
+        notes = {"head": "ratio" if self.reference else "scalar", "beta": self.beta}
+        (folder / OF_STEPS).write_text(json.dumps(notes), encoding="utf-8")
         if self.reference is None:
             return RewardModel(self.model, self.vocabulary).save(folder)
         save_policy(folder, self.model, self.vocabulary)
@@ -306,7 +307,7 @@ def load_step_scorer(folder: str | Path) -> StepScorer:
     """
     folder = find_checkpoint(folder, of_steps=True)
     try:
-        notes = json.loads((folder / OF_STEPS).read_text())
+        notes = json.loads((folder / OF_STEPS).read_text(encoding="utf-8"))
         head, beta = ("ratio", "scalar").index(notes["head"]), float(notes["beta"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(damaged(folder, error)) from error

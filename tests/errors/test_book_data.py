@@ -26,7 +26,7 @@ import library_settings  # noqa: E402
 import llms_txt  # noqa: E402
 import recorded_runs  # noqa: E402
 
-from rlhf_minimal import facts  # noqa: E402
+from rlhf_book import facts  # noqa: E402
 
 COLUMNS = "kl | KL (nats); gold | true score"
 
@@ -311,10 +311,10 @@ CONF = """\
 import pathlib, sys
 sys.path.insert(0, {extensions!r})
 here = pathlib.Path({here!r})
-import benchmarks, book_facts, recorded_runs, rlhf_minimal.facts
+import benchmarks, book_facts, recorded_runs, rlhf_book.facts
 recorded_runs.RESULTS = here / "results"
 benchmarks.RECORD = here / "results" / "benchmarks.json"
-rlhf_minimal.facts.ROWS = here / "rows.yml"
+rlhf_book.facts.ROWS = here / "rows.yml"
 book_facts.TIMES = here / "run-times.json"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "generated", "equations", "book_facts", "mjs_figure"]
 mjs_figure_path = {viz!r}

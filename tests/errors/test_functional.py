@@ -301,6 +301,33 @@ def test_what_stands_under_a_zero_mask_changes_nothing(name, argument, value):
     assert torch.equal(call(name, **{argument: spoiled}), call(name))
 
 
+@pytest.mark.parametrize(("name", "argument"), MASKED, ids=[f"{n}-{a}" for n, a in MASKED])
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_what_stands_under_a_zero_mask_changes_no_gradient(name, argument, value):
+    """A right value is not enough: if NaN was computed and then masked, the gradient is zero times NaN."""
+    nothing = good(name)["mask"] == 0
+
+    def gradients(under_the_mask):
+        arguments_ = good(name)
+        if under_the_mask is not None:
+            arguments_[argument] = arguments_[argument].masked_fill(nothing, under_the_mask)
+        leaves = {key: x.requires_grad_() for key, x in arguments_.items() if kind_of(key) == ("Float", "B T")}
+        out = FUNCTIONS[name](**arguments_)
+        if not out.requires_grad:
+            return {}
+        weighed = (out * torch.linspace(1, 2, out.numel()).view(out.shape)).sum()  # a plain sum of whitened is constant
+        found = torch.autograd.grad(weighed, list(leaves.values()), allow_unused=True, materialize_grads=True)
+        return dict(zip(leaves, found, strict=True))
+
+    kind_of = arguments(name).get
+    expected, found = gradients(None), gradients(value)
+    assert found.keys() == expected.keys()
+    for key, gradient in found.items():
+        assert torch.isfinite(gradient).all(), key
+        assert torch.equal(gradient, expected[key]), key
+        assert (gradient[nothing] == 0).all(), key
+
+
 @pytest.mark.parametrize("name", [n for n, a in READS if a == "mask"])
 def test_no_token_is_trained(name):
     nothing = {"mask": torch.zeros(B, T)}

@@ -230,7 +230,8 @@ TENSORS = {
 
 
 @pytest.mark.parametrize("name", [name for name in TENSORS if TENSORS[name]])
-def test_writing_into_any_tensor_is_seen(name):
+def test_writing_into_any_tensor_is_seen(monkeypatch, name):
+    monkeypatch.setattr(machinery, "HIDDEN_DRAWS", 40)  # a wrong answer meets the first twenty at most
     exercise = EXERCISES[name]
     argument = TENSORS[name][0]
     place = list(exercise.cases[0].arguments).index(argument)

@@ -8,13 +8,14 @@ import importlib
 import inspect
 import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
 
-from rlhf_book.exercises import BUGS, EXERCISES, Exercise, Verdict, check, hint, solution
+from rlhf_book.exercises import BUGS, EXERCISES, Exercise, Verdict, check, hint, solution, world
 from rlhf_book.exercises import exercise as machinery
 from rlhf_book.exercises.cells import imports
 from rlhf_book.exercises.exercise import Case, Mistake
@@ -419,7 +420,7 @@ def _equal(one, other):
 
 def test_the_hidden_batches_differ_from_the_shown_one():
     for exercise in EXERCISES.values():
-        shown, drawn = exercise.cases[0], list(exercise.hidden())
+        shown, drawn = exercise.cases[0], exercise._every_case[len(exercise.cases) :]
         assert len(drawn) == 1000
         met = any(_equal(shown, case) for case in drawn)
         assert not met or exercise.id in ("grpo-closed-form", "diag-verdict")  # which have few inputs to choose among
@@ -461,3 +462,35 @@ def test_dead_groups_of_the_statement():
 def test_a_case_prints_small_and_large():
     assert str(Case({"x": torch.tensor([1.0, 0.25]), "n": 2})) == "x=[1, 0.25], n=2"
     assert str(Case({"x": torch.zeros(50, 2)})) == "x=<50 x 2 tensor>"
+
+
+# ── what a verdict costs ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_fewer_draws_are_fewer_calls_whatever_was_drawn_before(monkeypatch):
+    exercise, calls = EXERCISES["grpo-advantage"], itertools.count()
+
+    def counted(*given):
+        next(calls)
+        return exercise.solution(*given)
+
+    for draws in (30, 20, 40):
+        monkeypatch.setattr(machinery, "HIDDEN_DRAWS", draws)
+        before = next(calls)
+        assert exercise.check(counted)
+        assert next(calls) - before - 1 == len(exercise.cases) + draws
+    few, more = list(itertools.islice(exercise.hidden(), 20)), list(exercise.hidden())
+    assert [str(case) for case in few] == [str(case) for case in more[:20]]  # the same ones, in the same order
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
+def test_all_that_a_verdict_is_made_with_is_looked_at_after_each_call(exercise):
+    """The checker, the module of the exercise, and every function and class of the package that it uses."""
+    judges = world.made_with(exercise.check, exercise.draw, exercise.solution, *(m.wrong for m in exercise.mistakes))
+    assert {machinery, world, importlib.import_module(type(exercise).__module__)} <= set(judges)
+    for judge in (judge for judge in judges if inspect.ismodule(judge)):
+        assert judge.__name__.startswith("rlhf_book.exercises")
+        for thing in vars(judge).values():
+            if inspect.isfunction(thing) or inspect.isclass(thing):
+                module = thing.__module__
+                assert not module.startswith("rlhf_book.exercises.") or sys.modules[module] in judges, thing

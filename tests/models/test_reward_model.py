@@ -4,7 +4,8 @@ import json
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from safetensors import safe_open
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, MixtralConfig, MixtralForCausalLM
 
 from rlhf_minimal.models import (
     RewardModel,
@@ -16,7 +17,7 @@ from rlhf_minimal.models import (
     sequence_scores,
     tiny_llama,
 )
-from rlhf_minimal.tasks import Problem, call_reward, model_reward
+from rlhf_minimal.tasks import Problem, model_reward, score_all
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 
 VOCABULARY = Vocabulary("abcdef")
@@ -132,6 +133,19 @@ def test_transformers_reads_the_folder_without_us(folder, reward_model):
     assert {path.suffix for path in folder.iterdir()} == {".json", ".safetensors"}
 
 
+def test_a_mixture_of_experts_comes_back_from_a_file_with_other_names(tmp_path):
+    """transformers keeps the experts of a layer in one tensor, and writes every expert by itself."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
+    tokens = {"vocab_size": 7, "eos_token_id": 0, "bos_token_id": None, "pad_token_id": None}
+    config = MixtralConfig(num_hidden_layers=1, num_local_experts=2, max_position_embeddings=64, **sizes, **tokens)
+    reward_model = RewardModel.from_policy(MixtralForCausalLM(config).eval(), VOCABULARY)
+    reward_model.save(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", framework="pt") as tensors:
+        assert set(tensors.keys()) != set(reward_model.model.state_dict())
+    assert torch.equal(load_reward_model(tmp_path).score(PROMPTS, ANSWERS), reward_model.score(PROMPTS, ANSWERS))
+
+
 def test_normalised_scores_have_mean_0_and_deviation_1_and_raw_ones_stay(reward_model):
     raw = reward_model.raw_scores(PROMPTS, ANSWERS).detach()
     assert torch.equal(reward_model.score(PROMPTS, ANSWERS), raw)
@@ -226,8 +240,8 @@ def test_another_vocabulary_is_refused():
 
 def test_as_a_reward_function_it_reads_prompts_and_completions(reward_model):
     problems = [Problem(prompt, "") for prompt in PROMPTS]
-    found = call_reward(model_reward(reward_model), problems, ANSWERS, step=1)
-    assert found == reward_model.score(PROMPTS, ANSWERS).tolist()
+    found = score_all(model_reward(reward_model), problems, ANSWERS, step=1)
+    assert found.values == reward_model.score(PROMPTS, ANSWERS).tolist()
 
 
 def test_the_character_tokenizer_is_the_vocabulary(tmp_path):

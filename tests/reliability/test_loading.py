@@ -340,8 +340,22 @@ def test_a_config_that_asks_for_tuples_is_overruled(folders, way):
 @pytest.mark.parametrize("alphabet", ["ab", "abcd"])
 def test_an_alphabet_of_another_size_is_not_the_models(folders, kind, alphabet):
     (folders / kind / "vocabulary.json").write_text(json.dumps({"alphabet": alphabet}))
-    with pytest.raises(ValueError, match="cannot read the checkpoint in .*vocabulary.json does not belong"):
+    with pytest.raises(
+        ValueError, match="cannot read the checkpoint in .*vocabulary.json does not belong to this model"
+    ):
         LOADERS[kind](folders / kind)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_are_read_in_float32_whatever_the_config_says(folders, way):
+    """AdamW's small steps would be lost to rounding in bfloat16."""
+    kind, load = WAYS[way]
+    path = folders / kind / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dtype": "bfloat16"}))
+    loaded = load(folders / kind)
+    model = loaded.model if kind == "reward" else loaded[0]
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert model.config.dtype == torch.float32  # a checkpoint of it says so, too
 
 
 @pytest.mark.parametrize("way", WAYS)

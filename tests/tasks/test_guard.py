@@ -234,6 +234,55 @@ def test_slow_completions_have_a_limit_together_too():
     assert sum(verify_all(task, problems, completions, seconds=1.0).values) == 100
 
 
+def test_one_that_hangs_among_many_is_found_within_the_time_of_all():
+    """Asked for all at once, 512 completions of 0.05 seconds each would otherwise wait for 26 seconds."""
+    problems, completions = [Problem("1:", "2")] * 512, ["good"] * 100 + ["hangs"] + ["good"] * 411
+
+    def reward(completions, **columns):
+        return [slow(text, None) for text in completions]
+
+    began = time.monotonic()
+    with pytest.warns(VerifierWarning, match="it took longer than 0.05 seconds"):
+        scored = score_all(reward, problems, completions, step=1, seconds=0.05)
+    assert time.monotonic() - began < 10
+    assert scored.values == [1.0] * 100 + [0.0] + [1.0] * 411
+
+
+@pytest.mark.parametrize("score", ["verifier", "reward function"])
+def test_an_error_of_that_name_that_came_at_once_takes_no_time_from_the_others(score):
+    problems, completions = [Problem("1:", "2")] * 40, ["no server", "good"] * 20
+
+    def verify(answer, problem):
+        if answer == "no server":
+            raise TimeoutError("the server does not answer")
+        return 1.0
+
+    def reward(completions, **columns):
+        return [verify(text, None) for text in completions]
+
+    task = dataclasses.replace(get_task("even"), verify=verify)
+    by = {
+        "verifier": lambda: verify_all(task, problems, completions),
+        "reward function": lambda: score_all(reward, problems, completions, step=1),
+    }
+    with pytest.warns(VerifierWarning, match="the server does not answer"):
+        scored = by[score]()
+    assert scored.values == [0.0, 1.0] * 20
+
+
+def test_what_was_verified_before_a_failure_is_not_verified_again():
+    asked = []
+
+    def verify(answer, problem):
+        asked.append(answer)
+        return 1 / (answer != "bad")
+
+    with pytest.warns(VerifierWarning, match="ZeroDivisionError"):
+        scored = verify_all(dataclasses.replace(get_task("even"), verify=verify), PROBLEMS, ANSWERS)
+    assert scored.values == [1.0, 0.0, 1.0]
+    assert asked == ["2", "bad", "bad", "6"]
+
+
 def test_ctrl_c_comes_through():
     def interrupted(**columns):
         raise KeyboardInterrupt
@@ -274,6 +323,21 @@ def test_off_the_main_thread_the_call_is_left_behind():
     thread.join(4)
     assert [scored.values for scored in found] == [[1.0, 0.0, 1.0]] * 2
     assert [next(iter(scored.faults.values()))[:12] for scored in found] == ["TimeoutError", "ZeroDivision"]
+
+
+def test_a_call_that_was_left_behind_adds_no_score():
+    found = []
+
+    def work():
+        with warnings.catch_warnings(action="ignore"):
+            found.append(verify_all(task_with(lambda: time.sleep(0.3)), PROBLEMS, ANSWERS, seconds=0.1))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(4)
+    time.sleep(0.5)  # by now the calls that were left behind have come to their end
+    assert found[0].values == [1.0, 0.0, 1.0]
+    assert list(found[0].faults) == [1]
 
 
 # --- in a run --------------------------------------------------------------------------------------------------------

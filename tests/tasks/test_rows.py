@@ -1,10 +1,16 @@
 """Rows: every shape that is accepted, and for every bad row an error that names it."""
 
+import ast
 import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+import rlhf_minimal
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
 from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task, hold_out, read_rows, write_rows
 from rlhf_minimal.tasks.base import normalised
@@ -257,3 +263,51 @@ def test_prompt_and_answer_are_counted_as_they_are_trained():
     assert len(read([{"prompt": "aaa", "completion": "bbb"}], CompletionRow, merging, max_length=5)) == 1
     with pytest.raises(ValueError, match="5 tokens in prompt"):
         read([{"prompt": "aaa", "completion": "bbb"}], CompletionRow, merging, max_length=4)
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+WRITE = """
+from pathlib import Path
+from rlhf_minimal.tasks import TextRow, write_rows
+write_rows(Path("rows.jsonl"), [TextRow("\\u00fc 1 \\u2212 1")])
+"""
+
+
+def test_rows_are_written_in_utf_8_whatever_the_system_prefers(tmp_path):
+    """An English Windows prefers another encoding; here a system that prefers ASCII stands for it."""
+    ascii = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    wrote = subprocess.run([sys.executable, "-c", WRITE], cwd=tmp_path, env=ascii, capture_output=True, text=True)
+    assert wrote.returncode == 0, wrote.stderr
+    assert read(tmp_path / "rows.jsonl", TextRow, Vocabulary("ü 1−")) == [TextRow("ü 1 − 1")]
+
+
+def opened_without_encoding(source):
+    """The lines of a program that open a file as text and leave its encoding to the system."""
+    for call in ast.walk(ast.parse(source)):
+        if isinstance(call, ast.Call) and not any(keyword.arg == "encoding" for keyword in call.keywords):
+            name, modes = ast.unparse(call.func), {ast.unparse(word) for word in call.args}
+            opens = name == "open" or (name.endswith(".open") and name != "os.open")
+            if (opens and not modes & {"'rb'", "'wb'"}) or name.endswith((".read_text", ".write_text")):
+                yield call.lineno
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("open(path)\nopen(path, 'rb')\nos.open(path, os.O_RDONLY)", [1]),
+        ("path.open('w')\npath.open('w', encoding='utf-8')\n(folder / 'b').read_text()\npath.write_bytes(b'')", [1, 3]),
+    ],
+)
+def test_what_leaves_its_encoding_to_the_system_is_found(source, lines):
+    assert list(opened_without_encoding(source)) == lines
+
+
+def test_every_text_file_of_the_library_has_its_encoding():
+    package = Path(rlhf_minimal.__file__).parent
+    found = {
+        str(file.relative_to(package)): lines
+        for file in package.rglob("*.py")
+        if (lines := list(opened_without_encoding(file.read_text(encoding="utf-8"))))
+    }
+    assert not found

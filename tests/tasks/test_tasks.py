@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from rlhf_minimal.tasks import TASKS, Problem, Task, call_reward, get_task, random_reward, verifier_reward
+from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, random_reward, score_all, verifier_reward
 from rlhf_minimal.tasks.arithmetic import add
 from rlhf_minimal.tasks.base import DRAWS
 
@@ -128,8 +128,8 @@ def test_a_reward_function_written_for_trl_works_unchanged():
         assert prompts == ["1:", "3:"]
         return [float(c == a) for c, a in zip(completions, answer, strict=True)]
 
-    assert call_reward(reward_len, PROBLEMS, ["a", "bcd"], step=1) == [1.0, 3.0]
-    assert call_reward(reward_answer, PROBLEMS, ["2", "2"], step=1) == [1.0, 0.0]
+    assert score_all(reward_len, PROBLEMS, ["a", "bcd"], step=1).values == [1.0, 3.0]
+    assert score_all(reward_answer, PROBLEMS, ["2", "2"], step=1).values == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -144,20 +144,20 @@ def test_a_reward_function_written_for_trl_works_unchanged():
 )
 def test_a_reward_function_that_does_not_score_everything_is_an_error(returned, message):
     with pytest.raises(ValueError, match=message):
-        call_reward(lambda **columns: returned, PROBLEMS, ["a", "b"], step=1)
+        score_all(lambda **columns: returned, PROBLEMS, ["a", "b"], step=1)
 
 
 def test_random_rewards_ignore_the_answer_and_repeat_by_step():
     coin = random_reward(seed=1)
-    first = call_reward(coin, PROBLEMS * 500, ["right"] * 1000, step=3)
-    assert first == call_reward(random_reward(seed=1), PROBLEMS * 500, ["wrong"] * 1000, step=3)
-    assert first != call_reward(coin, PROBLEMS * 500, ["right"] * 1000, step=4)
+    first = score_all(coin, PROBLEMS * 500, ["right"] * 1000, step=3).values
+    assert first == score_all(random_reward(seed=1), PROBLEMS * 500, ["wrong"] * 1000, step=3).values
+    assert first != score_all(coin, PROBLEMS * 500, ["right"] * 1000, step=4).values
     assert sum(first) / 1000 == pytest.approx(0.5, abs=0.08)
 
 
 def test_the_verifier_as_a_reward_function():
     task = get_task("even")
-    assert call_reward(verifier_reward(task), PROBLEMS, ["4", "5"], step=0) == [1.0, 0.0]
+    assert score_all(verifier_reward(task), PROBLEMS, ["4", "5"], step=0).values == [1.0, 0.0]
 
 
 def test_a_task_of_ones_own_is_a_few_lines():

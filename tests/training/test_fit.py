@@ -151,6 +151,26 @@ def test_a_checkpoint_of_another_model_or_without_a_step_is_refused(tmp_path):
         begin(policy).restore(tmp_path / "small")
 
 
+@pytest.mark.parametrize(
+    "full",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:121] DefaultCPUAllocator: can't allocate memory"),
+    ],
+    ids=["on a GPU", "on a CPU"],
+)
+def test_memory_that_runs_out_is_not_taken_for_another_model(tmp_path, monkeypatch, full):
+    def load(state):
+        raise full
+
+    student = begin(model())
+    student.save(tmp_path / "cut", {})
+    monkeypatch.setattr(student.optimizer, "load_state_dict", load)
+    with pytest.raises(type(full)) as caught:
+        student.restore(tmp_path / "cut")
+    assert caught.value is full
+
+
 # --- which rows a step sees ----------------------------------------------------------------------------------------
 
 

@@ -327,17 +327,6 @@ def test_the_shipped_models_critic_costs_what_the_chapter_measured():
     assert per_parameter == ["4.00", "16.00", "16.01"]
 
 
-def test_a_shared_critic_costs_a_head():
-    config = tiny_llama(13, width=32, heads=2).config
-    policy, critic, _ = memory_ledger(ALGORITHMS["ppo"], config, shared_critic=True)
-    assert critic.parameters == 33
-    assert critic.held == 16 * 33
-    assert critic.activations == 8 * 1024 * 32 * 4
-    assert policy == memory_ledger(ALGORITHMS["grpo"], config)[0]
-    with pytest.raises(ValueError, match="leave out either"):
-        memory_ledger(ALGORITHMS["ppo"], config, shared_critic=True, critic=config)
-
-
 def test_a_critic_may_be_another_model():
     big, small = (tiny_llama(13, width=w, heads=2).config for w in (64, 16))
     rows = {row.model: row for row in memory_ledger(ALGORITHMS["ppo"], big, critic=small, reward_model=small)}

@@ -454,6 +454,17 @@ def test_the_command_trains_a_scorer_for_a_run_and_for_votes(tmp_path, capsys, m
     assert "weighted" in capsys.readouterr().out
 
 
+def test_where_all_steps_are_right_there_is_no_auc_and_the_run_goes_on(tmp_path, capsys, monkeypatch):
+    """One held-out completion, whose only label is its outcome: nothing to tell it apart from."""
+    monkeypatch.chdir(tmp_path)
+    assert main([*REWARD, "--label-steps", "outcome", "--held-out", "1", "--out", "run"]) == 0
+    seen = metrics(tmp_path / "run")
+    assert len(seen) == 2
+    assert all("held_out_loss" in row and "held_out_auc" not in row for row in seen)
+    assert "1 steps held out: no AUC, since all are right or all are wrong, loss 0." in capsys.readouterr().out
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text()).keys() == {"held_out", "loss"}
+
+
 def test_a_resumed_scorer_is_the_uninterrupted_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [*REWARD, "--label-steps", "program"]
@@ -477,7 +488,10 @@ def test_a_resumed_scorer_is_the_uninterrupted_one(tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["reward", "--head", "scalar"], "--head changes nothing by itself: give --label-steps N as well"),
-        (["reward", "--label-steps", "program", "--normalize", "none"], "--normalize changes nothing by itself"),
+        (
+            ["reward", "--label-steps", "program", "--normalize", "none"],
+            "--normalize changes nothing with --label-steps program: leave it out, or give --label-steps none",
+        ),
         (["reward", "--label-steps", "program"], "the task 'reviews' has no steps; give a file of rows with --data"),
         ([*REWARD, "--label-steps", "program", "--beta", "0"], "beta must be above 0; got 0.0"),
         (

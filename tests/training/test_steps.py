@@ -17,7 +17,7 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.functional import advantages, filters
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
 from rlhf_minimal.models.vocabulary import character_tokenizer
-from rlhf_minimal.tasks import Problem, Step, VerifierWarning, checked_steps, get_task, mark_all
+from rlhf_minimal.tasks import Problem, Step, VerifierWarning, checked_steps, get_task, score_all
 from rlhf_minimal.training import METRICS, Config, Learner, Plain, Recipe, collect, roll_out, train, train_step
 from rlhf_minimal.training.groups import place_steps
 from rlhf_minimal.training.loop import prepare_batch
@@ -168,11 +168,8 @@ def test_a_recipe_that_pays_for_steps_needs_somebody_to_mark_them():
 class TwoOfThem(Processes):
     """The first of two processes; what the other would send is a copy of its own share."""
 
-    def gather(self, own, count):
-        return torch.cat([own, own])[:count]
-
-    def most(self, x):
-        return x
+    def everyones(self, own):
+        return [own, own]
 
 
 def test_several_processes_gather_the_marks_with_the_rest():
@@ -222,12 +219,12 @@ def test_a_step_reward_that_fails_on_some_completions_costs_them_their_steps():
 )
 def test_steps_that_are_none_end_the_run(steps):
     with pytest.raises(ValueError, match=r"steps must be pairs \(end, mark\).*from 1 to the 2 characters.*in row 2"):
-        mark_all(lambda completions, **_: [[], steps], [Problem("1:", "")] * 2, ["22", "22"], 1)
+        score_all(lambda **_: [[], steps], [Problem("1:", "")] * 2, ["22", "22"], 1, of_steps=True)
 
 
 def test_one_list_of_steps_for_each_completion():
     with pytest.raises(ValueError, match="one list of steps per completion, 2 in a list; got 1"):
-        mark_all(lambda completions, **_: [[]], [Problem("1:", "")] * 2, ["22", "22"], 1)
+        score_all(lambda **_: [[]], [Problem("1:", "")] * 2, ["22", "22"], 1, of_steps=True)
 
 
 # --- who sees it -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,11 @@ from rlhf_book.figures.widgets import ROUTING_EXPLORER_ALT, RoutingExplorer, in_
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "routing_explorer.mjs"
-DATA = figure.routing()["data"]
+
+
+def data():
+    return figure.routing()["data"]
+
 
 in_node = partial(run_in_node, MODULE)
 
@@ -49,28 +53,28 @@ def test_flips_are_counted_as_sets():
 
 def test_the_table_is_whole_and_says_what_the_chapter_says_of_it():
     keys = [f"{a}/{b}/{c}" for a in figure.LAYERS for b in figure.EXPERTS for c in figure.PICKED]
-    assert list(DATA["table"]) == keys
-    assert all(len(lines) == len(figure.NOISES) for lines in DATA["table"].values())
+    assert list(data()["table"]) == keys
+    assert all(len(lines) == len(figure.NOISES) for lines in data()["table"].values())
     for layers in (12, 24):
         for experts in figure.EXPERTS:
             for picked in figure.PICKED:
-                quiet, *_, loud = DATA["table"][f"{layers}/{experts}/{picked}"]
+                quiet, *_, loud = data()["table"][f"{layers}/{experts}/{picked}"]
                 assert quiet["experts"] / quiet["dense"] > 1.5 * loud["experts"] / loud["dense"]
                 assert loud["any"] > quiet["any"]
                 assert 0.3 < loud["replay"] / loud["dense"] < 3
-    for line in sum(DATA["table"].values(), []):
+    for line in sum(data()["table"].values(), []):
         assert line["any"] <= line["independent"] + 0.02
 
 
 def test_one_setting_again():
-    assert figure.setting(4, 8, 2) == DATA["table"]["4/8/2"]
+    assert figure.setting(4, 8, 2) == data()["table"]["4/8/2"]
     one = figure.setting(1, 8, 2)
     assert [line["any"] for line in one] == [line["flips"] for line in one]
 
 
 def test_it_shows_the_table():
     cases = [[12, 32, 2, 0.001], [1, 8, 4, 0.1], [24, 8, 1, 0.01]]
-    script = f"const d = {json.dumps(DATA)};\n"
+    script = f"const d = {json.dumps(data())};\n"
     for case, got in zip(
         cases,
         in_node(script + f"console.log(JSON.stringify({json.dumps(cases)}.map((c) => maths.compute(d, ...c))))"),
@@ -83,7 +87,7 @@ def test_it_shows_the_table():
 
 
 def test_it_says_what_it_shows():
-    script = f"const d = {json.dumps(DATA)};\nconsole.log(JSON.stringify(maths.words(d, 24, 32, 4, 0.1)))"
+    script = f"const d = {json.dumps(data())};\nconsole.log(JSON.stringify(maths.words(d, 24, 32, 4, 0.1)))"
     text, line = in_node(script), figure.setting(24, 32, 4)[-1]
     assert f"{100 * line['any']:.0f} % of the tokens" in text
     assert f"{line['experts_mean']:.2f} with experts" in text
@@ -93,7 +97,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     widget = RoutingExplorer(4, 8, 1, noise=0.03)
     state = widget.get_state()
     assert [state[name] for name in ("layers", "experts", "picked", "noise")] == [4, 8, 1, 0.03]
-    assert state["data"] == DATA
+    assert state["data"] == data()
     assert state["_esm"] == in_a_notebook(MODULE)
     assert ROUTING_EXPLORER_ALT in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")

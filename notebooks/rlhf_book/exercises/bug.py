@@ -13,7 +13,7 @@ from rlhf_minimal.time_limit import TimeIsUp, in_time
 
 from .cells import FOR_READERS, as_code, source
 from .exercise import Verdict, not_a_function, said
-from .world import World, left_as_it_is
+from .world import World, left_as_it_is, made_with
 
 _SECONDS = 60.0  # that the property may take to be tried on a reader's version; ours takes about a second
 
@@ -91,7 +91,7 @@ class Bug:
         """
         if not callable(function):
             return Verdict(self.id, False, not_a_function(function))
-        with left_as_it_is() as world:
+        with left_as_it_is(made_with(self.check, self.reveals)) as world:
             try:
                 problem = in_time(lambda: self._problem(function, world), _SECONDS)
             except TimeoutError:

@@ -30,7 +30,7 @@ from torch import Generator, Tensor
 from rlhf_minimal.time_limit import TimeIsUp, in_time
 
 from .cells import FOR_READERS, as_code
-from .world import World, left_as_it_is
+from .world import World, left_as_it_is, made_with
 
 HIDDEN_DRAWS = 1000
 _SEED = 20240205  # of the drawn batches; every run draws the same ones
@@ -123,6 +123,19 @@ class Mistake:
 
 
 @dataclass(frozen=True)
+class _Outcome:
+    value: Tensor | None = None
+    gradient: Tensor | None = None
+    problem: str | None = None
+
+    def times(self, sign: int) -> "_Outcome":
+        value, gradient = (
+            None if x is None else sign * x for x in (self.value, self.gradient)
+        )
+        return _Outcome(value, gradient, self.problem)
+
+
+@dataclass(frozen=True)
 class Exercise:
     """Everything about one exercise, in one place: the chapter, the checker and the tests all read it here.
 
@@ -206,10 +219,15 @@ class Exercise:
         """
         if not callable(function):
             return Verdict(self.id, False, not_a_function(function))
-        with left_as_it_is() as world:
+        with left_as_it_is(self._judges) as world:
             message = self._first_problem(_Reader(self, function, world))
         begun = message is None or _STUB not in message
         return Verdict(self.id, message is None, message or self.right, begun)
+
+    @cached_property
+    def _judges(self) -> tuple[Any, ...]:
+        wrong = (mistake.wrong for mistake in self.mistakes)
+        return made_with(self.check, self.draw, self.solution, *wrong)
 
     def _first_problem(self, reader: "_Reader") -> str | None:
         for number, case in enumerate(self._every_case):
@@ -221,21 +239,28 @@ class Exercise:
                 return self._diagnose(reader, number)
         return None
 
-    @cached_property
+    @property
     def _every_case(self) -> tuple[Case, ...]:
-        return (*self.cases, *self.hidden())
+        # Drawn once, and anew when another number of draws is asked for.
+        if HIDDEN_DRAWS not in self._drawn:
+            self._drawn[HIDDEN_DRAWS] = (*self.cases, *self.hidden())
+        return self._drawn[HIDDEN_DRAWS]
 
     @cached_property
-    def _answered(self) -> dict[int, "_Outcome"]:
+    def _drawn(self) -> dict[int, tuple[Case, ...]]:
         return {}
 
-    def _right(self, number: int) -> "_Outcome":
+    @cached_property
+    def _answered(self) -> dict[int, _Outcome]:
+        return {}
+
+    def _right(self, number: int) -> _Outcome:
         """What the solution makes of a case. It is the same in every check, and a reader checks more than once."""
         if number not in self._answered:
             self._answered[number] = self._run(self.solution, self._every_case[number])
         return self._answered[number]
 
-    def _known_by_its_error(self, mine: "_Outcome", case: Case) -> str | None:
+    def _known_by_its_error(self, mine: _Outcome, case: Case) -> str | None:
         known = (
             mistake
             for mistake in self.mistakes
@@ -292,7 +317,7 @@ class Exercise:
 
     def _run(
         self, function: Callable[..., Any], case: Case, world: World | None = None
-    ) -> "_Outcome":
+    ) -> _Outcome:
         given = {
             name: x.clone() if isinstance(x, Tensor) else x
             for name, x in case.arguments.items()
@@ -378,7 +403,7 @@ class _Reader:
             None  # what every call gets, once there is no time left
         )
 
-    def run(self, case: Case) -> "_Outcome":
+    def run(self, case: Case) -> _Outcome:
         """What the function makes of a case, in bounded time."""
         if self.over:
             return self.over
@@ -398,19 +423,6 @@ class _Reader:
             words = f"is too slow to be tried on all cases: they took longer than {_TOGETHER:g} seconds together."
             self.over = _Outcome(problem=f"Your function {words}")
         return outcome
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    value: Tensor | None = None
-    gradient: Tensor | None = None
-    problem: str | None = None
-
-    def times(self, sign: int) -> "_Outcome":
-        value, gradient = (
-            None if x is None else sign * x for x in (self.value, self.gradient)
-        )
-        return _Outcome(value, gradient, self.problem)
 
 
 def said(error: BaseException) -> str:

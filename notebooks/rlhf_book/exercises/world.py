@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import chain
 from operator import is_
 from types import ModuleType
@@ -74,13 +75,19 @@ class Names:
 
 
 class World:
-    """The settings and names of the process, to be put back after each call of a reader's function."""
+    """The settings and names of the process, to be put back after each call of a reader's function.
 
-    def __init__(self) -> None:
+    Args:
+        judges: The modules and classes that the verdict is made with, see `made_with`.
+    """
+
+    def __init__(self, judges: Sequence[Any]) -> None:
         # Looked at after each call: what a verdict is made with. Looked at in the end: what else a chapter uses.
-        judging = _ours(__package__)
-        self.names = Names([torch, torch.Tensor, builtins, math, *judging])
-        self.others = Names([*_OTHERS, *_ours("rlhf_minimal"), *_ours("rlhf_book")])
+        self.names = Names([torch, torch.Tensor, builtins, math, *judges])
+        loaded = tuple(map(id, sys.modules.values()))
+        self.others = Names(
+            [*_OTHERS, *_ours("rlhf_minimal", loaded), *_ours("rlhf_book", loaded)]
+        )
         self.settings = [(read, write, read()) for read, write in _SETTINGS]
         self.handlers = _handlers()
 
@@ -103,7 +110,7 @@ class World:
 
 
 @contextmanager
-def left_as_it_is() -> Iterator[World]:
+def left_as_it_is(judges: Sequence[Any]) -> Iterator[World]:
     """A reader's function runs in here: with gradients, without warnings, and all is put back in the end."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002  (readers have it)
     with (
@@ -113,7 +120,7 @@ def left_as_it_is() -> Iterator[World]:
         watched(),
     ):
         warnings.simplefilter("ignore")  # wrong answers divide by zero
-        world = World()
+        world = World(judges)
         try:
             yield world
         finally:
@@ -165,20 +172,47 @@ def watched() -> Iterator[None]:
         signal.signal(signal.SIGURG, before)
 
 
-def _ours(package: str) -> list[Any]:
-    """The modules of a package that are loaded, and their classes."""
+def made_with(*functions: Callable[..., Any]) -> tuple[Any, ...]:
+    """The modules of this package that these functions are made with, and their classes.
+
+    They are the modules in which the functions stand, and all those from which one of them has a module, a function or
+    a class.
+    """
+    found: dict[str, ModuleType] = {}
+    todo = [getattr(function, "__module__", None) for function in functions]
+    while todo:
+        name = todo.pop()
+        if name in found or not f"{name}.".startswith(f"{__package__}."):
+            continue
+        module = found[str(name)] = sys.modules[str(name)]
+        for thing in vars(module).values():
+            owner = getattr(thing, "func", thing)  # of a partial, the function
+            of_module = isinstance(thing, ModuleType)
+            todo.append(
+                thing.__name__ if of_module else getattr(owner, "__module__", None)
+            )
+    return _with_classes(list(found.values()), __package__)
+
+
+@lru_cache(maxsize=8)
+def _ours(package: str, loaded: tuple[int, ...]) -> tuple[Any, ...]:
+    """The modules of a package among those that are loaded, and their classes."""
     modules = [
         module
         for name, module in sys.modules.items()
         if f"{name}.".startswith(f"{package}.") and module is not None
     ]
+    return _with_classes(modules, package)
+
+
+def _with_classes(modules: list[ModuleType], package: str) -> tuple[Any, ...]:
     classes = [
         thing
         for module in modules
         for thing in vars(module).values()
         if isinstance(thing, type) and f"{thing.__module__}.".startswith(f"{package}.")
     ]
-    return [*modules, *classes]
+    return (*modules, *classes)
 
 
 def _write(place: Any, name: str, *value: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the book says of a row beside its cells: `rows.yml`, read and checked.
+"""What the book says of a row beside its cells: `rlhf_minimal/rows.yml`, read and checked.
 
 The cells decide what runs. Names of papers, formulas as they are printed, colours and reasons are said once, in that
 file; pages, figures and tests take them from here.
@@ -13,7 +13,9 @@ from typing import Any
 
 import yaml
 
-ROWS = Path(__file__).with_name("rows.yml")
+import rlhf_minimal
+
+ROWS = Path(rlhf_minimal.__file__).with_name("rows.yml")
 LINES = ("solid", "dashed", "dotted", "dashdot", "dashdotdot")
 LIBRARIES = ("trl", "verl", "openrlhf")
 
@@ -123,12 +125,19 @@ def facts_of(name: str, path: Path | None = None) -> Facts:
     if name not in rows:
         near = difflib.get_close_matches(str(name), map(str, rows), n=1)
         hint = f"; did you mean {near[0]}?" if near else "."
-        raise ValueError(f"{path} says nothing of the row {name!r}{hint} An entry has {', '.join(KEYS)}")
+        raise ValueError(
+            f"{path} says nothing of the row {name!r}{hint} An entry has {', '.join(KEYS)}"
+        )
     if lacking := missing(name, path):
         raise ValueError(f"{path}, row {name}: {'; '.join(lacking)}"[:700])
     entry = rows[name]
     steps = tuple(
-        Step(step["from"], step["addresses"], step["leaves_open"], step.get("measured_in", ""))
+        Step(
+            step["from"],
+            step["addresses"],
+            step["leaves_open"],
+            step.get("measured_in", ""),
+        )
         for step in entry["steps"]
     )
     return Facts(**{**entry, "paper": tuple(entry["paper"]), "steps": steps})
@@ -157,19 +166,38 @@ def missing(name: str, path: Path | None = None) -> list[str]:
     rows = _read(path)["rows"]
     entry = rows.get(name, {})
     if not isinstance(entry, dict):
-        return [f"its entry is {_short(entry)}, and should be a mapping with {', '.join(KEYS)}"]
-    problems = [f"{_short(key)} is no key of a row; there are {', '.join(KEYS)}" for key in entry if key not in KEYS]
+        return [
+            f"its entry is {_short(entry)}, and should be a mapping with {', '.join(KEYS)}"
+        ]
+    problems = [
+        f"{_short(key)} is no key of a row; there are {', '.join(KEYS)}"
+        for key in entry
+        if key not in KEYS
+    ]
     for key, words in KEYS.items():
         if key not in entry:
             problems.append(f"{key} is missing: write {words}")
         elif not _fits(key, entry[key], rows, path):
             problems.append(f"{key} is {_short(entry[key])}, and should be {words}")
-    others = {other: says for other, says in rows.items() if other != name and isinstance(says, dict)}
+    others = {
+        other: says
+        for other, says in rows.items()
+        if other != name and isinstance(says, dict)
+    }
     for other, says in others.items():
-        if "line" in entry and [says.get("family"), says.get("line")] == [entry.get("family"), entry["line"]]:
-            problems.append(f"line: {_short(entry['line'])} is taken by {other}, of the same family; {KEYS['line']}")
-    if entry.get("steps") == [] and not any(_starts(says.get("steps"), name) for says in others.values()):
-        problems.append(f"steps is empty, and no other row is a step from this one: write {KEYS['steps']}")
+        if "line" in entry and [says.get("family"), says.get("line")] == [
+            entry.get("family"),
+            entry["line"],
+        ]:
+            problems.append(
+                f"line: {_short(entry['line'])} is taken by {other}, of the same family; {KEYS['line']}"
+            )
+    if entry.get("steps") == [] and not any(
+        _starts(says.get("steps"), name) for says in others.values()
+    ):
+        problems.append(
+            f"steps is empty, and no other row is a step from this one: write {KEYS['steps']}"
+        )
     return problems
 
 
@@ -212,7 +240,11 @@ def families(path: Path | None = None) -> dict[str, Family]:
     path = path or ROWS
     found = {}
     for key, entry in _read(path)["families"].items():
-        if not isinstance(entry, dict) or entry.keys() != {"title", "color"} or not _all_text(*entry.values()):
+        if (
+            not isinstance(entry, dict)
+            or entry.keys() != {"title", "color"}
+            or not _all_text(*entry.values())
+        ):
             raise ValueError(
                 f"{path}: the family {_short(key)} is {_short(entry)}, expected {{title: ..., color: ...}}"
             )
@@ -227,10 +259,18 @@ def _read(path: Path) -> dict[str, dict[Any, Any]]:
     except OSError as problem:
         raise ValueError(f"{path} cannot be read: {problem.strerror}") from problem
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
-        raise ValueError(f"{path} is no YAML: {' '.join(str(problem).split())[:200]}") from problem
+        raise ValueError(
+            f"{path} is no YAML: {' '.join(str(problem).split())[:200]}"
+        ) from problem
     for part in ("families", "rows"):
-        if not isinstance(found, dict) or not isinstance(found.get(part), dict) or not found[part]:
-            raise ValueError(f"{path} should hold two mappings, families and rows; {part} is not there")
+        if (
+            not isinstance(found, dict)
+            or not isinstance(found.get(part), dict)
+            or not found[part]
+        ):
+            raise ValueError(
+                f"{path} should hold two mappings, families and rows; {part} is not there"
+            )
     return found
 
 
@@ -250,9 +290,14 @@ def _fits(key: str, value: Any, rows: dict[Any, Any], path: Path) -> bool:
     if key == "steps":
         return isinstance(value, list) and all(_is_step(step, rows) for step in value)
     if key == "fidelity":
-        says = isinstance(value, dict) and value.keys() == {"paper", *LIBRARIES} and _all_text(value["paper"])
+        says = (
+            isinstance(value, dict)
+            and value.keys() == {"paper", *LIBRARIES}
+            and _all_text(value["paper"])
+        )
         return says and all(
-            isinstance(value[name], dict) and _all_text(value[name].get("differs")) for name in LIBRARIES
+            isinstance(value[name], dict) and _all_text(value[name].get("differs"))
+            for name in LIBRARIES
         )
     return _all_text(value)
 
@@ -266,7 +311,9 @@ def _is_step(step: Any, rows: dict[Any, Any]) -> bool:
 
 def _starts(steps: Any, name: str) -> bool:
     """Whether one of a row's steps begins with this one."""
-    return isinstance(steps, list) and any(isinstance(step, dict) and step.get("from") == name for step in steps)
+    return isinstance(steps, list) and any(
+        isinstance(step, dict) and step.get("from") == name for step in steps
+    )
 
 
 def _all_text(*values: Any) -> bool:
