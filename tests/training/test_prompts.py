@@ -23,7 +23,6 @@ from rlhf_minimal.training import (
     Recipe,
     StepScorer,
     imitate,
-    language_loss,
     roll_out,
     sample_pairs,
     sample_steps,
@@ -33,7 +32,7 @@ from rlhf_minimal.training import (
 )
 from rlhf_minimal.training.pairwise import encode
 from rlhf_minimal.training.preferences import write_completions
-from rlhf_minimal.training.supervised import teacher_rows
+from rlhf_minimal.training.supervised import language_loss, teacher_rows
 from tests.chat_model import tokenizer
 
 INSTRUCTION = "Answer with the number only."
