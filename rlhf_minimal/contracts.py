@@ -224,8 +224,11 @@ def read_cell(column: str, function: Callable[..., Any]) -> Cell:
         Traceback (most recent call last):
         ValueError: advantage is mine, which declares entropy: this column's context is group_size, values, ...
     """
-    # A partial of a partial is one partial in Python.
-    cell, bound = (function.func, function.keywords) if isinstance(function, partial) else (function, {})
+    cell: Callable[..., Any] = function
+    bound: set[str] = set()
+    while isinstance(cell, partial):  # Python makes one of two, unless the inner one has attributes
+        bound |= cell.keywords.keys()
+        cell = cell.func
     shown, context = getattr(cell, "__name__", repr(function)), CONTEXT[column]
     there = f"this column's context is {', '.join(context)}" if context else "this column has no context"
     try:

@@ -143,7 +143,8 @@ class Job:
         """How good the model is on rows held out: as plain values, and as text."""
         batches = [held_out[i : i + 500] for i in range(0, len(held_out), 500)]
         loss = sum(self.loss(batch).item() * len(batch) for batch in batches) / len(held_out)
-        text = f"loss on {len(held_out)} rows held out: {loss:.4f} nats a token (perplexity {math.exp(loss):.3f})"
+        perplexity = math.exp(loss) if loss < 700 else math.inf  # beyond what a float holds
+        text = f"loss on {len(held_out)} rows held out: {loss:.4f} nats a token (perplexity {perplexity:.3f})"
         return {"held_out": len(held_out), "loss": loss}, text
 
     def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:

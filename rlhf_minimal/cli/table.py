@@ -13,7 +13,7 @@ ABOUT = "Print the table of algorithms."
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    sub.add_argument("--all", action="store_true", help="Print the rows that have no chapter yet as well.")
+    sub.add_argument("--all", action="store_true", help="Print the rows of field.py as well.")
     sub.add_argument(
         "--row",
         metavar="FILE.py:NAME",

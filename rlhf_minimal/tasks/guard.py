@@ -60,7 +60,8 @@ def verify_all(
         step: The number of the training step; None outside of training.
 
     Returns:
-        B finite numbers, 0 where the verifier raised, took longer, or returned no finite number.
+        B finite numbers, 0 where the verifier raised, took longer, or returned no finite number. The first completion
+        on which it does so is verified twice.
 
     Raises:
         ValueError: If there are not as many problems as completions; if every call of the first step fails.
@@ -80,7 +81,8 @@ def verify_all(
         return (finite(task.verify(c, p)) for p, c in zip(problems, completions, strict=True))
 
     # one timer for all completions is cheap, and nearly always enough
-    scored = _together_or_one_by_one(verify, problems, completions, together=seconds, each=seconds, nothing=0.0)
+    budget = _Budget(seconds, (TOGETHER + len(completions) / 10) * seconds)
+    scored = _together_or_one_by_one(verify, problems, completions, seconds, budget, 0.0)
     return _report(scored, problems, completions, step, f"the verifier of {task.name}")
 
 
@@ -107,7 +109,7 @@ def score_all(
         of_steps: It is a step reward, which returns a list of steps for each completion.
         seconds: Time limit for one completion. The call for all of them may take as many limits as there are
             completions, and at most as long as all calls of `verify_all` together. If completions are scored one by
-            one, the limits of `verify_all` hold.
+            one, each has its limit; all calls that run into it may take `LOST` times as long.
 
     Returns:
         B finite numbers, 0 where it raised or took longer; or B lists of steps, empty where it did.
@@ -125,7 +127,9 @@ def score_all(
     read: Callable[[Any, str], Any] = read_steps if of_steps else lambda score, completion: finite(score)
     nothing = () if of_steps else 0.0
     together = min(len(completions), TOGETHER + len(completions) / 10) * seconds
-    scored = _together_or_one_by_one(call, problems, completions, together=together, each=seconds, nothing=nothing)
+    # The call for all may have been slow and nowhere wrong: then each completion still gets the time that is its own.
+    budget = _Budget(seconds, len(completions) * seconds)
+    scored = _together_or_one_by_one(call, problems, completions, together, budget, nothing)
     scored.values = read_each(read, scored.values, problems, completions)
     return _report(scored, problems, completions, step, "the reward function")
 
@@ -134,9 +138,8 @@ def _together_or_one_by_one(
     call: Callable[..., Iterable[Any]],
     problems: Sequence[Problem],
     completions: Sequence[str],
-    *,
     together: float,
-    each: float,
+    budget: "_Budget",
     nothing: Any,
 ) -> Scored:
     """What a call gives for all completions at once, within a time; from where that fails, for one after the other."""
@@ -147,7 +150,7 @@ def _together_or_one_by_one(
     except WrongCount:
         raise
     except (Exception, SystemExit):  # a copy, since a thread that is left behind may still add to the list
-        scored, budget = Scored(given.copy()), _Budget(each, len(completions))
+        scored = Scored(given.copy())
 
     def ask_for(row: int) -> list[Any]:
         return list(call([problems[row]], [completions[row]]))
@@ -166,10 +169,8 @@ def _together_or_one_by_one(
 class _Budget:
     """The time that is left for completions that are scored one by one."""
 
-    def __init__(self, seconds: float, count: int):
-        self.each = seconds
-        self.lost = LOST * seconds
-        self.all = (TOGETHER + count / 10) * seconds
+    def __init__(self, each: float, all: float):
+        self.each, self.lost, self.all = each, LOST * each, all
 
     def call(self, score: Callable[[], Any]) -> Any:
         """What a call returns, if it returns within its own time limit and time is left for all calls.

@@ -45,14 +45,15 @@ def verifier_reward(task: Task) -> RewardFunction:
     return reward
 
 
-def model_reward(reward_model: Any, write: Callable[[str], str] = str) -> RewardFunction:
+def model_reward(reward_model: Any, write: Callable[[str], str] | None = None) -> RewardFunction:
     """A reward model as a reward function: the policy is then trained on a proxy, not on the true score.
 
     Args:
         reward_model: `models.load_reward_model(folder)`, or anything else with a method `score(prompts, completions)`
             that returns [B] scores of B answers.
-        write: A prompt as the model reads it. By default the prompt itself; a model that was trained on chats needs its
-            template, `partial(reward_model.vocabulary.prompt_text, system=task.instruction)`.
+        write: A prompt as the model reads it. By default what its vocabulary makes of it, or the prompt itself where
+            there is none. A task's instruction has to be given: `partial(reward_model.vocabulary.prompt_text,
+            system=task.instruction)`.
 
     Example:
         >>> import torch
@@ -62,9 +63,11 @@ def model_reward(reward_model: Any, write: Callable[[str], str] = str) -> Reward
         >>> model_reward(Longer())(prompts=["a:", "a:"], completions=["b", "bb"])
         [1.0, 2.0]
     """
+    own: Callable[[str], str] = getattr(getattr(reward_model, "vocabulary", None), "prompt_text", str)
+    written = write or own
 
     def reward(prompts: Sequence[str], completions: Sequence[str], **columns: Any) -> list[float]:
-        return [float(score) for score in reward_model.score(list(map(write, prompts)), list(completions)).tolist()]
+        return [float(score) for score in reward_model.score(list(map(written, prompts)), list(completions)).tolist()]
 
     return reward
 

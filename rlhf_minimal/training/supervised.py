@@ -62,7 +62,8 @@ def language_loss(model: PreTrainedModel, vocabulary: AnyVocabulary, texts: list
     """Cross-entropy of whole texts, a mean over their tokens: pretraining.
 
     The first token of a text carries no loss, since nothing stands before it, unless the tokenizer writes a
-    beginning-of-text token there; the end-of-sequence token carries one.
+    beginning-of-text token there (a chat's vocabulary writes none, see `encode_beginning`); the end-of-sequence token
+    carries one.
 
     Args:
         model: The language model.

@@ -130,6 +130,12 @@ def test_a_cell_receives_what_it_declares_and_nothing_else():
     refused("needs baseline: pass Batch", prepare, row, batch(baseline=None))
 
 
+def test_a_partial_that_has_attributes_is_read_to_its_end():
+    inner = partial(advantages.group_normalized, group_size=4)
+    inner.__name__ = "mine"  # so that Python does not make one partial of the two
+    assert read_cell("advantage", partial(inner, eps=0.1)).reads == ()
+
+
 def test_context_that_partial_has_set_is_left_alone():
     row = replace(GRPO, aggregate=partial(aggregation.fixed_length, budget=3))
     assert row.needs == {"group"}

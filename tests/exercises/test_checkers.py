@@ -487,7 +487,7 @@ def test_fewer_draws_are_fewer_calls_whatever_was_drawn_before(monkeypatch):
 def test_all_that_a_verdict_is_made_with_is_looked_at_after_each_call(exercise):
     """The checker, the module of the exercise, and every function and class of the package that it uses."""
     judges = world.made_with(exercise.check, exercise.draw, exercise.solution, *(m.wrong for m in exercise.mistakes))
-    assert {machinery, world, importlib.import_module(type(exercise).__module__)} <= set(judges)
+    assert {machinery, world, importlib.import_module(exercise.solution.__module__)} <= set(judges)
     for judge in (judge for judge in judges if inspect.ismodule(judge)):
         assert judge.__name__.startswith("rlhf_book.exercises")
         for thing in vars(judge).values():

@@ -234,6 +234,18 @@ def test_slow_completions_have_a_limit_together_too():
     assert sum(verify_all(task, problems, completions, seconds=1.0).values) == 100
 
 
+def test_a_reward_that_is_slow_and_nowhere_wrong_is_paid():
+    """The call for all ends early, since somebody might hang; alone, each completion has the time that is its own."""
+
+    def judge(prompts, completions, **columns):
+        time.sleep(0.03 * len(completions))
+        return [1.0] * len(completions)
+
+    n = 60  # the call for all may take 12 limits and would take 36
+    scored = score_all(judge, [Problem("1:", "2")] * n, ["2"] * n, step=1, seconds=0.05)
+    assert (scored.values, scored.faults) == ([1.0] * n, {})
+
+
 def test_one_that_hangs_among_many_is_found_within_the_time_of_all():
     """Asked for all at once, 512 completions of 0.05 seconds each would otherwise wait for 26 seconds."""
     problems, completions = [Problem("1:", "2")] * 512, ["good"] * 100 + ["hangs"] + ["good"] * 411

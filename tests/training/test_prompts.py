@@ -183,6 +183,9 @@ def test_a_reward_model_reads_what_the_policy_read(vocabulary):
     with reading(reward_model.model) as seen:
         reward(prompts=["12:", "345:"], completions=["2", "4"])
     check(seen, beginnings(vocabulary, [Problem("12:", ""), Problem("345:", "")]))
+    with reading(reward_model.model) as seen:
+        model_reward(reward_model)(prompts=["12:"], completions=["2"])
+    assert seen[0][: len(vocabulary.encode_prompt("12:"))] == vocabulary.encode_prompt("12:")
 
 
 def test_texts_begin_with_the_token_that_begins_texts():
