@@ -84,6 +84,22 @@ def test_a_trust_cell_has_no_gradient_and_changes_no_dtype():
     assert policy_loss(row, prepare(row, given)).dtype == torch.float32
 
 
+def test_a_trust_cell_is_given_constants_and_gives_one():
+    """No gradient reaches the policy through it, and none what it has learned from elsewhere."""
+    scale, seen = torch.ones((), requires_grad=True), []
+
+    def scaled(mask, *, logp, entropy):
+        seen.extend([logp.requires_grad, entropy.requires_grad])
+        return scale * torch.ones_like(logp)
+
+    logp, entropy = batch().logp.clone().requires_grad_(), torch.ones(4, 3, requires_grad=True)
+    policy_loss(replace(BARE, trust=scaled, entropy=0.1), batch(logp=logp, entropy=entropy)).backward()
+    assert seen == [False, False]
+    assert scale.grad is None
+    assert logp.grad.any()
+    assert (entropy.grad != 0).all()
+
+
 def test_an_error_names_the_function_under_a_partial():
     def lost(mask, *, logp, by):
         return logp * float("nan")
@@ -100,6 +116,10 @@ def test_flags_and_indices_of_a_batch_are_no_numbers():
     """They have no range: a flag may be a bool, and whole numbers may be as large as they are."""
     given = batch(step_ends=torch.ones(4, 3, dtype=torch.bool), prompt_of=torch.full((4,), 2**62))
     assert given.prompt_of.tolist() == [2**62] * 4
+
+
+def test_a_prompt_may_have_any_number_of_tokens():
+    assert batch(prompt_tokens=torch.full((4,), 2**62)).prompt_tokens.tolist() == [2**62] * 4
 
 
 def test_log_probs_are_refused_only_where_all_of_them_are_above_0():
@@ -132,6 +152,37 @@ def test_the_quantile_of_more_tokens_than_torch_takes():
     entropy = torch.cat([torch.tensor([float("nan")]).double(), torch.arange(n, -1, -1).double()])[None]
     weight = trust.high_entropy(~entropy.isnan(), entropy=entropy, share=0.625)  # half-way between two tokens
     assert torch.equal(weight != 0, entropy >= 0.375 * n)
+
+
+def test_the_quantile_is_that_of_torch_while_torch_takes_it():
+    """Its rounding too, by which a token on the edge is kept or not: 0.6 of 50 is a little more than 30 in float32."""
+    entropy = torch.arange(51.0)[None]
+    weight = trust.high_entropy(torch.ones(1, 51), entropy=entropy, share=0.4)
+    assert torch.equal(weight != 0, entropy >= torch.quantile(entropy, 1 - 0.4))
+    assert weight.sum() == 20  # without the rounding 21
+
+
+@pytest.mark.parametrize(
+    ("field", "advantage", "words"),
+    [
+        ("greedy_rewards", advantages.greedy_baseline, "the reward of the greedy completion of each row's prompt [B]"),
+        ("reward_parts", advantages.gdpo, "the parts of each reward [B, K], one column a reward"),
+        (
+            "step_ends",
+            advantages.own_step,
+            "1 on the last token of each step [B, T], and step_rewards with their marks",
+        ),
+        ("truncated", None, "bool [B], True where the budget ended the completion"),
+    ],
+)
+def test_what_a_row_lacks_it_asks_for(field, advantage, words):
+    def half_if_cut(rewards, lengths, *, truncated):
+        return torch.where(truncated, rewards / 2, rewards)
+
+    row = replace(BARE, shape=half_if_cut) if advantage is None else replace(BARE, advantage=advantage)
+    with pytest.raises(ValueError, match=f"needs {field}: pass Batch") as caught:
+        prepare(row, batch())
+    assert str(caught.value).endswith(f"Batch(..., {field}=...), {words}")
 
 
 def test_what_an_option_should_be():
