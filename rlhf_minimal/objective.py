@@ -717,7 +717,7 @@ def _trust_weight(algorithm: Algorithm, batch: Batch) -> Tensor:
         entropy=None if batch.entropy is None else batch.entropy.detach(),
         totals=_totals(batch),
     )
-    weight = masked.zero_outside(weight.to(batch.logp.dtype), batch.mask)
+    weight = masked.zero_outside(weight.detach().to(batch.logp.dtype), batch.mask)
     if not torch.isfinite(weight).all():
         raise ValueError(f"trust, {_name(algorithm.trust)}, gives a token a weight that is not finite")
     return weight

@@ -39,25 +39,6 @@ def test_a_shape_is_told_which_completions_were_cut_off():
     assert prepare(row, batch(truncated=cut)).advantages[:, 0].tolist() == [0.25, -0.25, 0.5, -0.5]
 
 
-@pytest.mark.parametrize("what", ["logp", "entropy"])
-def test_no_gradient_flows_through_the_weight_of_a_trust_cell(what):
-    """A cell reads the policy as numbers: its weight scales the gradient, and adds nothing to it."""
-
-    def by_the_policy(mask, *, logp, entropy):
-        assert not logp.requires_grad
-        assert not entropy.requires_grad
-        return {"logp": logp, "entropy": entropy}[what].exp()
-
-    def gradient(trust_cell):
-        logp = batch().logp.requires_grad_()
-        given = batch(logp=logp, entropy=logp**2)
-        policy_loss(replace(BARE, advantage=advantages.group_centered, trust=trust_cell), given).backward()
-        return logp.grad
-
-    weights = batch().logp if what == "logp" else batch().logp ** 2
-    torch.testing.assert_close(gradient(by_the_policy), gradient(lambda mask: weights.exp()))
-
-
 def test_a_normalisation_is_told_the_size_of_a_group():
     def over_the_group(A, mask, *, group_size):
         return A / group_size
