@@ -60,8 +60,7 @@ def verify_all(
         step: The number of the training step; None outside of training.
 
     Returns:
-        B finite numbers, 0 where the verifier raised, took longer, or returned no finite number. The first completion
-        on which it does so is verified twice.
+        B finite numbers, 0 where the verifier raised, took longer, or returned no finite number.
 
     Raises:
         ValueError: If there are not as many problems as completions; if every call of the first step fails.
@@ -77,8 +76,12 @@ def verify_all(
     if len(problems) != len(completions):
         raise ValueError(f"one completion per problem: got {len(problems)} problems, {len(completions)} completions")
 
-    def verify(problems: Sequence[Problem], completions: Sequence[str]) -> Iterator[float]:
-        return (finite(task.verify(c, p)) for p, c in zip(problems, completions, strict=True))
+    def verify(problems: Sequence[Problem], completions: Sequence[str]) -> Iterator[float | BaseException]:
+        for problem, completion in zip(problems, completions, strict=True):
+            try:
+                yield finite(task.verify(completion, problem))
+            except (Exception, SystemExit) as error:
+                yield error
 
     # one timer for all completions is cheap, and nearly always enough
     budget = _Budget(seconds, (TOGETHER + len(completions) / 10) * seconds)
@@ -142,28 +145,31 @@ def _together_or_one_by_one(
     budget: "_Budget",
     nothing: Any,
 ) -> Scored:
-    """What a call gives for all completions at once, within a time; from where that fails, for one after the other."""
+    """What a call gives for all completions at once, within a time; from where that fails, for one after the other.
+
+    An error that it gives for a completion is that completion's fault.
+    """
     given: list[Any] = []
     try:
         in_time(lambda: given.extend(call(problems, completions)), together)
-        return Scored(given)
+        values = given
     except WrongCount:
         raise
-    except (Exception, SystemExit):  # a copy, since a thread that is left behind may still add to the list
-        scored = Scored(given.copy())
+    except (Exception, SystemExit):
+        values = given.copy()  # a thread that is left behind may still add to the list
 
     def ask_for(row: int) -> list[Any]:
         return list(call([problems[row]], [completions[row]]))
 
-    for row in range(len(scored.values), len(completions)):
+    for row in range(len(values), len(completions)):
         try:
-            scored.values += budget.call(partial(ask_for, row))
+            values += budget.call(partial(ask_for, row))
         except WrongCount:
             raise
         except (Exception, SystemExit) as error:
-            scored.faults[row] = f"{type(error).__name__}: {error}"
-            scored.values.append(nothing)
-    return scored
+            values.append(error)
+    faults = {row: f"{type(x).__name__}: {x}" for row, x in enumerate(values) if isinstance(x, BaseException)}
+    return Scored([nothing if row in faults else value for row, value in enumerate(values)], faults)
 
 
 class _Budget:

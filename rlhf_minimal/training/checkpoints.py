@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -141,7 +142,9 @@ def _read_policy(folder: Path) -> PreTrainedModel:
     if any("ForSequenceClassification" in name for name in config.architectures or ()):
         raise ValueError("it holds a reward model, and a policy is needed")
     check_layers(config, folder / "model.safetensors")
-    model = AutoModelForCausalLM.from_config(config, trust_remote_code=False, dtype="float32")
+    if config.dtype is not None:  # where a config names none, none is added: a resumed run writes the same file
+        config.dtype = torch.float32
+    model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     check_reads_forward(model)
     load_weights(model, folder / "model.safetensors")
     return model

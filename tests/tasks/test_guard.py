@@ -238,11 +238,11 @@ def test_a_reward_that_is_slow_and_nowhere_wrong_is_paid():
     """The call for all ends early, since somebody might hang; alone, each completion has the time that is its own."""
 
     def judge(prompts, completions, **columns):
-        time.sleep(0.03 * len(completions))
+        time.sleep(0.05 * len(completions))
         return [1.0] * len(completions)
 
-    n = 60  # the call for all may take 12 limits and would take 36
-    scored = score_all(judge, [Problem("1:", "2")] * n, ["2"] * n, step=1, seconds=0.05)
+    n = 50  # the call for all may take 11 limits and would take 12.5
+    scored = score_all(judge, [Problem("1:", "2")] * n, ["2"] * n, step=1, seconds=0.2)
     assert (scored.values, scored.faults) == ([1.0] * n, {})
 
 
@@ -292,7 +292,7 @@ def test_what_was_verified_before_a_failure_is_not_verified_again():
     with pytest.warns(VerifierWarning, match="ZeroDivisionError"):
         scored = verify_all(dataclasses.replace(get_task("even"), verify=verify), PROBLEMS, ANSWERS)
     assert scored.values == [1.0, 0.0, 1.0]
-    assert asked == ["2", "bad", "bad", "6"]
+    assert asked == ANSWERS
 
 
 def test_ctrl_c_comes_through():
