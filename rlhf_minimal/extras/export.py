@@ -442,8 +442,9 @@ def export_trl(
 
         model/      the start, as `from_pretrained` reads it
         train.py    prompts and rewards from this library's task, everything else from TRL
-        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: the model is sharded over two processes,
-                    each of which takes its part of the completions; the script refuses a number that does not divide
+        fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: the model is sharded over two processes
+
+    Each process takes its part of the completions; the script refuses a number of them that does not divide.
 
     Args:
         recipe: Algorithm, task and numbers; its reward has to be the task's verifier.

@@ -22,7 +22,7 @@ from rlhf_minimal.tasks.base import Problem, Step, Task
 
 RewardFunction = Callable[..., Sequence[float]]
 StepReward = Callable[..., Sequence[Sequence[Step]]]  # called like a reward function; a list of steps per completion
-Entry = TypeVar("Entry")
+Result = TypeVar("Result")
 
 LARGEST = 1e15  # size of a reward: sums of squares of many rewards must fit into float32, whose largest is 3.4e38
 
@@ -148,8 +148,8 @@ def ask(
 
 
 def read_each(
-    read: Callable[[Any, str], Entry], entries: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]
-) -> list[Entry]:
+    read: Callable[[Any, str], Result], entries: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]
+) -> list[Result]:
     """What a reward function has returned, read entry by entry: `read(entry, completion)` says what an entry means.
 
     Raises:

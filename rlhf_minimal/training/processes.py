@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
-T = TypeVar("T")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Processes:
         """All rows in order, from each process's share of them, of the same shape except for their number."""
         return own if self.count == 1 else torch.cat(self.everyones(own.cpu())).to(own.device)
 
-    def everyones(self, own: T) -> list[T]:
+    def everyones(self, own: Result) -> list[Result]:
         """What each of several processes gives here, in the order of their ranks.
 
         Args:
@@ -67,7 +67,7 @@ class Processes:
         """
         from accelerate.utils import gather_object
 
-        everyones: list[T] = gather_object([own])
+        everyones: list[Result] = gather_object([own])
         return everyones
 
     def total(self, own: Tensor) -> Tensor:
