@@ -5,7 +5,7 @@ Open `algorithms.py` first. Then `objective.py`, where the columns of the table 
 
 from .algorithms import ALGORITHMS
 from .anatomy import diff, gradient_weight, table, token_weights
-from .objective import KL, Algorithm, Batch, Totals, policy_loss, prepare, value_loss
+from .objective import KL, Algorithm, Batch, NotFinite, Totals, policy_loss, prepare, value_loss
 from .pairwise import PAIRWISE, Pairs, PairwiseAlgorithm, pairwise_gap, pairwise_loss
 
 __version__ = "0.2.0"
@@ -15,6 +15,7 @@ __all__ = [
     "PAIRWISE",
     "Algorithm",
     "Batch",
+    "NotFinite",
     "Pairs",
     "PairwiseAlgorithm",
     "Totals",

@@ -43,7 +43,7 @@ from .functional.checks import (
     check_tokens,
 )
 
-__all__ = ["KL", "Algorithm", "Batch", "Totals", "policy_loss", "prepare", "value_loss"]
+__all__ = ["KL", "Algorithm", "Batch", "NotFinite", "Totals", "policy_loss", "prepare", "value_loss"]
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ class KL:
     aggregate: Callable[..., Tensor] | None = None
 
     def __post_init__(self) -> None:
-        if callable(self.estimator):  # kl.k3 for "k3"
-            object.__setattr__(self, "estimator", getattr(self.estimator, "__name__", "?"))
+        for name, estimator in kl_estimators.ESTIMATORS.items():  # kl.k3 for "k3"
+            if self.estimator is estimator:
+                object.__setattr__(self, "estimator", name)
         check_not_negative(coef=self.coef)
         choices = {
             "estimator": tuple(kl_estimators.ESTIMATORS),
@@ -123,7 +124,7 @@ class Algorithm:
         ratio: how far has the policy moved, at which level? (`functional.ratios`)
         gate: how much of the step is allowed? (`functional.gates`)
         aggregate: who counts how much? (`functional.aggregation`)
-        kl: how is the policy kept near another one? None, one or several `KL`.
+        kl: how is the policy kept near another one? one or several `KL`, or none: `()`.
         normalize: is the advantage whitened over the batch?
         shape: what is added to the reward? (`functional.shaping`)
         keep: which sequences are trained on? (`functional.filters`; only the training loop calls it)

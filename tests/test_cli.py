@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import signal
 from dataclasses import fields
@@ -95,6 +96,21 @@ def test_without_a_name_sample_takes_the_newest_run(tmp_path, capsys):
     assert run.name in capsys.readouterr().err
 
 
+def test_the_newest_run_is_one_of_a_policy(tmp_path, capsys):
+    assert main(["train", "dr_grpo", "--steps", "1", *TINY, "--out", "runs/policy"]) == 0
+    scores = tmp_path / "runs" / "scores"
+    scores.mkdir()
+    (scores / "metrics.jsonl").write_text("")
+    settings = json.loads((tmp_path / "runs" / "policy" / "config.json").read_text())
+    (scores / "config.json").write_text(json.dumps({**settings, "command": "reward"}))
+    os.utime(scores / "metrics.jsonl", (2**31, 2**31))
+    capsys.readouterr()
+    assert main(["evaluate", "-n", "2"]) == 0
+    assert "newest run: runs/policy" in capsys.readouterr().err
+    (tmp_path / "runs" / "policy" / "metrics.jsonl").unlink()
+    assert "no run of a policy under runs/" in fails(capsys, "sample")
+
+
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_row_trains_from_the_command_line(tmp_path, name):
     pieces = "1" if ALGORITHMS[name].needs_whole_step else "2"
@@ -123,9 +139,10 @@ def test_other_tasks_and_settings(tmp_path):
     assert (settings["task"], settings["start"], settings["reward"]) == ("even", "untrained", "random")
     assert settings["value_clip"] == 0.2
     # and from another run's checkpoint
-    again = ["train", "rloo", "--task", "even", "--start", "run", "--steps", "1", *TINY, "--out", "second"]
+    again = ["train", "rloo", "--start", "run", "--steps", "1", *TINY, "--out", "second"]
     assert main(again) == 0
-    assert json.loads((tmp_path / "second" / "config.json").read_text())["start"] == "run"
+    second = json.loads((tmp_path / "second" / "config.json").read_text())
+    assert (second["start"], second["task"]) == ("run", "even")  # that of the run, unless another is named
     assert main([*again, "--resume"]) == 0
 
 
@@ -157,6 +174,37 @@ def test_a_default_is_said_as_it_is():
     for action in commands()["train"]._actions:
         if action.dest in ("lr", "value_lr"):
             assert f"{REAL_MODEL_LR:g} for a real model" in action.help
+
+
+def test_help_speaks_of_flags_and_of_what_holds_without_one():
+    """The same sentences stand in Python's docstrings, with fields' names and None."""
+    for name, sub in commands().items():
+        for action in sub._actions:
+            assert not re.search(r"\bNone\b|`|=\"|[a-z]_[a-z]+ ", action.help.replace("gspo_token", "")), (
+                name,
+                action.help,
+            )
+    helps = {action.dest: action.help for action in commands()["train"]._actions}
+    assert helps["max_new_tokens"] == "Token budget of a completion (default the task's)."
+    assert "With a number here or in --value-minibatches, --target-kl no longer ends" in helps["value_epochs"]
+    assert helps["value_epochs"].endswith("(default those of the policy).")
+    assert "in the mean of --baseline ema, per step" in helps["baseline_decay"]
+
+
+@pytest.mark.parametrize(
+    ("row", "flag", "value"),
+    [
+        *(("dr_grpo", flag, value) for flag, value in (("--value-clip", "0.2"), ("--value-lr", "0.1"))),
+        *(("grpo", flag, value) for flag, value in (("--value-coef", "1"), ("--value-head-init", "normal"))),
+        *(("dr_grpo", flag, value) for flag, value in (("--baseline", "greedy"), ("--reference", "ema"))),
+        *(("remax", flag, value) for flag, value in (("--baseline", "greedy"), ("--baseline-decay", "0.5"))),
+        *(("grpo", "--max-refills", "2"), ("grpo --kl-coef 0", "--reference", "ema")),
+    ],
+)
+def test_a_flag_that_the_row_does_not_read_is_refused(tmp_path, capsys, row, flag, value):
+    said = fails(capsys, "train", *row.split(), flag, value, *TINY)
+    assert f"{flag} changes nothing" in said
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_that_has_nothing_to_learn_from_says_so_and_ends_well(capsys):
@@ -472,7 +520,7 @@ def test_what_a_trust_region_does_not_read_is_refused(tmp_path, capsys, flag):
 
 
 def test_memory_prints_the_ledger(tmp_path, capsys):
-    assert main(["memory", "ppo", "--reward-model"]) == 0
+    assert main(["memory", "ppo", "--reward-model", "policy"]) == 0
     printed = capsys.readouterr().out
     assert [line.split()[1] for line in printed.splitlines()[2:7]] == ["policy", "critic", "reference", "reward", "all"]
     assert "| 40.02 |" in printed

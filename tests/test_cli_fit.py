@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rlhf_minimal.cli import main
+from rlhf_minimal.cli import main, parsed
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task, hold_out, read_rows, write_rows
 from rlhf_minimal.training import load_policy, save_policy, write_folder
@@ -82,6 +82,34 @@ def contents(run):
 
 FILES = {"config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png", "checkpoint"}
 FILES |= {"rows.jsonl", "held-out.jsonl", "run.lock"}
+
+
+def settings_of(*words):
+    """What a command would have as its settings, before anything is loaded."""
+    args = parsed(list(words))
+    return args.command._plan(args)[1]
+
+
+@pytest.mark.parametrize("words", ["pretrain --task reviews", "sft", "reward", "prefer dpo"])
+def test_a_real_model_begins_with_a_rate_that_it_survives(words):
+    words = [*words.split(), "--model", "smollm2-135m"]
+    assert settings_of(*words)["lr"] == 1e-5
+    assert settings_of(*words, "--lr", "0.25")["lr"] == 0.25
+    assert settings_of(*words[:-2])["lr"] > 1e-4
+
+
+def test_without_a_task_it_is_that_of_the_start(tmp_path, capsys):
+    start = ["pretrain", "--task", "addition", "--steps", "2", "--accept", "9", "--held-out", "10", "--out"]
+    assert main([*start, "first"]) == 0
+    (tmp_path / "right.jsonl").write_text(
+        '{"prompt": "1+2=", "completion": "3"}\n{"prompt": "2+3=", "completion": "5"}\n'
+    )
+    assert main(["sft", "--data", "right.jsonl", "--start", "first", "--steps", "1", "--out", "second"]) == 0
+    assert json.loads((tmp_path / "second" / "config.json").read_text())["task"] == "addition"
+    assert main(["sample", "second", "-n", "1"]) == 0
+    for command in ("pretrain", "sft"):
+        assert settings_of(command, "--start", "first")["task"] == "addition"
+        assert settings_of(command, "--start", "first", "--task", "clock")["task"] == "clock"
 
 
 @each

@@ -53,6 +53,15 @@ def stop_at(patch, at):
     patch.setattr(Progress, "update", pressing)
 
 
+def test_the_program_of_a_start_is_not_run_unless_it_is_named(tmp_path, capsys):
+    assert main(["train", *OWN, *TASK, *TINY, "--out", "first"]) == 0
+    (tmp_path / "my_tasks.py").write_text(TASKS + "\nopen('it-was-run', 'w').close()\n")
+    for words in (["train", "grpo"], ["sft"], ["prefer", "dpo"]):
+        said = fails(capsys, *words, "--start", "first")
+        assert "say with --task what is to be learnt: the run in first has my_tasks.py:FIRST" in said
+    assert not (tmp_path / "it-was-run").exists()
+
+
 def test_both_train_stop_and_go_on(tmp_path, capsys, monkeypatch):
     assert main(["train", *OWN, *TASK, *TINY, "--out", "whole"]) == 0
     settings = json.loads((tmp_path / "whole" / "config.json").read_text())

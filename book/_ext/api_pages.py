@@ -24,7 +24,7 @@ EXAMPLES = {
     "evaluate": "evaluate runs/grpo -n 500",
     "diagnose": "diagnose runs/grpo",
     "table": "table",
-    "memory": "memory ppo --reward-model --sequences 64",
+    "memory": "memory ppo --reward-model policy --sequences 64",
     "export": "export runs/grpo --to trl",
     "diff": "diff dapo grpo",
 }

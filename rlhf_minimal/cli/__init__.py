@@ -74,7 +74,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     for name, value in vars(args).items():
         if value == []:  # what argparse makes of `--flag=--`
             grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
-        if isinstance(value, str) and name != "system":  # which is a text; all others are names
+        if isinstance(value, str) and name not in ("system", "force_text"):  # those are texts; all others are names
             try:
                 check_name(f"--{name.replace('_', '-')}", value)
             except ValueError as error:

@@ -77,12 +77,12 @@ def load(args: argparse.Namespace) -> tuple[PreTrainedModel, Vocabulary | Tokeni
 
 
 def _newest_run() -> str:
-    runs = list(Path("runs").glob("*/metrics.jsonl"))
-    if not runs:
-        raise ValueError("no run under runs/: train first, or name a checkpoint folder, or 'start'")
-    path = str(max(runs, key=lambda run: run.stat().st_mtime).parent)
-    print(f"newest run: {path}", file=sys.stderr)
-    return path
+    runs = sorted(Path("runs").glob("*/metrics.jsonl"), key=lambda run: run.stat().st_mtime, reverse=True)
+    for path in (run.parent for run in runs):
+        if RunFolder(path).settings().get("command") != "reward":  # a reward model writes nothing
+            print(f"newest run: {path}", file=sys.stderr)
+            return str(path)
+    raise ValueError("no run of a policy under runs/: train first, or name a checkpoint folder, or 'start'")
 
 
 def _saved_settings(path: str) -> dict[str, Any]:

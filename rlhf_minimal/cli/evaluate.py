@@ -19,7 +19,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     checkpoint.add_arguments(sub)
     sub.add_argument("-n", type=int, default=HELD_OUT, help="Held-out problems (default %(default)s).")
     sub.add_argument(
-        "--samples", type=int, help="Sample so many completions of each, and report pass@n and the majority's vote."
+        "--samples", type=int, help="Completions to sample for each problem, to report pass@n and the majority's vote."
     )
     sub.add_argument(
         "--scorer",
@@ -32,8 +32,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         choices=AGGREGATES,
         help="With --scorer FOLDER: what the scores of a completion's steps are worth together (default min).",
     )
-    sub.add_argument("--force-at", type=int, metavar="N", help="Put --force-text into what has not ended at N tokens.")
-    sub.add_argument("--force-text", metavar="TEXT", help="What is put in, such as the sign before a final answer.")
+    where = "If a completion has not ended after N tokens, append --force-text and go on."
+    sub.add_argument("--force-at", type=int, metavar="N", help=where)
+    sub.add_argument("--force-text", metavar="TEXT", help="What is appended, such as the sign before a final answer.")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -48,5 +48,5 @@ def run(args: argparse.Namespace) -> int:
     policy, vocabulary, _ = load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])
     _, write, words = LIBRARIES[args.to]
     write(recipe, policy, vocabulary, out)
-    print(f"wrote {out}: {words} there trains it")
+    print(f"wrote {out}; run {words} in that folder to train")
     return 0

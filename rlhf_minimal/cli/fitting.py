@@ -27,7 +27,7 @@ from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.extras import curves
 from rlhf_minimal.models import AnyVocabulary
-from rlhf_minimal.tasks import TASKS, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
+from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import save_policy
 from rlhf_minimal.training.checkpoints import flush, naming
@@ -64,11 +64,15 @@ class CourseConfig:
 
 def settings_for(columns: str, **defaults: Any) -> list[Setting]:
     """The settings that the four commands have in common; `columns` are those of a row of `--data`."""
-    said = {"task": f"{defaults.get('task', CourseConfig.task)}; there are {', '.join(TASKS)}"}
-    said["data"] = f"the task's own rows; a file's have {columns}"
+    task, lr = defaults.get("task", CourseConfig.task), defaults.get("lr", FitConfig.lr)
+    said = {
+        "task": f"that of the run in --start, else {task}; there are {TASK_NAMES}",
+        "data": f"the task's own rows; a file's have {columns}",
+        "lr": f"{lr:g}; {starts.REAL_MODEL_LR:g} for a real model",
+    }
     return [
         *fields_of(CourseConfig, said, **defaults),
-        *fields_of(FitConfig, **{"batch_size": 64, **defaults}),
+        *fields_of(FitConfig, said, **{"batch_size": 64, **defaults}),
         Setting("started_from", str | None, None),
     ]
 
@@ -90,7 +94,7 @@ class Job:
     OUT: ClassVar[str] = "a new one under runs/"  # what help says of the run folder
     MAY_CHANGE: ClassVar[tuple[str, ...]] = ("device",)  # settings that a resumed run may be given anew
     GOES_WITH: ClassVar[dict[str, tuple[str, Any]]] = {}  # settings that need another one (see `check_read`)
-    IF_MEMORY_RUNS_OUT: ClassVar[str] = "lower --batch-size, or --rows"
+    IF_MEMORY_RUNS_OUT: ClassVar[str] = "lower --batch-size"
 
     row: type
     watched: ClassVar[tuple[str, ...]] = ("loss",)  # what of `measure` is a metric at every checkpoint
@@ -280,9 +284,9 @@ class Job:
     @classmethod
     def _plan(cls, args: argparse.Namespace) -> tuple[RunFolder, dict[str, Any], FitConfig, Task]:
         """Reads and checks all settings before anything is loaded or written."""
-        starts.model_as_start(args)
-        command = cls.__name__.lower()
-        folder, settings, given = settings_of_run(args, cls.declared(args), command, command, cls.MAY_CHANGE)
+        starts.complete(args)
+        command, declared = cls.__name__.lower(), starts.with_rates(cls.declared(args), args)
+        folder, settings, given = settings_of_run(args, declared, command, command, cls.MAY_CHANGE)
         at_least_1(settings, "rows", "held_out", "save_every")
         check_read(settings, given, cls.GOES_WITH)
         if settings["data"] is not None and "rows" in given:

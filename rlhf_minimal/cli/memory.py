@@ -58,15 +58,15 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
     add_row_flags(sub)
     add_flags(sub, fields_of(Counted, SAID), filled=True)
-    learned = "Count a reward model: this one, or without a name one of the same size as the policy."
-    sub.add_argument("--reward-model", nargs="?", const="", metavar="FOLDER", help=learned)
+    learned = "Count a reward model as well: the one in this folder, or with the word policy one of the policy's size."
+    sub.add_argument("--reward-model", metavar="FOLDER|policy", help=learned)
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the bytes of every model, and the peak."""
     algorithm = load(args.row, Algorithm) if args.row else get_algorithm(args.algorithm)
     policy = _model_config(args.model or str(ASSETS / DEFAULT_TASK))
-    reward_model = policy if args.reward_model == "" else args.reward_model and _model_config(args.reward_model)
+    reward_model = policy if args.reward_model == "policy" else args.reward_model and _model_config(args.reward_model)
     if args.critic_start and "values" not in algorithm.needs:
         raise ValueError("--critic-start is for an algorithm with a critic, such as ppo: leave it out")
     context = policy.max_position_embeddings

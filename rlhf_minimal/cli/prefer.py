@@ -49,7 +49,7 @@ class Prefer(Job):
     @classmethod
     def add_arguments(cls, sub: argparse.ArgumentParser) -> None:
         """The command's flags."""
-        sub.add_argument("algorithm", choices=BY_POLICY, help="A row of the second table.")
+        sub.add_argument("algorithm", choices=BY_POLICY, help="A row of the second table (table --pairs).")
         super().add_arguments(sub)
 
     @classmethod

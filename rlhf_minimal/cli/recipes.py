@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import find_algorithm, find_step_reward, find_task
 from rlhf_minimal.cli.settings import Setting, fields_of
-from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, load_start
+from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, REAL_MODEL_LORA_LR, REAL_MODEL_LR, load_start
 from rlhf_minimal.extras.compiled import sample_compiled
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_reward_model
 from rlhf_minimal.models.folder import find_checkpoint
@@ -20,10 +20,6 @@ from rlhf_minimal.training import Config, Recipe, TrustRegion, load_policy
 from rlhf_minimal.training.evaluation import HELD_OUT
 from rlhf_minimal.training.learner import check_critic_start, check_teacher
 from rlhf_minimal.training.trpo import check_trust_region
-
-# Learning rates that a real model survives; the defaults of `Config` are for tiny ones.
-REAL_MODEL_LR = 1e-5
-REAL_MODEL_LORA_LR = 1e-4
 
 
 @dataclass(frozen=True)
@@ -35,17 +31,17 @@ class RunConfig:
             compares the whole text, and math: the last formula of the final answer.
         start: Where to begin: a checkpoint or run folder, 'untrained', 'shipped', or hf:NAME.
         chat: Whether prompts are written with the model's chat template; auto, if it has one.
-        system: System message before every prompt, in place of the task's own.
-        reward: The reward of training: the verifier's, or random numbers as a control.
+        system: System message before every prompt; None: the task's own.
+        reward: The reward of training: the verifier's, or as a control a coin's, 0 or 1.
         reward_model: Train for a reward model's score: a folder as the command reward writes one, or 'shipped' (task
-            reviews).
-        critic_start: Folder of the model whose body the critic begins with, in place of a copy of the policy's: a
-            policy or a reward model that reads the same tokens.
-        teacher: A model in the place of the reference, whose log-probs pay the tokens (opd) or keep the policy near (a
-            KL): a run or checkpoint folder, 'shipped', or hf:NAME, that reads the same tokens.
+            reviews); None: the reward above.
+        critic_start: Folder of the model whose body the critic begins with: a policy or a reward model that reads the
+            same tokens; None: a copy of the policy's.
+        teacher: A better model in the place of the reference: the row opd pays each token by its log-prob, and a KL
+            keeps the policy near it. A run or checkpoint folder, 'shipped', or hf:NAME, that reads the same tokens.
         step_reward: Marks for the steps of a completion, besides the reward: task, by the task's own checker, a folder
             as reward --label-steps writes one, or FILE.py:NAME for a step reward of your own.
-        kl_coef: Coefficient of the KL penalty, in place of the row's.
+        kl_coef: Coefficient of the KL penalty; None: the row's.
         optimizer: Minibatches with AdamW, or one step in a trust region.
         max_kl: Bound on a trust region's step, in nats a token.
         device: Where to compute: cpu, cuda or mps.
@@ -73,7 +69,7 @@ class RunConfig:
 _REAL = f"{Config().lr:g}; {REAL_MODEL_LR:g} for a real model, {REAL_MODEL_LORA_LR:g} with a LoRA"
 SETTINGS = [
     Setting("algorithm", str, None),  # ALGORITHM or --row
-    *fields_of(RunConfig, {"task": f"{DEFAULT_TASK}; there are {TASK_NAMES}"}),
+    *fields_of(RunConfig, {"task": f"that of the run in --start, else {DEFAULT_TASK}; there are {TASK_NAMES}"}),
     *fields_of(Config, {"lr": _REAL, "value_lr": _REAL}),
 ]
 

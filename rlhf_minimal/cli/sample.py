@@ -1,6 +1,7 @@
 """`sample`: print completions of a checkpoint, or write them down as rows that `sft` reads."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -87,5 +88,5 @@ def _write_rows(args: argparse.Namespace) -> int:
     with naming(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_rows(file, rows)
-    print(f"wrote {words} into {file}: train on them with `sft --data {file} --start FOLDER`")
+    print(f"wrote {words} into {file}: train on them with `sft --data {shlex.quote(str(file))} --start FOLDER`")
     return 0

@@ -47,6 +47,8 @@ class Setting:
 def fields_of(config: type, said: Mapping[str, str] = {}, **defaults: Any) -> list[Setting]:
     """A setting for every field of a dataclass; what its docstring says of a field under `Args:` is the help.
 
+    What ends with "; None: ..." says how help names a default of None.
+
     Args:
         config: The dataclass.
         said: How help names a field's default, where its value does not say enough.
@@ -59,11 +61,22 @@ def fields_of(config: type, said: Mapping[str, str] = {}, **defaults: Any) -> li
     """
     kinds = typing.get_type_hints(config)
     entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", inspect.getdoc(config) or "", re.MULTILINE)
-    about = {name: " ".join(text.replace("`", "").split()) for name, text in entries}
+    about = {name: _as_help(text, kinds).removesuffix(".").split("; None: ") for name, text in entries}
+    said = {**{name: none for name, (_, *nones) in about.items() for none in nones}, **said}
     return [
-        Setting(f.name, kinds[f.name], defaults.get(f.name, f.default), about[f.name], said.get(f.name, ""))
+        Setting(f.name, kinds[f.name], defaults.get(f.name, f.default), about[f.name][0], said.get(f.name, ""))
         for f in dataclasses.fields(config)
     ]
+
+
+def _as_help(text: str, fields: Iterable[str]) -> str:
+    """A docstring's words on a field as those on a flag: names of other fields become flags."""
+
+    def spoken(code: re.Match[str]) -> str:
+        words = re.sub(r"\w+", lambda m: f"--{m[0].replace('_', '-')}" if m[0] in fields else m[0], code[1])
+        return re.sub(r'="(\w+)"', r" \1", words)
+
+    return re.sub("`([^`]*)`", spoken, " ".join(text.split()))
 
 
 def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) -> None:

@@ -1,6 +1,7 @@
 """The model that a command begins with, by its name, and the device."""
 
 import argparse
+import dataclasses
 import shlex
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,17 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.models import SHORT_NAMES, TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import load_policy
+from rlhf_minimal.training.run_folder import RunFolder
 
 ASSETS = Path(__file__).parent.parent / "assets"
 DEFAULT_TASK = "addition"  # of `train`, and of `sample` and `evaluate` without a run
+# Learning rates that a real model survives; the defaults of the configs are for tiny ones.
+REAL_MODEL_LR, REAL_MODEL_LORA_LR = 1e-5, 1e-4
 
 
 def add_model_flag(sub: Any, instead_of: str) -> None:
@@ -27,12 +32,32 @@ def add_model_flag(sub: Any, instead_of: str) -> None:
     )
 
 
-def model_as_start(args: argparse.Namespace) -> None:
-    """`--model NAME` is the start hf:NAME."""
+def complete(args: argparse.Namespace) -> None:
+    """Fills in what follows from other flags: `--model NAME` is the start hf:NAME, and a run as start has a task."""
     if args.model is not None:
         if args.start is not None:
             raise ValueError("--model and --start both name what training begins with: give one of them")
         args.start = f"hf:{args.model}"
+    if args.start is not None and args.task is None:
+        args.task = _task_of_run(args.start)
+
+
+def with_rates(declared: list[Setting], args: argparse.Namespace) -> list[Setting]:
+    """A command's settings, with learning rates that a real model survives if the start is one."""
+    if args.start is None or not args.start.startswith("hf:"):
+        return declared
+    lr = REAL_MODEL_LR if getattr(args, "lora_rank", None) is None else REAL_MODEL_LORA_LR
+    return [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
+
+
+def _task_of_run(start: str) -> str | None:
+    """The task of a run folder; None for another start."""
+    if not (Path(start) / "metrics.jsonl").exists():
+        return None
+    task = RunFolder(start).settings().get("task")
+    if not isinstance(task, str) or task.rpartition(":")[0].endswith(".py"):  # a program is run only where it is named
+        raise ValueError(f"say with --task what is to be learnt: the run in {start} has {task}")
+    return task
 
 
 def shipped_start(task: Task) -> Path:

@@ -7,13 +7,15 @@ from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import load
 from rlhf_minimal.field import FIELD
 from rlhf_minimal.objective import Algorithm
+from rlhf_minimal.pairwise import PAIRWISE
 
 ABOUT = "Print the table of algorithms."
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    sub.add_argument("--all", action="store_true", help="Print the rows of field.py as well.")
+    sub.add_argument("--all", action="store_true", help="Print the rows without a chapter as well.")
+    sub.add_argument("--pairs", action="store_true", help="Print the second table: rows that learn from preferences.")
     sub.add_argument(
         "--row",
         metavar="FILE.py:NAME",
@@ -26,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     """Prints it as Markdown."""
     own = {text.rpartition(":")[2]: load(text, Algorithm) for text in args.row or []}
     chapters = {name: row for name, row in ALGORITHMS.items() if args.all or name not in FIELD}
-    print(anatomy.table(chapters | own))
+    print(anatomy.table(PAIRWISE if args.pairs else chapters | own))
     return 0

@@ -1,9 +1,9 @@
 """`train`: trains a policy with a row of the table on a task, by one call of `training.train`."""
 
 import argparse
-import dataclasses
 import os
 import shlex
+from collections.abc import Iterable
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
 from rlhf_minimal.extras import curves
 from rlhf_minimal.extras.trackers import TRACKERS, Trackers
+from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.training.metrics import Metrics, throughput
 from rlhf_minimal.training.processes import Processes, launched
 from rlhf_minimal.training.run_folder import RunFolder
@@ -36,6 +37,13 @@ GOES_WITH = {
     "kl_control_horizon": ("kl_control", "adaptive"),
     "refresh_every": ("reference", "refresh"),
     "ema_decay": ("reference", "ema"),
+    "baseline_decay": ("baseline", "ema"),
+    "value_coef": ("critic", "shared"),
+}
+# Flags that are read only for a row that needs this.
+OF_ROWS = {
+    "values": ("value_lr", "value_clip", "value_coef", "value_head_init"),
+    **{"ref_logp": ("reference",), "baseline": ("baseline", "baseline_decay"), "keep": ("max_refills",)},
 }
 # A trust region leaves these to the critic, so that without one nothing reads them.
 OF_CRITIC = dict.fromkeys(("epochs", "minibatches", "grad_clip", "adam_eps"), ("optimizer", "adamw"))
@@ -91,16 +99,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> Run:
     """Reads and checks all settings before anything is loaded or written."""
-    starts.model_as_start(args)
-    args.algorithm = args.algorithm or args.row
-    declared = recipes.SETTINGS
-    if args.start is not None and args.start.startswith("hf:"):
-        lr = recipes.REAL_MODEL_LR if args.lora_rank is None else recipes.REAL_MODEL_LORA_LR
-        declared = [dataclasses.replace(s, default=lr) if s.name in ("lr", "value_lr") else s for s in declared]
+    starts.complete(args)
+    args.algorithm, declared = args.algorithm or args.row, starts.with_rates(recipes.SETTINGS, args)
     folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, MAY_CHANGE)
     at_least_1(settings, "save_every", "held_out")
     recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
     check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
+    _check_row_reads(settings, given, recipe.algorithm)
     starts.check_start(settings["start"], recipe.task, settings["task"])
     processes, device = launched(starts.find_device(settings["device"]))
     if processes.count > 1 and settings["optimizer"] == "trpo":
@@ -108,6 +113,15 @@ def _plan(args: argparse.Namespace) -> Run:
     if recipe.config.prompts < processes.count:
         raise ValueError(f"{processes.count} processes share {recipe.config.prompts} problems a step: raise --prompts")
     return Run(args, folder, settings, recipe, device, processes)
+
+
+def _check_row_reads(settings: dict[str, Any], given: Iterable[str], algorithm: Algorithm) -> None:
+    """Refuses flags that only other rows read."""
+    needs = algorithm.needs | ({"keep"} if algorithm.keep else set())
+    unread = {name for need, names in OF_ROWS.items() if need not in needs for name in names}
+    for name in given:
+        if name in unread:
+            raise ValueError(f"--{name.replace('_', '-')} changes nothing for {settings['algorithm']}: leave it out")
 
 
 def _train(plan: Run, trackers: Trackers | None) -> int:

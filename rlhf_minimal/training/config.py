@@ -53,29 +53,29 @@ class Config:
             result.
         lr: AdamW's learning rate for the policy; 2.5e-3 destroys the tiny model, 1e-6 is usual at a billion.
         value_lr: AdamW's learning rate for the critic, where the algorithm needs one.
-        value_clip: Clip range of the value loss; None for none.
+        value_clip: Clip range of the value loss; None: no clip.
         critic: Where values come from: a network of their own (`"separate"`), or a value head on the policy's
             body (`"shared"`), which then has one optimiser, with the policy's learning rate.
         value_coef: Weight of the value loss beside the policy's, with a shared trunk; 0.1 in OpenAI's first RLHF.
         value_head_init: First weights of the critic's head: `"zero"`, `"normal"`, `"orthogonal"` (see `models.Critic`).
         value_warm_up: Steps at the beginning of a run in which the critic alone is trained and the policy stays as it
             is.
-        value_epochs: The critic's passes over a step's samples; None takes those of the policy. With a number here or
-            in `value_minibatches`, `target_kl` no longer ends the critic's updates with the policy's.
-        value_minibatches: The critic's optimiser steps per pass; None takes those of the policy.
-        value_layers: Layers of a critic with a new body, a small Llama (`models.tiny_llama`) with random weights; None
-            takes a copy of the policy's body, or 2 layers if `value_width` is given.
-        value_width: Width of the same body, a multiple of 16; None takes a copy of the policy's body, or 64 if
+        value_epochs: The critic's passes over a step's samples. With a number here or in `value_minibatches`,
+            `target_kl` no longer ends the critic's updates with the policy's; None: those of the policy.
+        value_minibatches: The critic's optimiser steps per pass; None: those of the policy.
+        value_layers: Layers of a critic with a new body, a small Llama (`models.tiny_llama`) with random weights; None:
+            a copy of the policy's body, or 2 layers if `value_width` is given.
+        value_width: Width of the same body, a multiple of 16; None: a copy of the policy's body, or 64 if
             `value_layers` is given.
         adam_eps: Epsilon of every optimiser; 1e-8 is torch's, 1e-5 OpenAI's for PPO in games.
         grad_clip: Largest norm of the gradient; a larger one is scaled down to it.
-        temperature: Sampling temperature; the trained log-probs include it.
-        max_new_tokens: Token budget of a completion; None takes the task's.
+        temperature: Sampling temperature; the trained log-probs include it. Evaluations sample at 1 whatever it is.
+        max_new_tokens: Token budget of a completion; None: the task's.
         score_scaling: How rewards are scaled before training: not at all (`"none"`), standardised over the step's
             batch (`"batch"`), or by the mean and standard deviation of all rewards so far (`"running"`).
-        score_clip: After the scaling, rewards are clipped to plus or minus this; None for no clip.
+        score_clip: After the scaling, rewards are clipped to plus or minus this; None: no clip.
         missing_eos_penalty: Subtracted, last of all, from completions that ran into the token budget; 1 is usual.
-        reference: What KL terms are measured against: the start `"frozen"`; the policy as it was at the last
+        reference: What KL terms are measured against: the start (`"frozen"`); the policy as it was at the last
             multiple of `refresh_every` steps (`"refresh"`, iterative GRPO); or its moving average (`"ema"`).
         refresh_every: Steps between refreshes.
         ema_decay: Weight of the past in the moving average, per step.
@@ -85,7 +85,7 @@ class Config:
         kl_control_horizon: Number of completions in which the controller can change the coefficient by about a fifth;
             must be above a fifth of the completions of a step.
         target_kl: The step's remaining updates are left out once the KL from the policy that sampled is above this,
-            in nats per token; 0.01 to 0.05 is usual, None never stops.
+            in nats per token, 0.01 to 0.05 as a rule; None: all updates are made.
         baseline: For algorithms that need a baseline from outside: the mean of past rewards (`"ema"`), or the reward of
             the greedy completion of the same prompt (`"greedy"`).
         baseline_decay: Weight of the past in the mean of `baseline="ema"`, per step.
@@ -103,7 +103,7 @@ class Config:
             in the backward: about a third more time, activations of one layer in place of all. No prompt is then shared
             between completions.
         lora_rank: Train a low-rank correction of this rank for every linear layer (LoRA, through peft) instead of the
-            weights: optimiser state of about a hundredth of the size, no copy of the start. None trains the weights.
+            weights: optimiser state of about a hundredth of the size, no copy of the start; None: the weights.
         lora_alpha: The correction of LoRA is multiplied by `lora_alpha / lora_rank`.
         decoding: How completions are sampled: `"dynamic"`, with a cache that grows and without the rows that have
             ended, or `"compiled"`: fixed shapes and a compiled step, on CUDA a graph that is replayed. The first

@@ -1,4 +1,4 @@
-"""The fast room: log-probs of completions without computation that is repeated or has no effect.
+"""The fast path: log-probs of completions without computation that is repeated or has no effect.
 
 `Fast` replaces `reading.Plain`, and no gradient changes. `Config.fast` switches all of it on or off; each of its four
 options can be switched off alone, for measurements. With all of them off it does what `Plain` does.
@@ -107,7 +107,10 @@ class Fast(Plain):
     def prefix(
         self, model: nn.Module, groups: Rollout, rows: Int[Tensor, " n"], config: Config, *, hidden: bool = False
     ) -> "tuple[Prefix | None, Int[Tensor, ' n']]":
-        """The prompts of some rows, each read once, and which of them is whose; None where nothing would be shared.
+        """The prompts of some rows, each read once, and which of them is whose.
+
+        None in place of the prompts where they are not shared: where there are more than half as many as rows, so that
+        a second forward costs more than it saves, and where layers are computed again.
 
         Raises:
             ValueError: If `config.group_size` is not that of the rollout.
@@ -248,7 +251,7 @@ class _HandedToPieces(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pieces: _Pieces, start: Tensor, *reading: Tensor) -> tuple[Tensor, ...]:
         ctx.pieces = pieces
-        return tuple(x.detach() for x in reading)
+        return reading
 
     @staticmethod
     @once_differentiable

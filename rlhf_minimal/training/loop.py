@@ -133,26 +133,27 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     """From a rollout to a prepared batch: everything that is fixed before the first update.
 
     Only what the algorithm `needs` is computed. The start's log-probs are the exception, since the metrics report
-    the distance from it (`Config.watch_kl`); while the reference is frozen they are the reference's too, and cost
+    the distance from it (`Config.watch_kl`); while the reference is the start they are the reference's too, and cost
     nothing extra.
 
     Returns:
-        The batch with its advantages, and how far the policy is from the start: `kl` and `kl_sequence` of `METRICS`.
+        The batch with its advantages, and how far the policy is from the start: `kl` and `kl_sequence` of `METRICS`,
+        and `kl_reference` where the reference is another model.
     """
     needs, config, processes = recipe.algorithm.needs, recipe.config, learner.processes
     logp_of = partial(recipe.reader.logp, groups=groups, config=config, processes=processes)
     old_logp, rewards, distance = groups.logp, groups.rewards, Metrics()
     known: dict[str, Any] = {"truncated": groups.truncated, "budget": recipe.budget}
-    frozen = learner.reference is learner.start
+    is_start = learner.reference is learner.start
     if config.changes_scores:
         rewards = trained_scores(rewards, groups.truncated, learner.scores, config)
-    if learner.start is not None and (config.watch_kl == "on" or ("ref_logp" in needs and frozen)):
+    if learner.start is not None and (config.watch_kl == "on" or ("ref_logp" in needs and is_start)):
         start_logp = logp_of(learner.start)  # [B, T]
         distance = describe_distance(groups.logp, start_logp, groups.mask)
     if "ref_logp" in needs:
         assert learner.reference is not None
-        known["ref_logp"] = start_logp if frozen else logp_of(learner.reference)
-        if not frozen:
+        known["ref_logp"] = start_logp if is_start else logp_of(learner.reference)
+        if not is_start:
             distance["kl_reference"] = describe_distance(groups.logp, known["ref_logp"], groups.mask)["kl"]
     if "sampler_logp" in needs:  # the same tokens' log-probs in the trainer's own computation, and in the sampler's
         old_logp, known["sampler_logp"] = logp_of(learner.policy), groups.logp

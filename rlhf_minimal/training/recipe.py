@@ -59,7 +59,7 @@ class Recipe:
 
     @property
     def reader(self) -> Plain:
-        """How completions are sampled and read; this alone chooses between the fast room and the plain path."""
+        """How completions are sampled and read; this alone chooses between the fast path and the plain one."""
         return self.reading or (Fast() if self.config.fast == "on" else Plain())
 
     @property

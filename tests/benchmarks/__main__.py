@@ -164,7 +164,7 @@ def sampling_against_generate(case: Case, n: int) -> Measured:
 
 
 def update_against_plain(case: Case, n: int, *, half_dead: bool = False, **means: Any) -> Measured:
-    """The update with some means of the fast room against the plain one, on one rollout and from one policy."""
+    """The update with some means of the fast path against the plain one, on one rollout and from one policy."""
     learner, recipe, groups = a_rollout(case, rewards="half dead" if half_dead else "as they are")
     batch, _ = prepare_batch(learner, recipe, groups, 1)
     fast = replace(recipe, reading=Fast(**means))

@@ -204,6 +204,35 @@ def test_groups_of_another_size_are_refused():
         SHARED.read(learner.policy, groups, rows, wrong)
 
 
+def some_groups(reading=ALL):
+    """Of 5 prompts, 4 completions each."""
+    learner, recipe = begin(ALGORITHMS["dr_grpo"], SMALL, reading=reading)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    return learner.policy, groups, recipe.config
+
+
+def test_prompts_are_shared_where_at_least_two_rows_have_the_same():
+    policy, groups, config = some_groups()
+
+    def shared(*rows):
+        return SHARED.prefix(policy, groups, torch.tensor(rows), config)
+
+    prefix, owner = shared(0, 4, 5, 1)  # two of each
+    assert len(prefix.mask) == 2
+    assert owner.tolist() == [0, 1, 1, 0]
+    for rows in ((0, 4, 8), (0, 4, 5)):  # one of each; more prompts than half the rows
+        assert shared(*rows)[0] is None
+    prefix, owner = NONE.prefix(policy, groups, torch.tensor([0, 1]), config)
+    assert prefix is None
+    assert owner.tolist() == [0, 0]
+
+
+def test_rows_are_put_in_order_only_where_prompts_are_shared():
+    rows = torch.tensor([7, 2, 5])
+    assert SHARED.arrange(rows).tolist() == [2, 5, 7]
+    assert SORTED.arrange(rows).tolist() == [7, 2, 5]
+
+
 PROMPTS, PROMPT_MASK = pad_left([[3], [4, 5, 2, 6], [5, 5]], pad_id=0)
 
 
@@ -319,6 +348,17 @@ def test_holes_in_a_mask_are_read_across():
     assert widths(mask).tolist() == [4, 0, 2]
 
 
+def test_of_rows_that_have_no_token_one_column_of_one_is_read():
+    """A reading without any piece would have nothing to hand a gradient to."""
+    [(places, width)] = SORTED.pieces(torch.zeros(3, 4))
+    assert (places.tolist(), width) == ([0], 1)
+
+
+def test_places_lie_where_the_mask_lies():
+    [(places, width)] = NONE.pieces(torch.ones(3, 4, device="meta"))
+    assert (places.device.type, len(places), width) == ("meta", 3, 4)
+
+
 # --- rows that nothing acts on -------------------------------------------------------------------------------------
 
 TWO_DEAD = torch.tensor([1.0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])  # G = 2: groups 0, 1, 3, 4, 5 are dead, 2 is not
@@ -426,6 +466,22 @@ def test_a_step_of_nothing_but_dead_groups_still_moves_with_its_momentum(reward)
 
 
 # --- a head a few tokens at a time ---------------------------------------------------------------------------------
+
+
+def test_logits_are_cut_where_there_would_be_more_than_asked_for():
+    policy, groups, config = some_groups()
+    rows = torch.arange(len(groups.mask))
+    vocabulary = policy.config.vocab_size
+    whole = groups.mask.numel() * vocabulary
+
+    def tokens_at_once(most):
+        reading = dataclasses.replace(NONE, logit_chunk=most)
+        return fast._Pieces(reading, policy, groups, rows, config, None, None).chunk
+
+    cuts = {None: None, whole: None, whole - 1: (whole - 1) // vocabulary, 2 * vocabulary: 2, vocabulary - 1: 1, 1: 1}
+    assert {most: tokens_at_once(most) for most in cuts} == cuts
+    with pytest.raises(ValueError, match="logit_chunk must be at least 1, or None for no chunks; got 0"):
+        Fast(logit_chunk=0)
 
 
 @pytest.mark.parametrize("bias", [False, True])
