@@ -179,6 +179,24 @@ def test_a_whole_step_draws_learns_and_reports_the_same():
             assert numbers(plain) == pytest.approx(numbers(quick), rel=1e-6, abs=1e-8)
 
 
+def test_without_options_everything_is_switched_on():
+    assert Fast() == Fast(shared_prefix=True, sort_lengths=True, skip_idle=True, logit_chunk=16_777_216)
+    prefix = read_prompts(tiny_llama(8, width=16, heads=2), PROMPTS, PROMPT_MASK)
+    for frozen, name in ((Fast(), "logit_chunk"), (prefix, "mask")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(frozen, name, None)
+
+
+@pytest.mark.parametrize(("reading", "prompts"), [(NONE, 20), (SHARED, 5)])
+def test_the_tokens_that_are_read_are_counted(reading, prompts):
+    """Each prompt as often as it is read, and of the completions what is trained."""
+    policy, groups, config = some_groups()
+    found = reading.read(policy, groups, torch.arange(20), config)
+    read = groups.prompt_mask if prompts == 20 else groups.prompt_mask[::4]
+    assert (len(read), found.tokens) == (prompts, int(read.sum()) + int((groups.mask != 0).sum()))
+    assert 0 < (groups.mask == 0).sum() != groups.mask.sum()
+
+
 # --- shared prompts ------------------------------------------------------------------------------------------------
 
 
@@ -261,6 +279,12 @@ def test_going_on_from_a_prompt_is_reading_it_again(make, tolerance, T):
     torch.testing.assert_close([p.grad for p in model.parameters()], expected, rtol=10 * tolerance, atol=10 * tolerance)
 
 
+def test_a_prompt_is_kept_also_by_a_model_that_would_keep_nothing():
+    model = tiny_llama(8, width=16, heads=2)
+    model.config.use_cache = False
+    assert read_prompts(model, PROMPTS, PROMPT_MASK) is not None
+
+
 def test_a_model_that_forgets_is_read_in_whole_rows():
     """With a sliding window the cache does not hold all of the prompt: the fast path must stand aside."""
     config = MistralConfig(
@@ -325,6 +349,17 @@ def test_long_rows_are_told_apart_roughly_and_nothing_is_lost():
     assert cost(found, sizes, 100) < 1.1 * int(sizes.sum())
     assert len(found) <= 32
     assert pieces_by_length(torch.zeros(3, dtype=torch.long)) == []
+
+
+def test_a_cut_has_to_save_more_than_a_piece_costs():
+    assert [len(piece) for piece in pieces_by_length(torch.tensor([1] * 129 + [2]))] == [129, 1]
+    assert [len(piece) for piece in pieces_by_length(torch.tensor([1] * 128 + [2]))] == [129]
+
+
+def test_lengths_are_rounded_up_before_they_are_told_apart():
+    """Of four lengths and two steps the lower half is one, and the upper half the other."""
+    pieces = pieces_by_length(torch.tensor([1, 2, 3, 4]), overhead=0, steps=2)
+    assert [piece.tolist() for piece in pieces] == [[0, 1], [2, 3]]
 
 
 def test_a_piece_is_as_wide_as_its_longest_row(monkeypatch):
@@ -441,6 +476,25 @@ def test_a_backward_reaches_those_rows_that_something_acts_on(name):
     assert metrics["entropy"] > 0
 
 
+def test_a_first_piece_without_gradient_has_no_backward_if_another_has_one(monkeypatch):
+    monkeypatch.setattr(fast, "pieces_by_length", partial(pieces_by_length, overhead=4))
+    policy, groups, config = some_groups()
+    rows = {"backward": 0}
+
+    def count(module, given, output):
+        output.register_hook(lambda slope: rows.__setitem__("backward", rows["backward"] + len(slope)))
+
+    policy.transformer.ln_f.register_forward_hook(count)
+    pieces = fast._Pieces(
+        dataclasses.replace(SORTED, skip_idle=True), policy, groups, torch.arange(20), config, None, None
+    )
+    assert len(pieces.pieces) > 2
+    slope = torch.zeros_like(groups.mask)
+    slope[pieces.pieces[1].places] = 1.0
+    pieces.backward([slope])
+    assert rows["backward"] == len(pieces.pieces[1].places)
+
+
 def test_an_entropy_bonus_reaches_rows_whose_log_probs_get_nothing(monkeypatch):
     """All groups are dead, so no piece has a slope in its log-probs, and every piece has one in its entropies."""
     monkeypatch.setattr(fast, "pieces_by_length", partial(pieces_by_length, overhead=4))
@@ -482,6 +536,21 @@ def test_logits_are_cut_where_there_would_be_more_than_asked_for():
     assert {most: tokens_at_once(most) for most in cuts} == cuts
     with pytest.raises(ValueError, match="logit_chunk must be at least 1, or None for no chunks; got 0"):
         Fast(logit_chunk=0)
+
+
+@pytest.mark.parametrize("reading", [CHUNKED, dataclasses.replace(CHUNKED, shared_prefix=True)], ids=str)
+def test_where_logits_are_cut_no_head_makes_those_of_a_whole_completion(reading):
+    policy, groups, config = some_groups()
+    tokens = []
+    policy.get_output_embeddings().register_forward_hook(lambda module, given, out: tokens.append(out.shape[1]))
+    learner, recipe = begin(DR, SMALL)
+    batch, _ = prepare_batch(learner, recipe, groups, step=1)
+    tokens.clear()
+    found = reading.read(policy, groups, torch.arange(20), config, loss=(DR, batch))
+    assert tokens
+    assert set(tokens) == {1}
+    assert found.logp.requires_grad
+    assert not found.entropy.requires_grad  # nothing in the loss reads it
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -532,6 +601,14 @@ def test_a_head_that_is_more_than_a_matrix_is_left_alone():
     assert has_linear_head(model, prefix.logits, prefix.hidden)
     assert not has_linear_head(model, torch.tanh(prefix.logits), prefix.hidden)
 
+    class Own(torch.nn.Module):  # the same numbers, from a module of one's own
+        def forward(self, hidden):
+            return torch.nn.functional.linear(hidden, model.lm_head.weight)
+
+    other = tiny_llama(8, width=16, heads=2)
+    other.lm_head = Own()
+    assert not has_linear_head(other, prefix.logits, prefix.hidden)
+
     class Squashed(type(model)):
         def forward(self, *args, **kwargs):
             output = super().forward(*args, **kwargs)
@@ -545,6 +622,16 @@ def test_a_head_that_is_more_than_a_matrix_is_left_alone():
         groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
         found = reading.logp(learner.policy, groups, recipe.config)
         torch.testing.assert_close(found.float() * groups.mask, groups.logp, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+def test_a_head_may_round_by_a_thousandth_of_a_logit_or_of_one(size):
+    model = tiny_llama(8, width=16, heads=2)
+    hidden = size * torch.randn(5, 1, 16, generator=torch.Generator().manual_seed(0))
+    logits = model.lm_head(hidden).detach()
+    assert has_linear_head(model, logits * (1 + 5e-4), hidden)
+    assert has_linear_head(model, logits + 5e-4, hidden)
+    assert not has_linear_head(model, logits * 1.01 + 0.01, hidden)
 
 
 # --- what is watched -----------------------------------------------------------------------------------------------
