@@ -101,8 +101,8 @@ class Visit:
     seconds: float = 0.0
 
 
-def visit(page: Page, file: Path, *, compare_colours: bool = True) -> Visit:
-    """Open a page and look at it from all sides."""
+def visit(page: Page, file: Path, *, listing: bool = False) -> Visit:
+    """Open a page and look at it from all sides; at a listing of code in two widths only."""
     began = time.monotonic()
     page.resize(*SIZES[0])
     page.prefer(dark=False)
@@ -113,9 +113,11 @@ def visit(page: Page, file: Path, *, compare_colours: bool = True) -> Visit:
         misprinted=page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length"),
         silent=page.evaluate(f"{SILENT}.map(i => i.src)"),
     )
-    for width, height in SIZES:  # laying out a chapter anew takes longer than painting it anew
+    for width, height in (
+        SIZES[:2] if listing else SIZES
+    ):  # laying out a chapter anew takes longer than painting it anew
         page.resize(width, height)
-        for dark in (False, True) if width in READ_AT else (False,):
+        for dark in (False, True) if width in READ_AT and not listing else (False,):
             page.prefer(dark=dark)
             page.draw()
             scroll_width = page.evaluate("document.documentElement.scrollWidth")
@@ -126,7 +128,7 @@ def visit(page: Page, file: Path, *, compare_colours: bool = True) -> Visit:
                     scroll_width=scroll_width,
                     over=page.evaluate(OVER) if scroll_width > width else [],
                     theme=page.evaluate("document.documentElement.dataset.theme"),
-                    pale=page.evaluate(PALE) if compare_colours and width in READ_AT else [],
+                    pale=page.evaluate(PALE) if width in READ_AT and not listing else [],
                 )
             )
     seconds = time.monotonic() - began
@@ -136,8 +138,8 @@ def visit(page: Page, file: Path, *, compare_colours: bool = True) -> Visit:
 class Visits:
     """Visits pages in the background, in the order in which they will be asked for; a context manager."""
 
-    def __init__(self, browser: Browser, folder: Path, names: Iterable[str], no_colours: Iterable[str] = ()):
-        self._folder, self._no_colours = folder, frozenset(no_colours)
+    def __init__(self, browser: Browser, folder: Path, names: Iterable[str], listings: Iterable[str] = ()):
+        self._folder, self._listings = folder, frozenset(listings)
         self._tabs: SimpleQueue[Page] = SimpleQueue()
         for _ in range(TABS):
             self._tabs.put(browser.tab())
@@ -153,7 +155,7 @@ class Visits:
     def _visit(self, name: str) -> Visit:
         page = self._tabs.get()
         try:
-            return visit(page, self._folder / name, compare_colours=name not in self._no_colours)
+            return visit(page, self._folder / name, listing=name in self._listings)
         finally:
             self._tabs.put(page)
 
