@@ -150,7 +150,9 @@ class Browser:
 
 
 def _connect(address: str) -> websocket.WebSocket:
-    return websocket.create_connection(address, timeout=60, suppress_origin=True)
+    # That every byte is UTF-8 is checked once more when its JSON is read, and by that in C.
+    options = {"timeout": 60, "suppress_origin": True, "skip_utf8_validation": True}
+    return websocket.create_connection(address, **options)
 
 
 class Page:

@@ -30,7 +30,7 @@ def asked(session):
 
 
 def is_listing(name):
-    """Whether a page is one of a hundred listings of code: alike but for their longest line, and their index is none."""
+    """Whether a page is one of a hundred listings of code: all alike; their index is none."""
     return name.startswith("_modules/rlhf_")
 
 
