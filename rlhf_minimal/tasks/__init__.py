@@ -36,7 +36,8 @@ FAMILIES: dict[str, Callable[[str], Task]] = {
     "exact": exact_task,
     "math": math_task,
 }
-OF_FAMILIES = ["clock:long", "clock:slip", "clock:KEY=VALUE,...", "stack:tests=visible", "reasoning-gym:NAME,KEY=VALUE"]
+OF_FAMILIES = ["clock:long", "clock:slip", "clock:key=value,...", "stack:tests=visible"]
+OF_FAMILIES += ["reasoning-gym:NAME,key=value,..."]
 TASK_NAMES = ", ".join([*TASKS, *OF_FAMILIES, "exact:FILE.jsonl", "math:FILE.jsonl"])
 
 
