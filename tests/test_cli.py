@@ -203,7 +203,7 @@ def test_help_speaks_of_flags_and_of_what_holds_without_one():
 )
 def test_a_flag_that_the_row_does_not_read_is_refused(tmp_path, capsys, row, flag, value):
     said = fails(capsys, "train", *row.split(), flag, value, *TINY)
-    assert f"{flag} changes nothing" in said
+    assert f"{flag} changes nothing for {row.split()[0]}: leave it out" in said
     assert not list(tmp_path.iterdir())
 
 

@@ -112,6 +112,15 @@ def test_without_a_task_it_is_that_of_the_start(tmp_path, capsys):
         assert settings_of(command, "--start", "first", "--task", "clock")["task"] == "clock"
 
 
+def test_a_resumed_run_keeps_its_task_whatever_its_start_has(tmp_path):
+    tiny = ["--steps", "1", "--prompts", "4", "--group-size", "4", "--held-out", "10"]
+    words = ["train", "grpo", "--start", "first", "--out", "second", *tiny]
+    assert main(["train", "grpo", "--out", "first", *tiny]) == 0
+    assert main([*words, "--task", "addition2"]) == 0
+    assert main([*words, "--resume"]) == 0
+    assert json.loads((tmp_path / "second" / "config.json").read_text())["task"] == "addition2"
+
+
 @each
 @pytest.mark.parametrize("source", ["own", "file"])
 def test_a_run_leaves_everything_behind(tmp_path, capsys, words, name, source):

@@ -6,6 +6,7 @@ from functools import partial
 from rlhf_minimal import training
 from rlhf_minimal.cli import checkpoint, programs
 from rlhf_minimal.cli.console import at_least_1
+from rlhf_minimal.cli.settings import is_program
 from rlhf_minimal.tasks import RewardFunction, Task
 from rlhf_minimal.training.evaluation import HELD_OUT
 from rlhf_minimal.training.steps import AGGREGATES
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         raise ValueError("--force-at and --force-text go together: give both")
     if args.scorer is not None and args.samples is None:
         raise ValueError("--scorer changes nothing by itself: give --samples N as well")
-    if args.aggregate is not None and (args.scorer in (None, "steps") or programs.is_program(args.scorer)):
+    if args.aggregate is not None and (args.scorer in (None, "steps") or is_program(args.scorer)):
         raise ValueError("--aggregate changes nothing by itself: give --scorer FOLDER as well")
     policy, vocabulary, recipe = checkpoint.load(args)
     write = training.roll_out
@@ -74,7 +75,7 @@ def _scorer(args: argparse.Namespace, task: Task) -> RewardFunction:
     """What weighs the votes."""
     if args.scorer == "steps":
         return training.verified_steps(task)
-    if not programs.is_program(args.scorer):
+    if not is_program(args.scorer):
         return training.weigh_steps(programs.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
     weigh: RewardFunction = programs.load(args.scorer, programs.Function)
     return weigh

@@ -3,10 +3,9 @@
 import argparse
 from pathlib import Path
 
-from rlhf_minimal.cli.programs import is_program
 from rlhf_minimal.cli.recipes import SETTINGS, recipe_of
 from rlhf_minimal.cli.runs import check_writable
-from rlhf_minimal.cli.settings import kinds_of
+from rlhf_minimal.cli.settings import is_program, kinds_of
 from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.extras.export import ONLY_VERIFIER, export_trl, export_verl
 from rlhf_minimal.training.run_folder import RunFolder

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlhf_minimal.algorithms import get_algorithm
+from rlhf_minimal.cli.settings import is_program
 from rlhf_minimal.cli.starts import check_alphabet, find_device
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import StepReward, Task, checked_steps, get_task
@@ -23,16 +24,6 @@ from rlhf_minimal.training.run_folder import check_same
 
 Kind = TypeVar("Kind")
 Function: Any = Callable  # as a kind of value
-
-
-def is_program(text: str) -> bool:
-    """Whether a text names something in a Python file.
-
-    Example:
-        >>> is_program("my_rows.py:MINE"), is_program("grpo"), is_program("exact:rows.jsonl")
-        (True, False, False)
-    """
-    return text.rpartition(":")[0].endswith(".py")
 
 
 def flags(args: argparse.Namespace) -> str:

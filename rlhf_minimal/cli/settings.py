@@ -61,11 +61,11 @@ def fields_of(config: type, said: Mapping[str, str] = {}, **defaults: Any) -> li
     """
     kinds = typing.get_type_hints(config)
     entries = re.findall(r"^    (\w+): (.+(?:\n        .+)*)", inspect.getdoc(config) or "", re.MULTILINE)
-    about = {name: _as_help(text, kinds).removesuffix(".").split("; None: ") for name, text in entries}
-    said = {**{name: none for name, (_, *nones) in about.items() for none in nones}, **said}
+    about = {name: _as_help(text, kinds).removesuffix(".").partition("; None: ") for name, text in entries}
     return [
-        Setting(f.name, kinds[f.name], defaults.get(f.name, f.default), about[f.name][0], said.get(f.name, ""))
+        Setting(f.name, kinds[f.name], defaults.get(f.name, f.default), meaning, said.get(f.name, without))
         for f in dataclasses.fields(config)
+        for meaning, _, without in [about[f.name]]
     ]
 
 
@@ -184,6 +184,16 @@ def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Map
                 advice = f"leave it out, or give {needed} {value or 'N'}"
                 raise ValueError(f"{flag} changes nothing with {needed} {settings[other]}: {advice}")
             raise ValueError(f"{flag} changes nothing by itself: give {needed} {value or 'N'} as well")
+
+
+def is_program(text: str) -> bool:
+    """Whether a setting names something in a Python file (see `programs`).
+
+    Example:
+        >>> is_program("my_rows.py:MINE"), is_program("grpo"), is_program("exact:rows.jsonl")
+        (True, False, False)
+    """
+    return text.rpartition(":")[0].endswith(".py")
 
 
 def own_versions() -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from rlhf_minimal.cli.settings import Setting
+from rlhf_minimal.cli.settings import Setting, is_program
 from rlhf_minimal.models import SHORT_NAMES, TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import Task
@@ -38,7 +38,7 @@ def complete(args: argparse.Namespace) -> None:
         if args.start is not None:
             raise ValueError("--model and --start both name what training begins with: give one of them")
         args.start = f"hf:{args.model}"
-    if args.start is not None and args.task is None:
+    if args.start is not None and args.task is None and not args.resume:  # a resumed run keeps its own
         args.task = _task_of_run(args.start)
 
 
@@ -55,7 +55,7 @@ def _task_of_run(start: str) -> str | None:
     if not (Path(start) / "metrics.jsonl").exists():
         return None
     task = RunFolder(start).settings().get("task")
-    if not isinstance(task, str) or task.rpartition(":")[0].endswith(".py"):  # a program is run only where it is named
+    if not isinstance(task, str) or is_program(task):  # which is run only where it is named
         raise ValueError(f"say with --task what is to be learnt: the run in {start} has {task}")
     return task
 

@@ -43,7 +43,9 @@ GOES_WITH = {
 # Flags that are read only for a row that needs this.
 OF_ROWS = {
     "values": ("value_lr", "value_clip", "value_coef", "value_head_init"),
-    **{"ref_logp": ("reference",), "baseline": ("baseline", "baseline_decay"), "keep": ("max_refills",)},
+    "ref_logp": ("reference",),
+    "baseline": ("baseline", "baseline_decay"),
+    "keep": ("max_refills",),
 }
 # A trust region leaves these to the critic, so that without one nothing reads them.
 OF_CRITIC = dict.fromkeys(("epochs", "minibatches", "grad_clip", "adam_eps"), ("optimizer", "adamw"))
@@ -104,8 +106,8 @@ def _plan(args: argparse.Namespace) -> Run:
     folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, MAY_CHANGE)
     at_least_1(settings, "save_every", "held_out")
     recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
-    check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
     _check_row_reads(settings, given, recipe.algorithm)
+    check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
     starts.check_start(settings["start"], recipe.task, settings["task"])
     processes, device = launched(starts.find_device(settings["device"]))
     if processes.count > 1 and settings["optimizer"] == "trpo":

@@ -113,11 +113,10 @@ def visit(page: Page, file: Path, *, listing: bool = False) -> Visit:
         misprinted=page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length"),
         silent=page.evaluate(f"{SILENT}.map(i => i.src)"),
     )
-    for width, height in (
-        SIZES[:2] if listing else SIZES
-    ):  # laying out a chapter anew takes longer than painting it anew
+    sizes, read_at = (SIZES[:2], ()) if listing else (SIZES, READ_AT)
+    for width, height in sizes:  # laying out a chapter anew takes longer than painting it anew
         page.resize(width, height)
-        for dark in (False, True) if width in READ_AT and not listing else (False,):
+        for dark in (False, True) if width in read_at else (False,):
             page.prefer(dark=dark)
             page.draw()
             scroll_width = page.evaluate("document.documentElement.scrollWidth")
@@ -128,7 +127,7 @@ def visit(page: Page, file: Path, *, listing: bool = False) -> Visit:
                     scroll_width=scroll_width,
                     over=page.evaluate(OVER) if scroll_width > width else [],
                     theme=page.evaluate("document.documentElement.dataset.theme"),
-                    pale=page.evaluate(PALE) if width in READ_AT and not listing else [],
+                    pale=page.evaluate(PALE) if width in read_at else [],
                 )
             )
     seconds = time.monotonic() - began
