@@ -14,7 +14,7 @@ ABOUT = "Print the table of algorithms."
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    sub.add_argument("--all", action="store_true", help="Print the rows without a chapter as well.")
+    sub.add_argument("--all", action="store_true", help="Print the further rows, of losses in use in 2026, as well.")
     sub.add_argument("--pairs", action="store_true", help="Print the second table: rows that learn from preferences.")
     sub.add_argument(
         "--row",
