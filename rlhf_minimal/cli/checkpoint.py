@@ -15,8 +15,9 @@ from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.recipes import SETTINGS
 from rlhf_minimal.cli.settings import add_flags, fields_of, kinds_of
 from rlhf_minimal.cli.starts import DEFAULT_TASK
+from rlhf_minimal.config import Config
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.training import Config, Recipe
+from rlhf_minimal.train import Recipe
 from rlhf_minimal.training.run_folder import RunFolder, check_settings
 
 

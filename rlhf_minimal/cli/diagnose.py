@@ -2,7 +2,7 @@
 
 import argparse
 
-from rlhf_minimal.extras.diagnosis import CAUSES, DATA, diagnose, likely
+from rlhf_minimal.lab.diagnosis import CAUSES, DATA, diagnose, likely
 from rlhf_minimal.training.run_folder import RunFolder
 
 ABOUT = "Say what stands out in a run's metrics, and what may cause it."

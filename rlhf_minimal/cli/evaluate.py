@@ -3,13 +3,15 @@
 import argparse
 from functools import partial
 
-from rlhf_minimal import training
 from rlhf_minimal.cli import checkpoint, programs
 from rlhf_minimal.cli.console import at_least_1
 from rlhf_minimal.cli.settings import is_program
+from rlhf_minimal.evaluate import HELD_OUT, evaluate
+from rlhf_minimal.lab.prefixes import force
+from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.tasks import RewardFunction, Task
-from rlhf_minimal.training.evaluation import HELD_OUT
-from rlhf_minimal.training.steps import AGGREGATES
+from rlhf_minimal.train import roll_out
+from rlhf_minimal.training.steps import AGGREGATES, weigh_steps
 
 ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
 IF_MEMORY_RUNS_OUT = "lower -n"
@@ -48,17 +50,17 @@ def run(args: argparse.Namespace) -> int:
     if args.aggregate is not None and (args.scorer in (None, "steps") or is_program(args.scorer)):
         raise ValueError("--aggregate changes nothing by itself: give --scorer FOLDER as well")
     policy, vocabulary, recipe = checkpoint.load(args)
-    write = training.roll_out
+    write = roll_out
     if args.force_at is not None:
-        write = partial(training.force, at=args.force_at, text=args.force_text)
-    options = {"n": args.n, "seed": str(args.seed), "write": write}
+        write = partial(force, at=args.force_at, text=args.force_text)
+    options = {"n": args.n, "seed": str(args.seed), "rollout_fn": write}
     if args.samples is None:
-        result = training.evaluate(policy, vocabulary, recipe, **options)
+        result = evaluate(policy, vocabulary, recipe, **options)
         print(f"{recipe.task.about}, held out: {result.about}")
         print("sampled  {}\ngreedy   {}".format(*result.in_words))
         return 0
     scorer = None if args.scorer is None else _scorer(args, recipe.task)
-    votes = training.evaluate_votes(policy, vocabulary, recipe, samples=args.samples, scorer=scorer, **options)
+    votes = evaluate_votes(policy, vocabulary, recipe, samples=args.samples, scorer=scorer, **options)
     count = len(votes.samples.texts) // args.samples
     each = f"{count} distinct problems, {args.samples} completions of each"
     print(f"{recipe.task.about}, held out: {each}, 95 % interval")
@@ -74,8 +76,8 @@ def run(args: argparse.Namespace) -> int:
 def _scorer(args: argparse.Namespace, task: Task) -> RewardFunction:
     """What weighs the votes."""
     if args.scorer == "steps":
-        return training.verified_steps(task)
+        return verified_steps(task)
     if not is_program(args.scorer):
-        return training.weigh_steps(programs.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
+        return weigh_steps(programs.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
     weigh: RewardFunction = programs.load(args.scorer, programs.Function)
     return weigh

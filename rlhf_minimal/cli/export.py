@@ -7,7 +7,7 @@ from rlhf_minimal.cli.recipes import SETTINGS, recipe_of
 from rlhf_minimal.cli.runs import check_writable
 from rlhf_minimal.cli.settings import is_program, kinds_of
 from rlhf_minimal.cli.starts import load_start
-from rlhf_minimal.extras.export import ONLY_VERIFIER, export_trl, export_verl
+from rlhf_minimal.lab.export import ONLY_VERIFIER, export_trl, export_verl
 from rlhf_minimal.training.run_folder import RunFolder
 
 ABOUT = "Write the files with which a production library repeats a run."

@@ -25,14 +25,14 @@ from rlhf_minimal.cli import programs, starts
 from rlhf_minimal.cli.console import at_least_1
 from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
-from rlhf_minimal.extras import curves
+from rlhf_minimal.lab import curves
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary
 from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import save_policy
 from rlhf_minimal.training.checkpoints import flush, naming
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
-from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import write_completions
 from rlhf_minimal.training.run_folder import RunFolder, check_same
 

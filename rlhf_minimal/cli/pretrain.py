@@ -14,9 +14,10 @@ from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.sft import Sft
 from rlhf_minimal.cli.starts import DEFAULT_TASK
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.tasks import Task, TextRow
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training import Recipe, evaluate
+from rlhf_minimal.train import Recipe
 from rlhf_minimal.training.supervised import IMITATION, language_loss, teacher_rows
 
 ABOUT_ACCEPT = "Largest training loss with which a start is accepted, where a teacher is imitated."

@@ -14,7 +14,8 @@ from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary, lo
 from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.tasks import PairRow, StepRow, Task
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training import Recipe, StepScorer, load_step_scorer, sample_steps
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.training import StepScorer, load_step_scorer, sample_steps
 from rlhf_minimal.training.preferences import evaluate_reward_model, preference_loss, sample_pairs
 from rlhf_minimal.training.steps import evaluate_steps, step_loss
 

@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from rlhf_minimal.cli.console import StopOnCtrlC
-from rlhf_minimal.extras import curves
-from rlhf_minimal.extras.trackers import Trackers
+from rlhf_minimal.lab import curves
+from rlhf_minimal.lab.trackers import Trackers
+from rlhf_minimal.learner import ALONE, Processes
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.training.checkpoints import naming, write_file
-from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.processes import ALONE, Processes
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
 

@@ -92,8 +92,12 @@ def add_flags(sub: Any, settings: Sequence[Setting], *, filled: bool = False) ->
         options = typing.get_args(setting.kind)  # of `float | None` or of `Literal["a", "b"]`
         kind = options[0] if options else setting.kind
         words = options if isinstance(kind, str) else None
+        switch = (
+            {"nargs": "?", "const": "on"} if words and set(words) == {"off", "on"} else {}
+        )  # `--fast` is `--fast on`
         sub.add_argument(
             "--" + setting.name.replace("_", "-"),
+            **switch,
             type=str if words else kind,
             choices=words,
             metavar=None if words or kind is str else kind.__name__.upper(),

@@ -1,4 +1,4 @@
-"""`train`: trains a policy with a row of the table on a task, by one call of `training.train`."""
+"""`train`: trains a policy with a row of the table on a task, by one call of `train.train`."""
 
 import argparse
 import os
@@ -13,16 +13,20 @@ import torch
 from matplotlib.axes import Axes
 from transformers import PreTrainedModel
 
-from rlhf_minimal import training
 from rlhf_minimal.cli import programs, recipes, starts
 from rlhf_minimal.cli.console import at_least_1, in_brief, mark, measure_of
 from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
-from rlhf_minimal.extras import curves
-from rlhf_minimal.extras.trackers import TRACKERS, Trackers
+from rlhf_minimal.evaluate import Evaluation, evaluate
+from rlhf_minimal.lab import curves
+from rlhf_minimal.lab.processes import launched
+from rlhf_minimal.lab.trackers import TRACKERS, Trackers
+from rlhf_minimal.lab.trust_region import TrustRegion, trust_region_update
+from rlhf_minimal.learner import Learner, Processes
+from rlhf_minimal.metrics import Metrics, throughput
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.training.metrics import Metrics, throughput
-from rlhf_minimal.training.processes import Processes, launched
+from rlhf_minimal.runs import resume_learner, save_learner
+from rlhf_minimal.train import NothingToLearn, Recipe, check_context, train, update
 from rlhf_minimal.training.run_folder import RunFolder
 
 ABOUT = "Train a policy with any row of the table."
@@ -82,7 +86,7 @@ class Run:
     args: argparse.Namespace
     folder: RunFolder
     settings: dict[str, Any]
-    recipe: training.Recipe
+    recipe: Recipe
     device: torch.device
     processes: Processes
 
@@ -130,13 +134,13 @@ def _train(plan: Run, trackers: Trackers | None) -> int:
     """The run itself, as one of the processes that share it; only the main one writes."""
     learner = _resume(plan) if plan.args.resume else _begin(plan)
     learner.processes = plan.processes
-    before, early, updater = _evaluate(plan, learner, _start_policy(learner, plan)), None, None
+    before, early, how = _evaluate(plan, learner, _start_policy(learner, plan)), None, update
     if plan.settings["optimizer"] == "trpo":
-        updater = partial(training.trust_region_update, region=training.TrustRegion(max_kl=plan.settings["max_kl"]))
+        how = partial(trust_region_update, region=TrustRegion(max_kl=plan.settings["max_kl"]))
     with _journal(plan, learner, trackers) as journal:
         try:
-            training.train(learner, plan.recipe, journal, updater=updater)
-        except training.NothingToLearn as reason:
+            train(learner, plan.recipe, journal, update=how)
+        except NothingToLearn as reason:
             early = str(reason)
         journal.save()
     if early:
@@ -144,20 +148,22 @@ def _train(plan: Run, trackers: Trackers | None) -> int:
     return _finish(plan, learner, journal, before)
 
 
-def _evaluate(plan: Run, learner: training.Learner, policy: PreTrainedModel) -> training.Evaluation:
+def _evaluate(plan: Run, learner: Learner, policy: PreTrainedModel) -> Evaluation:
     """A policy on the run's held-out problems."""
     n = plan.settings["held_out"]
-    return training.evaluate(policy, learner.vocabulary, plan.recipe, n=n, processes=plan.processes)
+    return evaluate(policy, learner.vocabulary, plan.recipe, n=n, processes=plan.processes)
 
 
-def _journal(plan: Run, learner: training.Learner, trackers: Trackers | None) -> Journal:
+def _journal(plan: Run, learner: Learner, trackers: Trackers | None) -> Journal:
     """What writes the run down, step by step."""
     graded = plan.recipe.task.score_range is not None  # then a share of exactly right completions says nothing
     shown = {name: form for name, form in SHOWN.items() if not (graded and name == "accuracy")}
-    return Journal(plan.folder, plan.settings, learner.save, shown, learner.step, plan.processes, trackers)
+    return Journal(
+        plan.folder, plan.settings, partial(save_learner, learner), shown, learner.step, plan.processes, trackers
+    )
 
 
-def _finish(plan: Run, learner: training.Learner, journal: Journal, before: training.Evaluation) -> int:
+def _finish(plan: Run, learner: Learner, journal: Journal, before: Evaluation) -> int:
     """What follows the last step: the evaluation and the report, unless Ctrl-C has ended the run."""
     if plan.processes.is_main:
         warn_of_verifier_errors(plan.folder)
@@ -173,7 +179,7 @@ def _finish(plan: Run, learner: training.Learner, journal: Journal, before: trai
     return 0
 
 
-def _begin(plan: Run) -> training.Learner:
+def _begin(plan: Run) -> Learner:
     """A learner at the start that the settings name, and its new folder."""
     settings, recipe, main = plan.settings, plan.recipe, plan.processes.is_main
     plan.folder.check_free(overwrite=plan.args.overwrite)
@@ -182,28 +188,28 @@ def _begin(plan: Run) -> training.Learner:
     )
     starts.check_alphabet(vocabulary, recipe.task)
     first = recipe.task.listed or recipe.task.problems("train", recipe.config.prompts, seed=f"{recipe.config.seed}/1/0")
-    training.check_context(policy, vocabulary, recipe, first)  # of made problems those of the first step
+    check_context(policy, vocabulary, recipe, first)  # of made problems those of the first step
     plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
     policy.to(plan.device)  # type: ignore[arg-type]
     critic = recipes.critic_start(settings["critic_start"], vocabulary)
     teacher = recipes.teacher(settings, recipe.task, vocabulary)
-    learner = training.Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic, teacher)
+    learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic, teacher)
     plan.processes.wait()  # until all have checked that the folder is free
     if main:
         plan.folder.create(settings, overwrite=plan.args.overwrite)
-        learner.save(plan.folder.checkpoint, settings)  # from now on there is a checkpoint to load
+        save_learner(learner, plan.folder.checkpoint, settings)  # from now on there is a checkpoint to load
     print(f"{settings['algorithm']} on {recipe.task.name} ({recipe.task.about}), start: {described}")
     return learner
 
 
-def _resume(plan: Run) -> training.Learner:
+def _resume(plan: Run) -> Learner:
     """The learner of the folder's checkpoint."""
     if plan.processes.is_main:
         plan.folder.hold()
     checkpoint, recipe = plan.folder.checkpoint, plan.recipe
     critic = recipes.critic_start(plan.settings["critic_start"])  # the checkpoint has its weights
     teacher = recipes.teacher(plan.settings, recipe.task)
-    learner = training.Learner.resume(checkpoint, recipe.algorithm, recipe.config, plan.device, critic, teacher)
+    learner = resume_learner(checkpoint, recipe.algorithm, recipe.config, plan.device, critic, teacher)
     if plan.recipe.config.steps < learner.step:
         raise ValueError(f"{plan.folder.path} has taken {learner.step} steps already: give --steps that many or more")
     plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
@@ -215,7 +221,7 @@ def _resume(plan: Run) -> training.Learner:
     return learner
 
 
-def _start_policy(learner: training.Learner, plan: Run) -> PreTrainedModel:
+def _start_policy(learner: Learner, plan: Run) -> PreTrainedModel:
     """The policy before training: the learner's copy, or loaded again if it keeps none (`watch_kl="off"`)."""
     if learner.start is not None:
         return learner.start
@@ -226,7 +232,7 @@ def _start_policy(learner: training.Learner, plan: Run) -> PreTrainedModel:
     return policy.to(plan.device)  # type: ignore[arg-type]
 
 
-def _report(plan: Run, before: training.Evaluation, after: training.Evaluation) -> None:
+def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
     """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
     task, settings = plan.recipe.task, plan.settings
     rows = [("problem", "before", "after")]

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlhf_minimal.config import check_numbers
+from rlhf_minimal.learner import new_optimizer
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.runs import optimizer_tensors, restore_optimizer
 from rlhf_minimal.training import checkpoints
-from rlhf_minimal.training.config import check_numbers
-from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.optimizers import new_optimizer, optimizer_tensors, restore_optimizer
 
 Row = TypeVar("Row")
 

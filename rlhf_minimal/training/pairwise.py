@@ -24,13 +24,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, RewardModel, policy_logits
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
+from rlhf_minimal.sample import pad_left, pad_right, sample_ids
 from rlhf_minimal.tasks import CompletionRow, PairRow
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
-from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.preferences import pair_scores
-from rlhf_minimal.training.sampler import pad_left, pad_right, sample_ids
 
 Model = PreTrainedModel | RewardModel
 

@@ -20,9 +20,9 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
 from rlhf_minimal.models import AnyVocabulary, RewardModel
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
+from rlhf_minimal.sample import sample_ids
 from rlhf_minimal.tasks import PairRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training.sampler import sample_ids
 
 
 def preference_loss(

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 
-from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.metrics import Metrics
 
 
 class Progress:

@@ -23,17 +23,16 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.prefixes import roll_out_from
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, RewardModel, load_reward_model, policy_logits
 from rlhf_minimal.models.folder import OF_STEPS, damaged, find_checkpoint
 from rlhf_minimal.models.forward import joined, positions
+from rlhf_minimal.sample import Rollout, check_length, pad_left, pad_right, select
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, StepRow, Task
 from rlhf_minimal.tasks.base import Split
+from rlhf_minimal.train import Recipe, roll_out
 from rlhf_minimal.training.checkpoints import load_policy, save_policy
-from rlhf_minimal.training.groups import Rollout, select
-from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import roll_out
-from rlhf_minimal.training.sampler import check_length, pad_left, pad_right
 
 LABELS = ("program", "shepherd", "shepherd-hard", "outcome")
 
@@ -121,7 +120,7 @@ def label_steps(
     for i in range(0, len(points), 128):
         some, draw = points[i : i + 128], f"shepherd/{seed}/{i}"
         asked, begun = [written.problems[row] for row, _ in some], prefixes[i : i + 128]
-        again = roll_out(policy, vocabulary, asked, by_verifier, group_size=rollouts, prefixes=begun, seed=draw)
+        again = roll_out_from(policy, vocabulary, asked, by_verifier, prefixes=begun, group_size=rollouts, seed=draw)
         right = (again.correct == 1).double().view(-1, rollouts)  # [steps, N]
         share = right.amax(1) if labels == "shepherd-hard" else right.mean(1)
         for (row, end), label in zip(some, share.tolist(), strict=True):

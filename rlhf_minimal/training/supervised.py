@@ -18,15 +18,14 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask, masked_mean
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, policy_logits
+from rlhf_minimal.sample import pad_left, pad_right
 from rlhf_minimal.tasks import CompletionRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
+from rlhf_minimal.train import Recipe, roll_out
 from rlhf_minimal.training.checkpoints import save_policy
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
-from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import roll_out
-from rlhf_minimal.training.sampler import pad_left, pad_right
 
 
 def supervised_loss(

@@ -7,20 +7,78 @@ problem are not independent, so a thousand of ten problems say what ten problems
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.training.groups import Rollout, join
-from rlhf_minimal.training.metrics import student, wilson
-from rlhf_minimal.training.processes import ALONE, Processes
-from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import check_context, roll_out
+from rlhf_minimal.sample import Rollout, join
+from rlhf_minimal.train import Recipe, check_context, roll_out
 
 HELD_OUT = 1000  # problems of an evaluation: a share's 95 % interval is then at most 6 points wide
 DRAWS = 10  # completions sampled of each problem, at most, where the task has fewer than were asked for
+
+
+def wilson(successes: float | int, n: float | int) -> tuple[float, float]:
+    """Wilson's confidence interval of 95 % for a share: it has a width at 0 and 1, too, where the normal one has none.
+
+    Args:
+        successes: How many succeeded.
+        n: Of how many independent ones.
+
+    Returns:
+        Lower and upper end, within 0 and 1.
+
+    Example:
+        >>> [round(end, 3) for end in wilson(10, 10)]
+        [0.722, 1.0]
+    """
+    share, z = successes / n, 1.96  # standard errors
+    center = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, center - half), min(1.0, center + half)
+
+
+def t_quantile(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t distribution: how many standard errors an interval of 95 % is wide.
+
+    Below ten degrees of freedom tabulated, else Fisher's expansion in 1 / degrees (right to 0.2 %).
+
+    Example:
+        >>> t_quantile(0), t_quantile(9), round(t_quantile(30), 3)
+        (inf, 2.262, 2.042)
+    """
+    if degrees < 10:
+        return (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)[degrees]
+    z = 1.959964
+    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
+
+
+def pass_at(k: int, right: int, n: int) -> float:
+    r"""Pass@k: does one of k completions solve the problem, estimated without bias from n of them (:eq:`eq-pass-at-k`).
+
+    .. math:: 1 - \binom{n - c}{k} \Big/ \binom{n}{k}
+
+    The share of all choices of k among the n completions with at least one of the c right ones. From c / n alone,
+    1 - (1 - c/n)^k would be too low.
+
+    Chapter: test-time-scaling. Source: Chen et al. 2021, arXiv 2107.03374, eq. 1.
+
+    Args:
+        k: Completions that one may try, at most n.
+        right: c, the right ones.
+        n: Completions that were sampled.
+
+    Example:
+        >>> pass_at(2, right=1, n=4)
+        0.5
+    """
+    if not 1 <= k <= n or not 0 <= right <= n:
+        raise ValueError(f"pass@k needs 1 <= k <= n and 0 <= right <= n; got k {k}, right {right}, n {n}")
+    return 1 - math.comb(n - right, k) / math.comb(n, k)
 
 
 @dataclass(frozen=True)
@@ -80,7 +138,7 @@ class Accuracy:
         if draws > 1 and problems > 1 and 0 < share < 1:
             spread = shares.double().var().item()
             worth = 1 + share * (1 - share) * problems / spread if spread else math.inf
-            worth = min(float(n), worth * (student(n - 1) / student(problems - 1)) ** 2)
+            worth = min(float(n), worth * (t_quantile(n - 1) / t_quantile(problems - 1)) ** 2)
         return cls(share * n, n, problems, worth)
 
     @property
@@ -126,7 +184,7 @@ class MeanScore:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval; one problem says nothing of others."""
-        half = student(self.n - 1) * self.std / math.sqrt(self.n) if self.n > 1 else math.inf
+        half = t_quantile(self.n - 1) * self.std / math.sqrt(self.n) if self.n > 1 else math.inf
         return self.mean - half, self.mean + half
 
     def __str__(self) -> str:
@@ -190,7 +248,7 @@ def evaluate(
     seed: str = "0",
     batch_size: int = 1000,
     processes: Processes = ALONE,
-    write: Callable[..., Rollout] = roll_out,
+    rollout_fn: Callable[..., Rollout] = roll_out,
 ) -> Evaluation:
     """Accuracy or mean score on held-out problems, by the task's own verifier, whatever reward was trained for.
 
@@ -203,7 +261,7 @@ def evaluate(
         seed: Names the draw of problems and samples; equal seeds compare two policies on equal problems.
         batch_size: How many completions are sampled at once.
         processes: Each samples its share of them.
-        write: What samples: `roll_out`, or `partial(force, at=..., text=...)`.
+        rollout_fn: What samples: `roll_out`, or `partial(force, at=..., text=...)`.
 
     Returns:
         Both accuracies, both mean scores if the task gives scores, and the completions themselves.
@@ -214,15 +272,11 @@ def evaluate(
     for temperature, draws in ((1.0, min(DRAWS, n // len(problems))), (0.0, 1)):
         width = max(1, batch_size // draws)
         batches = [
-            write(
-                policy,
-                vocabulary,
+            (processes if len(problems) - i >= processes.count else ALONE).roll_out(
+                partial(rollout_fn, policy, vocabulary, recipe=recipe, temperature=temperature),
                 problems[i : i + width],
-                recipe,
                 group_size=draws,
-                temperature=temperature,
                 seed=f"evaluate/{seed}/{i}",
-                processes=processes if len(problems) - i >= processes.count else ALONE,
             )
             for i in range(0, len(problems), width)
         ]

@@ -13,8 +13,8 @@ What is remembered is one factor on the row's own coefficients. A row with sever
 
 from dataclasses import replace
 
+from rlhf_minimal.config import Config
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.training.config import Config
 
 ERROR = 0.2  # the relative error is clipped to plus or minus this
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rlhf_minimal.training.config import Config
+from rlhf_minimal.config import Config
 
 
 @dataclass
@@ -51,7 +51,7 @@ class RunningScores:
         return (self.squares / (self.count - 1)) ** 0.5 if self.count > 1 else 0.0
 
 
-def trained_scores(
+def scale_rewards(
     rewards: Float[Tensor, " B"], truncated: Bool[Tensor, " B"], seen: RunningScores, config: Config
 ) -> Float[Tensor, " B"]:
     """The rewards that a step trains for, from those that were given.
@@ -76,7 +76,7 @@ def trained_scores(
         >>> import torch
         >>> ended = torch.zeros(3, dtype=torch.bool)
         >>> config = Config(score_scaling="batch", score_clip=0.5)
-        >>> trained_scores(torch.tensor([1.0, 2.0, 3.0]), ended, RunningScores(), config)
+        >>> scale_rewards(torch.tensor([1.0, 2.0, 3.0]), ended, RunningScores(), config)
         tensor([-0.5000,  0.0000,  0.5000])
     """
     if config.score_scaling != "none":

@@ -12,12 +12,11 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from rlhf_minimal.evaluate import HELD_OUT, Accuracy, pass_at
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.sample import Rollout, join
 from rlhf_minimal.tasks import RewardFunction, Task, checked_steps, score_all
-from rlhf_minimal.training.evaluation import HELD_OUT, Accuracy
-from rlhf_minimal.training.groups import Rollout, join
-from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.rollout import check_context, roll_out
+from rlhf_minimal.train import Recipe, check_context, roll_out
 
 
 @dataclass(frozen=True)
@@ -39,30 +38,6 @@ class Votes:
     best: dict[int, Accuracy]
     ties: dict[int, float]
     samples: Rollout
-
-
-def pass_at(k: int, right: int, n: int) -> float:
-    r"""Pass@k: does one of k completions solve the problem, estimated without bias from n of them (:eq:`eq-pass-at-k`).
-
-    .. math:: 1 - \binom{n - c}{k} \Big/ \binom{n}{k}
-
-    The share of all choices of k among the n completions with at least one of the c right ones. From c / n alone,
-    1 - (1 - c/n)^k would be too low.
-
-    Chapter: test-time-scaling. Source: Chen et al. 2021, arXiv 2107.03374, eq. 1.
-
-    Args:
-        k: Completions that one may try, at most n.
-        right: c, the right ones.
-        n: Completions that were sampled.
-
-    Example:
-        >>> pass_at(2, right=1, n=4)
-        0.5
-    """
-    if not 1 <= k <= n or not 0 <= right <= n:
-        raise ValueError(f"pass@k needs 1 <= k <= n and 0 <= right <= n; got k {k}, right {right}, n {n}")
-    return 1 - math.comb(n - right, k) / math.comb(n, k)
 
 
 def vote(answers: Sequence[str | None], right: Sequence[bool], weights: Sequence[float]) -> tuple[float, bool]:
@@ -118,7 +93,7 @@ def evaluate_votes(
     seed: str = "0",
     batch_size: int = 1000,
     scorer: RewardFunction | None = None,
-    write: Callable[..., Rollout] = roll_out,
+    rollout_fn: Callable[..., Rollout] = roll_out,
 ) -> Votes:
     """Pass@n and votes on held-out problems, from `samples` completions of each at temperature 1.
 
@@ -134,7 +109,7 @@ def evaluate_votes(
         seed: Names the draw of problems and samples.
         batch_size: How many completions are sampled at once.
         scorer: A reward function, whose numbers are the weights of the weighted vote; at least 0 each.
-        write: What samples: `roll_out`, or `partial(force, at=..., text=...)`.
+        rollout_fn: What samples: `roll_out`, or `partial(force, at=..., text=...)`.
 
     Raises:
         ValueError: If the task grades completions, so that none is simply right; if there is no completion to sample,
@@ -148,7 +123,7 @@ def evaluate_votes(
     check_context(policy, vocabulary, recipe, problems)
     width = max(1, batch_size // samples)
     batches = [
-        write(policy, vocabulary, problems[i : i + width], recipe, group_size=samples, seed=f"votes/{seed}/{i}")
+        rollout_fn(policy, vocabulary, problems[i : i + width], recipe, group_size=samples, seed=f"votes/{seed}/{i}")
         for i in range(0, len(problems), width)
     ]
     rollout = join(batches)

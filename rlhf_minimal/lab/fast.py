@@ -1,7 +1,7 @@
 """The fast path: log-probs of completions without computation that is repeated or has no effect.
 
-`Fast` replaces `reading.Plain`, and no gradient changes. `Config.fast` switches all of it on or off; each of its four
-options can be switched off alone, for measurements. With all of them off it does what `Plain` does.
+`fast(recipe)` is the same recipe, read in this way, and no gradient changes; each of the four options of `Fast` can be
+switched off alone, for measurements. With all of them off it does what `train.read_policy` does with `piece=None`.
 
     shared_prefix   the G completions of one prompt go on from one reading of it (`read_prompts`, `continue_prompts`)
     sort_lengths    rows of like length are read together, each piece as wide as its own longest (`pieces_by_length`)
@@ -13,7 +13,7 @@ it, in the backward too.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -24,28 +24,20 @@ from torch.nn.functional import pad
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits
+from rlhf_minimal.config import Config
+from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits, token_entropy, token_logprobs
 from rlhf_minimal.models import Critic, critic_values, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.models.forward import forward
 from rlhf_minimal.objective import Algorithm, Batch
-from rlhf_minimal.training.config import Config
-from rlhf_minimal.training.groups import Rollout
-from rlhf_minimal.training.reading import (
-    Plain,
-    Reading,
-    at_precision,
-    has_entropy_bonus,
-    logp_and_entropy,
-    recomputes,
-)
-from rlhf_minimal.training.sampler import sample
+from rlhf_minimal.sample import Rollout
+from rlhf_minimal.train import Reading, Recipe, at_precision, recomputes
 
 Loss = tuple[Algorithm, Batch]  # the row of the table, and the prepared completions of which a loss will be made
 
 
 @dataclass(frozen=True)
-class Fast(Plain):
-    """Reads what `Plain` reads, with less work.
+class Fast:
+    """Reads what `train.read_policy` and `train.read_critic` read, with less work.
 
     Chapter: making-it-fast.
 
@@ -66,15 +58,9 @@ class Fast(Plain):
     skip_idle: bool = True
     logit_chunk: int | None = 2**24
 
-    sample = staticmethod(sample)
-
     def __post_init__(self) -> None:
         if self.logit_chunk is not None and self.logit_chunk < 1:
             raise ValueError(f"logit_chunk must be at least 1, or None for no chunks; got {self.logit_chunk}")
-
-    def arrange(self, rows: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
-        """Sorted where prompts are shared: so the rows of a micro-batch, or of a process, share some."""
-        return rows.sort().values if self.shared_prefix else rows
 
     def read(
         self,
@@ -86,11 +72,11 @@ class Fast(Plain):
         critic: Critic | None = None,
         loss: Loss | None = None,
     ) -> Reading:
-        """As in `Plain`; 0 where padding was left out."""
+        """As `train.read_policy`."""
         return _Pieces(self, policy, groups, rows, config, critic, loss).reading()
 
     def values(self, critic: Critic, groups: Rollout, rows: Int[Tensor, " n"], config: Config) -> Float[Tensor, "n T"]:
-        """As in `Plain`; 0 where padding was left out."""
+        """As `train.read_critic`."""
         pieces, values = self.pieces(groups.mask[rows]), []
         with at_precision(critic.body, config):
             prefix, owner = self.prefix(critic.body, groups, rows, config)
@@ -137,6 +123,18 @@ class Fast(Plain):
             return [(kind, T) for kind in kinds]
         pieces = [kind[piece] for kind in kinds for piece in pieces_by_length(sizes[kind])]
         return [(piece, int(sizes[piece].max())) for piece in pieces] or [(places[:1], 1)]
+
+
+def fast(recipe: Recipe, how: Fast = Fast()) -> Recipe:
+    """The recipe whose completions are read by `Fast`: the same gradients in less time.
+
+    Example:
+        >>> from rlhf_minimal import ALGORITHMS
+        >>> from rlhf_minimal.tasks import get_task
+        >>> fast(Recipe(ALGORITHMS["grpo"], get_task("addition"))).keep_groups_together
+        True
+    """
+    return replace(recipe, read=how.read, read_values=how.values, keep_groups_together=how.shared_prefix)
 
 
 class _Piece(NamedTuple):
@@ -258,6 +256,20 @@ class _HandedToPieces(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> Any:
         ctx.pieces.backward(slopes)
         return None, None, *(None for _ in slopes)
+
+
+def logp_and_entropy(
+    logits: Float[Tensor, "n T V"], ids: Int[Tensor, "n T"], config: Config, loss: Loss | None
+) -> tuple[Float[Tensor, "n T"], Float[Tensor, "n T"]]:
+    """Both at the sampler's temperature; the entropy has a gradient only if the loss has an entropy bonus."""
+    logp = token_logprobs(logits, ids, temperature=config.temperature)
+    with torch.set_grad_enabled(torch.is_grad_enabled() and has_entropy_bonus(loss)):
+        return logp, token_entropy(logits, temperature=config.temperature)
+
+
+def has_entropy_bonus(loss: Loss | None) -> bool:
+    """Whether the loss has an entropy bonus, and so a gradient in the entropies."""
+    return loss is not None and bool(loss[0].entropy)
 
 
 def without_effect(algorithm: Algorithm, batch: Batch) -> Bool[Tensor, " B"]:

@@ -1,31 +1,62 @@
-"""The state of a run that changes from step to step, and how it is saved and resumed."""
+"""What changes from step to step: the policy, its optimiser, the critic, and what the algorithm compares it with."""
 
 import copy
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from rlhf_minimal.models import (
-    AnyVocabulary,
-    Critic,
-    adapter,
-    add_lora,
-    load_adapter,
-    merged,
-    share_weights,
-    tiny_llama,
-)
-from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.config import Config
+from rlhf_minimal.models import AnyVocabulary, Critic, add_lora, share_weights, tiny_llama
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.training import checkpoints
-from rlhf_minimal.training.config import Config
-from rlhf_minimal.training.optimizers import new_optimizer, optimizer_tensors, restore_optimizer
-from rlhf_minimal.training.processes import ALONE, Processes
-from rlhf_minimal.training.scores import RunningScores
+from rlhf_minimal.reward_scaling import RunningScores
+from rlhf_minimal.sample import Rollout
+
+
+class Processes:
+    """The processes that share a run: one. `lab.processes` has several, which share rows and add up gradients."""
+
+    is_main = True  # the process that writes files and prints
+    count = 1
+
+    def roll_out(self, write: Callable[..., Rollout], problems: list, *, group_size: int, seed: str) -> Rollout:  # type: ignore[type-arg]
+        """The completions of all problems."""
+        return write(problems, group_size=group_size, seed=seed)
+
+    def share_of(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
+        """The numbers of this process's share of the rows of `x`."""
+        return torch.arange(len(x), device=x.device)
+
+    def gather(self, share: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "n ..."]:
+        """All rows in order, from each process's share of them."""
+        return share
+
+    def total(self, x: Tensor) -> Tensor:
+        """The sum over all processes."""
+        return x
+
+    def largest(self, x: Tensor) -> Tensor:
+        """The largest of all processes, entry by entry."""
+        return x
+
+    def agree(self, flag: bool) -> bool:
+        """Whether the value is true in any process."""
+        return flag
+
+    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Every gradient becomes the sum of all processes' gradients."""
+
+    def wait(self) -> None:
+        """Waits until every process has called this."""
+
+    def disconnect(self) -> None:
+        """Closes the connection between them."""
+
+
+ALONE = Processes()
 
 
 @dataclass
@@ -61,7 +92,7 @@ class Learner:
     scores: RunningScores = field(default_factory=RunningScores)
     step: int = 0
     processes: Processes = ALONE
-    taught: bool = False  # the reference is a teacher, which no checkpoint holds
+    reference_is_teacher: bool = False  # then no checkpoint holds it
 
     @classmethod
     def begin(
@@ -108,97 +139,23 @@ class Learner:
         if critic is not None and critic.shared:
             trained += critic.parameters()
         optimizer = new_optimizer(trained, config.lr, eps=config.adam_eps)
-        taught = teacher is not None
-        return cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer, taught=taught)
-
-    def save(self, folder: Path, notes: dict[str, Any]) -> None:
-        """Writes a checkpoint, whole or not at all.
-
-        Args:
-            folder: The checkpoint's folder; replaced if it exists.
-            notes: Plain values to store with it, such as the names of algorithm and task.
-        """
-        own: dict[str, Any] = {"step": self.step, "mean_reward": self.mean_reward}
-        own |= {"kl_factor": self.kl_factor, "scores": asdict(self.scores)}
-        corrections = adapter(self.policy)
-        weights = {name: module.state_dict() for name, module in self._modules().items()} | {"adapter": corrections}
-        tensors = {f"{name}.{key}": tensor for name, held in weights.items() for key, tensor in held.items()}
-        for name, optimizer in self._optimizers().items():
-            tensors |= optimizer_tensors(optimizer, name)
-
-        def write(new: Path) -> None:
-            policy = self.policy if self.start is None or not corrections else merged(self.policy, self.start)
-            checkpoints.save_policy(new, policy, self.vocabulary)
-            checkpoints.save_trainer(new, tensors, {**notes, **own})
-
-        checkpoints.write_folder(folder, write)
-
-    def _modules(self) -> dict[str, nn.Module]:
-        """The models besides the policy that a checkpoint holds, by their names in it."""
-        held = {"start": self.start, "critic": self.critic}
-        if self.reference is not self.start and not self.taught:
-            held["reference"] = self.reference
-        return {name: module for name, module in held.items() if module is not None}
-
-    def _optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        """The optimisers, likewise."""
-        both = {"optimizer": self.optimizer, "critic_optimizer": self.critic_optimizer}
-        return {name: optimizer for name, optimizer in both.items() if optimizer is not None}
-
-    @classmethod
-    def resume(
-        cls,
-        folder: Path,
-        algorithm: Algorithm,
-        config: Config,
-        device: str | torch.device,
-        critic_start: PreTrainedModel | None = None,
-        teacher: PreTrainedModel | None = None,
-    ) -> "Learner":
-        """The learner that `save` wrote, ready for its next step.
-
-        Args:
-            folder: The checkpoint.
-            algorithm: As the run began.
-            config: Likewise.
-            device: Where to compute.
-            critic_start: As in `begin`, if the run began with one; the checkpoint's weights take the place of its own.
-            teacher: As in `begin`, if the run began with one.
-
-        Raises:
-            ValueError: If the checkpoint is missing, damaged, or of another algorithm's shape.
-        """
-        policy, vocabulary = checkpoints.load_policy(folder)
-        tensors, notes = checkpoints.load_trainer(folder)
-        policy.to(device)  # type: ignore[arg-type]
-        learner = cls.begin(policy, vocabulary, algorithm, config, critic_start, teacher)
-        try:
-            learner.step = checkpoints.number(notes, "step", int, least=0)
-            learner.mean_reward = checkpoints.number(notes, "mean_reward", float)
-            learner.kl_factor = checkpoints.number(notes, "kl_factor", float)
-            seen = notes["scores"]
-            learner.scores = RunningScores(
-                checkpoints.number(seen, "count", int, least=0),
-                checkpoints.number(seen, "mean", float),
-                checkpoints.number(seen, "squares", float, least=0),
-            )
-            for name, module in learner._modules().items():
-                module.load_state_dict(_named(tensors, name))  # with a LoRA the start's weights are the policy's, too
-            if config.lora_rank is not None:
-                load_adapter(learner.policy, _named(tensors, "adapter"))
-            for name, optimizer in learner._optimizers().items():
-                restore_optimizer(optimizer, tensors, name)
-        except (RuntimeError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if is_out_of_memory(error):
-                raise
-            reason = " ".join(str(error).split())[:400]  # torch puts the names of weights on lines of their own
-            reason = f"trainer.json names no {error}" if isinstance(error, KeyError) else reason
-            raise ValueError(f"the checkpoint in {folder} does not fit this algorithm and config: {reason}") from error
+        learner = cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer)
+        learner.reference_is_teacher = teacher is not None
         return learner
 
 
-def _named(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
+def new_optimizer(
+    parameters: Iterable[nn.Parameter], lr: float, *, eps: float = 1e-8, weight_decay: float = 0.0
+) -> torch.optim.Optimizer:
+    """The optimiser of every model that is trained here.
+
+    Args:
+        parameters: The parameters that it updates.
+        lr: Learning rate.
+        eps: Added to the denominator.
+        weight_decay: 0 by default: in RL it would pull the weights of the start towards zero for no reward.
+    """
+    return torch.optim.AdamW(parameters, lr=lr, eps=eps, weight_decay=weight_decay)
 
 
 def check_critic_start(algorithm: Algorithm, config: Config) -> None:

@@ -80,7 +80,7 @@ class Config:
         refresh_every: Steps between refreshes.
         ema_decay: Weight of the past in the moving average, per step.
         kl_control: Whether the coefficient of the KL penalty against the reference stays that of the row (`"fixed"`),
-            or is adapted by a controller that begins there (`"adaptive"`, see `training.kl_control`).
+            or is adapted by a controller that begins there (`"adaptive"`, see `kl_control`).
         kl_control_target: The KL that the controller aims at, in nats per completion; 6 is Ziegler et al.'s.
         kl_control_horizon: Number of completions in which the controller can change the coefficient by about a fifth;
             must be above a fifth of the completions of a step.
@@ -94,9 +94,6 @@ class Config:
         max_refills: Extra rounds of sampling to replace groups that the algorithm filters out.
         watch_kl: Whether the distance from the start is measured (the metrics `kl` and `kl_sequence`); where no KL
             penalty needs the start, `"off"` saves its memory and its forward. Training itself is the same.
-        fast: Whether computation that is repeated or has no effect is left out (`training.fast`); `"off"` runs the
-            model on every row from its first token to its last, padded to the longest. Changes time and memory, and
-            results by no more than rounding.
         precision: Precision of the forward and backward passes. `"bfloat16"` computes matrix products in it (autocast),
             while weights, gradients and moments stay float32: an update of 1e-6 is lost in a bfloat16 weight of 1.
         gradient_checkpointing: Whether the forward keeps only the input of each layer, and the rest is computed again
@@ -105,9 +102,6 @@ class Config:
         lora_rank: Train a low-rank correction of this rank for every linear layer (LoRA, through peft) instead of the
             weights: optimiser state of about a hundredth of the size, no copy of the start; None: the weights.
         lora_alpha: The correction of LoRA is multiplied by `lora_alpha / lora_rank`.
-        decoding: How completions are sampled: `"dynamic"`, with a cache that grows and without the rows that have
-            ended, or `"compiled"`: fixed shapes and a compiled step, on CUDA a graph that is replayed. The first
-            rollout of a shape then takes up to a minute; it pays for large models and long completions.
         seed: Seed of everything random: problems, samples, the order of minibatches.
 
     Raises:
@@ -150,12 +144,10 @@ class Config:
     verifier_timeout: float = 10.0
     max_refills: int = 8
     watch_kl: Literal["on", "off"] = "on"
-    fast: Literal["on", "off"] = "on"
     precision: Literal["float32", "bfloat16"] = "float32"
     gradient_checkpointing: Literal["off", "on"] = "off"
     lora_rank: int | None = None
     lora_alpha: float = 32.0
-    decoding: Literal["dynamic", "compiled"] = "dynamic"
     seed: int = 0
 
     def __post_init__(self) -> None:

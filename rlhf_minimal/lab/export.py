@@ -19,11 +19,13 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, trust
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import TASKS
-from rlhf_minimal.training import Config, Recipe, save_policy, write_folder
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.training import save_policy, write_folder
 
 NEVER = 1e9  # a bound that no ratio reaches
 ONLY_VERIFIER = "only runs that train for the task's own verifier are exported"

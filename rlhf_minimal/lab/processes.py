@@ -13,19 +13,22 @@ The package accelerate starts the processes and sends data between them.
 """
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
+from rlhf_minimal.learner import ALONE, Processes
+from rlhf_minimal.sample import TENSORS, Rollout, join
+
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Processes:
+class Several(Processes):
     """One process's place among those that share a run.
 
     Args:
@@ -33,12 +36,12 @@ class Processes:
         count: How many there are.
 
     Example:
-        >>> [Processes(rank, 2).share(5) for rank in (0, 1)]
+        >>> [Several(rank, 2).share(5) for rank in (0, 1)]
         [slice(0, 3, None), slice(3, 5, None)]
     """
 
-    rank: int = 0
-    count: int = 1
+    rank: int
+    count: int
 
     @property
     def is_main(self) -> bool:
@@ -51,15 +54,30 @@ class Processes:
         start = self.rank * least + min(self.rank, more)
         return slice(start, start + least + (self.rank < more))
 
-    def own_rows(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
+    def share_of(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
         """The numbers of this process's share of the rows of `x`."""
         return torch.arange(len(x), device=x.device)[self.share(len(x))]
 
+    def roll_out(self, write: Callable[..., Rollout], problems: list, *, group_size: int, seed: str) -> Rollout:  # type: ignore[type-arg]
+        """Each process samples and scores the completions of its share of the problems, with a seed of its own.
+
+        Raises:
+            ValueError: If there are fewer problems than processes.
+        """
+        if len(problems) < self.count:
+            raise ValueError(f"{len(problems)} problems cannot be shared by {self.count} processes: raise --prompts")
+        seed = f"{seed}/process {self.rank}"
+        share = write(problems[self.share(len(problems))], group_size=group_size, seed=seed)
+        # A task may put anything into its problems, and every process has them already: they are not sent.
+        whole = join(self.all_gather(_to_device(replace(share, problems=[]), "cpu")))
+        rows = [problem for problem in problems for _ in range(group_size)]
+        return _to_device(replace(whole, problems=rows), share.mask.device)
+
     def gather(self, own: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "n ..."]:
         """All rows in order, from each process's share of them, of the same shape except for their number."""
-        return own if self.count == 1 else torch.cat(self.everyones(own.cpu())).to(own.device)
+        return torch.cat(self.all_gather(own.cpu())).to(own.device)
 
-    def everyones(self, own: Result) -> list[Result]:
+    def all_gather(self, own: Result) -> list[Result]:
         """What each of several processes gives here, in the order of their ranks.
 
         Args:
@@ -67,25 +85,23 @@ class Processes:
         """
         from accelerate.utils import gather_object
 
-        everyones: list[Result] = gather_object([own])
-        return everyones
+        gathered: list[Result] = gather_object([own])
+        return gathered
 
     def total(self, own: Tensor) -> Tensor:
         """The sum over all processes."""
         return self._reduced(own).sum(0)
 
-    def most(self, own: Tensor) -> Tensor:
+    def largest(self, own: Tensor) -> Tensor:
         """The largest of all processes, entry by entry."""
         return self._reduced(own).amax(0)
 
     def agree(self, own: bool) -> bool:
         """Whether the value is true in any process: the same result in all."""
-        return own if self.count == 1 else bool(self.most(torch.tensor([own], dtype=torch.long)).item())
+        return bool(self.largest(torch.tensor([own], dtype=torch.long)).item())
 
     def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Every gradient becomes the sum of all processes' gradients; one that a process does not have counts as 0."""
-        if self.count == 1:
-            return
         from accelerate.utils import reduce
 
         for parameter in parameters:
@@ -94,24 +110,23 @@ class Processes:
 
     def wait(self) -> None:
         """Waits until every process has called this."""
-        if self.count > 1:
-            from accelerate import PartialState
+        from accelerate import PartialState
 
-            PartialState().wait_for_everyone()
+        PartialState().wait_for_everyone()
 
     def disconnect(self) -> None:
         """Closes the connection that `launched` made."""
-        if self.count > 1:
-            from accelerate import PartialState
+        from accelerate import PartialState
 
-            PartialState().destroy_process_group()
+        PartialState().destroy_process_group()
 
     def _reduced(self, own: Tensor) -> Tensor:
         """[count, ...] the tensors of all processes."""
         return self.gather(own[None])
 
 
-ALONE = Processes()
+def _to_device(rollout: Rollout, device: str | torch.device) -> Rollout:
+    return replace(rollout, **{name: getattr(rollout, name).to(device) for name in TENSORS})
 
 
 def launched(device: torch.device) -> tuple[Processes, torch.device]:
@@ -140,4 +155,4 @@ def launched(device: torch.device) -> tuple[Processes, torch.device]:
                 "data parallelism, or export the run to a library that shards (export --to trl)"
             )
     state = PartialState(cpu=device.type == "cpu")
-    return Processes(state.process_index, state.num_processes), device if device.type == "cpu" else state.device
+    return Several(state.process_index, state.num_processes), device if device.type == "cpu" else state.device

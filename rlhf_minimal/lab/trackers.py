@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.metrics import Metrics
 
 TRACKERS = ("tensorboard", "wandb", "trackio")
 

@@ -10,13 +10,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional.advantages import returns_to_go
 from rlhf_minimal.functional.kl import k1, k3
 from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_mean, sequence_sum
-from rlhf_minimal.objective import Algorithm, Batch, _rewards_of_tokens
-from rlhf_minimal.training.groups import Rollout
-from rlhf_minimal.training.kl_control import kl_coefficient
-from rlhf_minimal.training.recipe import Recipe
+from rlhf_minimal.kl_control import kl_coefficient
+from rlhf_minimal.learner import ALONE, Processes
+from rlhf_minimal.objective import Algorithm, Batch, _rewards_of_tokens, _trust_weight
+from rlhf_minimal.sample import Rollout
 
 Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
 
@@ -87,42 +88,7 @@ METRICS: dict[str, str] = {
 OF_THE_MACHINE = ("seconds", "sampling_seconds", "update_seconds", "peak_memory")  # these differ from run to run
 
 
-def wilson(successes: float | int, n: float | int) -> tuple[float, float]:
-    """Wilson's confidence interval of 95 % for a share: it has a width at 0 and 1, too, where the normal one has none.
-
-    Args:
-        successes: How many succeeded.
-        n: Of how many independent ones.
-
-    Returns:
-        Lower and upper end, within 0 and 1.
-
-    Example:
-        >>> [round(end, 3) for end in wilson(10, 10)]
-        [0.722, 1.0]
-    """
-    share, z = successes / n, 1.96  # standard errors
-    center = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, center - half), min(1.0, center + half)
-
-
-def student(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t distribution: how many standard errors an interval of 95 % is wide.
-
-    Below ten degrees of freedom tabulated, else Fisher's expansion in 1 / degrees (right to 0.2 %).
-
-    Example:
-        >>> student(0), student(9), round(student(30), 3)
-        (inf, 2.262, 2.042)
-    """
-    if degrees < 10:
-        return (math.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)[degrees]
-    z = 1.959964
-    return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
-
-
-def describe_rollouts(sampled: list[Rollout], recipe: Recipe) -> Metrics:
+def describe_rollouts(sampled: list[Rollout], algorithm: Algorithm, config: Config) -> Metrics:
     """Metrics of everything that was sampled in a step, kept or not."""
     rewards = torch.cat([rollout.rewards for rollout in sampled])
     right = torch.cat([rollout.correct for rollout in sampled]) == 1
@@ -143,25 +109,30 @@ def describe_rollouts(sampled: list[Rollout], recipe: Recipe) -> Metrics:
         metrics["step_mark"] = sum(float(rollout.step_marks.sum()) for rollout in sampled) / marked
     if errors := sum(int(rollout.failed.sum()) for rollout in sampled):
         metrics["verifier_errors"] = errors
-    if recipe.config.group_size > 1 and not recipe.algorithm.needs_teacher:
-        groups = rewards.view(-1, recipe.config.group_size)  # [P, G]
+    if config.group_size > 1 and not algorithm.needs_teacher:
+        groups = rewards.view(-1, config.group_size)  # [P, G]
         metrics["dead_groups"] = (groups.amax(-1) == groups.amin(-1)).float().mean().item()
     return metrics
 
 
-def describe_batch(recipe: Recipe, sampled: list[Rollout], batch: Batch) -> Metrics:
-    """Metrics of what is trained on; `gold` is of all that was sampled, like `reward`."""
-    metrics: Metrics = {"groups": len(batch.mask) // recipe.config.group_size}
-    if recipe.reward is not None:
-        metrics["gold"] = torch.cat([rollout.correct for rollout in sampled]).mean().item()
-    if recipe.config.changes_scores:
+def describe_batch(algorithm: Algorithm, config: Config, batch: Batch, *, compares: bool = True) -> Metrics:
+    """Metrics of what is trained on.
+
+    Args:
+        algorithm: The row.
+        config: The numbers.
+        batch: Prepared, whole groups.
+        compares: Whether a group's completions are compared by one reward each.
+    """
+    metrics: Metrics = {"groups": len(batch.mask) // config.group_size}
+    if config.changes_scores:
         metrics["trained_reward"] = batch.rewards.mean().item()
-    if coefficient := kl_coefficient(recipe.algorithm):
+    if coefficient := kl_coefficient(algorithm):
         metrics["kl_coef"] = coefficient
     if batch.values is not None:
-        returns = monte_carlo_returns(recipe.algorithm, batch)
+        returns = monte_carlo_returns(algorithm, batch)
         metrics["explained_variance"] = explained_variance(batch.values, returns, batch.mask)
-    return metrics | describe_advantages(batch, compares="group" in recipe.algorithm.needs and not recipe.step_reward)
+    return metrics | describe_advantages(batch, compares=compares and "group" in algorithm.needs)
 
 
 def describe_advantages(batch: Batch, *, compares: bool) -> Metrics:
@@ -187,6 +158,119 @@ def describe_distance(
 ) -> Metrics:
     """How far the policy is from the start, by samples of the policy: `kl` and `kl_sequence` of `METRICS`."""
     return {"kl": masked_mean(k3(logp, start_logp), mask).item(), "kl_sequence": sequence_kl(logp, start_logp, mask)}
+
+
+class UpdateStats:
+    """Sums over the micro-batches of an update, from which its metrics are made.
+
+    How far the policy has moved from the sampler is estimated by k3 on the sampled tokens (`functional.kl.k3` with the
+    sampler in the place of the policy, since the sampler drew them). k1, the plain log-ratio, has the same mean but
+    a standard deviation near the square root of the distance, so that a minibatch can even give a negative value; k2 is
+    never negative, but biased. Near the sampler, where the target KL is checked, k3 has less noise than k1, and both
+    are right on average.
+
+    Args:
+        processes: The processes that share the update, each with its own micro-batches.
+        target_kl: How far the policy may be from the sampler before the update ends, in nats per token; None: any.
+    """
+
+    def __init__(self, processes: Processes = ALONE, target_kl: float | None = None) -> None:
+        self.processes, self.target_kl = processes, target_kl
+        self.tokens_read = 0  # forwards and backwards
+        self.tokens = 0
+        self.entropy = 0.0
+        self.weighted = 0  # trained tokens with an advantage
+        self.clipped = 0  # of those, the ones to which the gate, or trust, gives no gradient
+        self.sampled = 0  # tokens of the same completions that were sampled
+        self.gap = torch.zeros(2, dtype=torch.float64)  # of the first minibatch: sum of |log-ratio|, and tokens
+        self.ratio_min, self.ratio_max = math.inf, -math.inf
+        self.losses: list[float] = []
+        self.grad_norms: list[float] = []
+        self.value_losses: list[float] = []
+        self.minibatches = 0
+        self.has_critic = False
+        self.approx_kl: float | None = None
+        self.early_stop: int | None = None if target_kl is None else 0
+        self._losses = torch.zeros(2, dtype=torch.float64)  # this minibatch's policy loss and value loss
+        self._kl = torch.zeros(2, dtype=torch.float64)  # sum over this minibatch's trained tokens, and their number
+
+    def add_tokens(
+        self, algorithm: Algorithm, batch: Batch, entropy: Float[Tensor, "B T"], sampled: Float[Tensor, "B T"]
+    ) -> None:
+        """Adds what one micro-batch says of its tokens; `sampled` is 1 for each token that the sampler wrote."""
+        trained = batch.mask != 0
+        if not trained.any() or batch.advantages is None:
+            return
+        ratio = algorithm.ratio(batch.logp.detach(), batch.old_logp, batch.mask).requires_grad_()
+        (slope,) = torch.autograd.grad(algorithm.gate(ratio, batch.advantages).sum(), ratio)
+        weighted = trained & (batch.advantages != 0)
+        self.tokens += int(trained.sum())
+        self.sampled += int((sampled != 0).sum())
+        if self.minibatches == 0:
+            sampler = batch.old_logp if batch.sampler_logp is None else batch.sampler_logp
+            apart = (batch.logp.detach() - sampler)[trained].abs()
+            self.gap += torch.tensor([apart.sum().item(), len(apart)], dtype=torch.float64)
+        self.entropy += entropy[trained].sum().item()
+        self.weighted += int(weighted.sum())
+        if algorithm.trust is not None:
+            slope = slope * _trust_weight(algorithm, batch)
+        self.clipped += int((weighted & (slope == 0)).sum())
+        self.ratio_min = min(self.ratio_min, ratio[trained].min().item())
+        self.ratio_max = max(self.ratio_max, ratio[trained].max().item())
+        moved = k3(batch.old_logp, batch.logp.detach())[trained]
+        self._kl += torch.tensor([moved.sum().item(), len(moved)], dtype=torch.float64)
+
+    def add_losses(self, loss: Tensor, critic_loss: Tensor | None, tokens_read: int) -> None:
+        """Adds one micro-batch's share of its minibatch's losses, and the number of tokens that were read for it."""
+        both = [loss.item(), 0.0 if critic_loss is None else critic_loss.item()]
+        self._losses += torch.tensor(both, dtype=torch.float64)
+        self.has_critic = critic_loss is not None
+        self.tokens_read += tokens_read
+
+    def end_minibatch(self) -> float:
+        """How far the policy was from the sampler on the minibatch just seen, in nats per token.
+
+        If that is too far, `early_stop` is the minibatch's number from now on.
+        """
+        self.minibatches += 1
+        moved, tokens = self.processes.total(self._kl)
+        self.approx_kl = float(moved / tokens.clamp(min=1))
+        self._kl.zero_()
+        if self.target_kl is not None and self.approx_kl > self.target_kl:
+            self.early_stop = self.minibatches
+            return self.approx_kl
+        loss, critic_loss = self.processes.total(self._losses).tolist()
+        self._losses.zero_()
+        self.losses.append(loss)
+        if self.has_critic:
+            self.value_losses.append(critic_loss)
+        return self.approx_kl
+
+    def metrics(self) -> Metrics:
+        """The update's metrics."""
+        sums = [self.tokens, self.entropy, self.weighted, self.clipped, self.tokens_read, self.sampled, *self.gap]
+        totals = self.processes.total(torch.tensor(sums, dtype=torch.float64))
+        tokens, entropy, weighted, clipped, read, sampled, apart, first = totals.tolist()
+        ends = torch.tensor([-self.ratio_min, self.ratio_max], dtype=torch.float64)
+        low, high = self.processes.largest(ends).tolist()
+        always = {
+            "loss": _mean(self.losses),
+            "grad_norm": _mean(self.grad_norms),
+            "entropy": entropy / max(tokens, 1),
+            "clip_fraction": clipped / max(weighted, 1),
+            "gap": apart / max(first, 1),
+            "trained": tokens / max(sampled, 1),
+            "ratio_min": -low,
+            "ratio_max": high,
+        }
+        more: dict[str, int | float | None] = {"tokens_read": int(read) or None}
+        more |= {"approx_kl": self.approx_kl, "early_stop": self.early_stop}
+        more["value_loss"] = _mean(self.value_losses) if self.value_losses else None
+        return always | {name: value for name, value in more.items() if value is not None}
+
+
+def _mean(numbers: list[float]) -> float:
+    return sum(numbers) / max(len(numbers), 1)
 
 
 def weight_norm(model: torch.nn.Module) -> float:

@@ -29,14 +29,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from rlhf_minimal.functional.aggregation import Totals
 from rlhf_minimal.functional.checks import check_count, check_mask, check_not_negative, check_positive
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import Metrics, UpdateStats
 from rlhf_minimal.models import policy_logits
 from rlhf_minimal.objective import Batch, NotFinite, policy_loss
-from rlhf_minimal.training.groups import Rollout
-from rlhf_minimal.training.learner import Learner
-from rlhf_minimal.training.loop import fit_critic, train_step
-from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.recipe import Recipe
-from rlhf_minimal.training.watch import Watch
+from rlhf_minimal.sample import Rollout
+from rlhf_minimal.train import Recipe, fit_critic, train_step
 
 Pieces = Callable[[], Iterable[Tensor]]  # scalars with a graph, one a micro-batch, whose sum is the quantity
 
@@ -342,7 +340,7 @@ def trust_region_step(
 def trust_region_update(
     learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int, *, region: TrustRegion = TrustRegion()
 ) -> Metrics:
-    """What `loop.update` does with AdamW, done with a trust region: the policy takes one step on the whole rollout.
+    """What `train.update` does with AdamW, done with a trust region: the policy takes one step on the whole rollout.
 
     Its optimiser, its learning rate and `grad_clip` are not used, and `epochs` and `minibatches` concern the critic
     alone. `micro_batches` cuts every pass into pieces, as ever without changing the result; the old policy's
@@ -385,7 +383,7 @@ def trust_region_update(
             yield mean_kl(before, logits, micro.mask, temperature=config.temperature, totals=micro.totals)
 
     parameters = [p for p in learner.policy.parameters() if p.requires_grad]
-    watch, old_logits = Watch(), []
+    stats, old_logits = UpdateStats(), []
     with sdpa_kernel(SDPBackend.MATH):  # the fused attention kernels cannot be differentiated twice
         for rows, micro, ids in pieces:
             with torch.no_grad():
@@ -393,13 +391,13 @@ def trust_region_update(
             logp = token_logprobs(old_logits[-1], ids[2], temperature=config.temperature)
             entropy = token_entropy(old_logits[-1], temperature=config.temperature)
             micro = replace(micro, logp=logp, entropy=None if micro.entropy is None else entropy)
-            watch.losses.append(policy_loss(algorithm, micro).item())
-            watch.record(algorithm, micro, entropy, groups.mask[rows])
+            stats.losses.append(policy_loss(algorithm, micro).item())
+            stats.add_tokens(algorithm, micro, entropy, groups.mask[rows])
         report = trust_region_step(parameters, surrogate, divergence, region)
-    watch.losses = [sum(watch.losses)]  # the micro-batches' losses add up to that of the one step
-    watch.grad_norms.append(report.grad_norm)
-    watch.value_losses += fit_critic(learner, recipe, groups, batch, step)
-    return watch.metrics() | {
+    stats.losses = [sum(stats.losses)]  # the micro-batches' losses add up to that of the one step
+    stats.grad_norms.append(report.grad_norm)
+    stats.value_losses += fit_critic(learner, recipe, groups, batch, step)
+    return stats.metrics() | {
         "accepted": float(report.accepted),
         "step_kl": report.kl,
         "step_kl_predicted": report.predicted_kl,
@@ -425,7 +423,7 @@ def trpo_step(learner: Learner, recipe: Recipe, *, region: TrustRegion = TrustRe
     Raises:
         NothingToLearn, ValueError: As `train_step` and `trust_region_update`.
     """
-    return train_step(learner, recipe, updater=partial(trust_region_update, region=region))
+    return train_step(learner, recipe, update=partial(trust_region_update, region=region))
 
 
 def check_trust_region(recipe: Recipe) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.metrics import Metrics
 
 LEAST = 10  # steps, below which nothing is said
 DATA = yaml.safe_load(files("rlhf_minimal.extras").joinpath("diagnosis.yml").read_text(encoding="utf-8"))

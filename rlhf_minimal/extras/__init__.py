@@ -1,1 +1,0 @@
-"""Not needed to understand the algorithms: export, memory ledger, compiled decoding, trackers, learning curve."""
