@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.config import Config
 from rlhf_minimal.models import AnyVocabulary, Critic, add_lora, share_weights, tiny_llama
 from rlhf_minimal.objective import Algorithm
+from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.reward_scaling import RunningScores
 from rlhf_minimal.sample import Rollout
 
@@ -142,20 +143,6 @@ class Learner:
         learner = cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer)
         learner.reference_is_teacher = teacher is not None
         return learner
-
-
-def new_optimizer(
-    parameters: Iterable[nn.Parameter], lr: float, *, eps: float = 1e-8, weight_decay: float = 0.0
-) -> torch.optim.Optimizer:
-    """The optimiser of every model that is trained here.
-
-    Args:
-        parameters: The parameters that it updates.
-        lr: Learning rate.
-        eps: Added to the denominator.
-        weight_decay: 0 by default: in RL it would pull the weights of the start towards zero for no reward.
-    """
-    return torch.optim.AdamW(parameters, lr=lr, eps=eps, weight_decay=weight_decay)
 
 
 def check_critic_start(algorithm: Algorithm, config: Config) -> None:

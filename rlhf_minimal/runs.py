@@ -13,11 +13,9 @@ from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import adapter, load_adapter, merged
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.objective import Algorithm
+from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
 from rlhf_minimal.reward_scaling import RunningScores
-from rlhf_minimal.train import parameters_of
 from rlhf_minimal.training import checkpoints
-
-MOMENTS = {"step", "exp_avg", "exp_avg_sq"}  # what the optimiser keeps for each parameter, and a checkpoint holds
 
 
 def save_learner(learner: Learner, folder: Path, notes: dict[str, Any]) -> None:
@@ -73,7 +71,8 @@ def resume_learner(
         algorithm: As the run began.
         config: Likewise.
         device: Where to compute.
-        critic_start: As in `Learner.begin`, if the run began with one; the checkpoint's weights take the place of its own.
+        critic_start: As in `Learner.begin`, if the run began with one; the checkpoint has its
+            weights.
         teacher: As in `Learner.begin`, if the run began with one.
 
     Raises:
@@ -110,27 +109,3 @@ def resume_learner(
 
 def _named(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
-
-
-def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
-    """An optimiser's moments as named tensors: `<prefix>.<parameter number>.<moment>`."""
-    state = optimizer.state_dict()["state"]
-    return {f"{prefix}.{i}.{name}": value for i, moments in state.items() for name, value in moments.items()}
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str) -> None:
-    """Restores the moments; learning rates and other settings come from the config, not from the file."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        if key.startswith(prefix + "."):
-            number, name = key[len(prefix) + 1 :].split(".", 1)
-            state.setdefault(int(number), {})[name] = value
-    parameters = parameters_of(optimizer)
-    if state and not 0 <= min(state) <= max(state) < len(parameters):
-        raise ValueError(f"{prefix} holds moments of {max(state) + 1} tensors, and there are {len(parameters)}")
-    for i, moments in state.items():
-        if set(moments) != MOMENTS:
-            raise ValueError(f"{prefix}.{i} holds {', '.join(sorted(moments))}, not the moments of AdamW")
-        if any(moments[name].shape != parameters[i].shape for name in MOMENTS - {"step"}):
-            raise ValueError(f"{prefix}.{i} is of another shape than its parameter")
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -112,7 +112,7 @@ def read_with_cache(
     mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)  # [P, S + max_new_tokens]
     places = positions(mask)
     options: dict[str, Any] = {"use_cache": True, "logits_to_keep": 1}
-    output = model(prompts, attention_mask=mask[:, :length], position_ids=places[:, :length], **options)
+    output = model(input_ids=prompts, attention_mask=mask[:, :length], position_ids=places[:, :length], **options)
     cache = output.past_key_values
     cache.batch_repeat_interleave(group_size)
     mask, places, logits = (x.repeat_interleave(group_size, dim=0) for x in (mask, places, output.logits[:, -1]))
@@ -125,7 +125,7 @@ def read_with_cache(
             kept = rows
         end = length + t + 1
         output = model(
-            tokens[kept, None],
+            input_ids=tokens[kept, None],
             attention_mask=mask[kept, :end],
             position_ids=places[kept, end - 1 : end],
             past_key_values=cache,

@@ -55,6 +55,7 @@ from rlhf_minimal.models import (
     recomputing,
 )
 from rlhf_minimal.objective import Algorithm, Batch, NotFinite, policy_loss, prepare, value_loss
+from rlhf_minimal.optimizer import parameters_of
 from rlhf_minimal.reward_scaling import scale_rewards
 from rlhf_minimal.sample import Rollout, Samples, check_length, join, pad_left, sample, select
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, Task, score_all, verify_all
@@ -539,11 +540,6 @@ def step_optimizer(optimizer: torch.optim.Optimizer, config: Config, step: int) 
     optimizer.step()
     optimizer.zero_grad()
     return norm
-
-
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
-    """The parameters that an optimiser updates."""
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def fit_critic(

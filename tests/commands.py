@@ -3,7 +3,7 @@
 import json
 
 from rlhf_minimal.cli import main
-from rlhf_minimal.training.metrics import OF_THE_MACHINE
+from rlhf_minimal.metrics import OF_THE_MACHINE
 
 
 def fails(capsys, *argv):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_minimal.training import Fast
+from rlhf_minimal.lab.fast import Fast
 from tests.benchmarks import __main__ as bench
 from tests.benchmarks.__main__ import MEASUREMENTS, floor_of, product_seconds, ratio
 from tests.benchmarks.arms import CASES, assert_equal_gradients

@@ -15,9 +15,11 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main, parser
 from rlhf_minimal.cli.recipes import REAL_MODEL_LR
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.config import Config
+from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import METRICS, Config, load_policy
+from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.progress import Progress
 from tests.commands import fails, rows
 

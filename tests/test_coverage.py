@@ -12,7 +12,7 @@ import yaml
 
 from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
-from rlhf_minimal.training import Config
+from rlhf_minimal.config import Config
 from tests import test_golden, test_golden_field
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,13 +17,12 @@ from PIL import Image
 from rlhf_book.diseases import DISEASES, MILD, Setting, begin, run
 from rlhf_minimal import ALGORITHMS, Batch
 from rlhf_minimal.cli import main
-from rlhf_minimal.extras import curves, diagnosis
-from rlhf_minimal.extras.diagnosis import CAUSES, DATA, diagnose, likely
+from rlhf_minimal.config import Config
+from rlhf_minimal.lab import curves, diagnosis
+from rlhf_minimal.lab.diagnosis import CAUSES, DATA, diagnose, likely
+from rlhf_minimal.metrics import METRICS, UpdateStats, describe_advantages, weight_norm
 from rlhf_minimal.objective import prepare
-from rlhf_minimal.training import METRICS, Config
-from rlhf_minimal.training.metrics import describe_advantages, weight_norm
 from rlhf_minimal.training.run_folder import RunFolder
-from rlhf_minimal.training.watch import Watch
 from tests.commands import fails
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -261,7 +260,7 @@ def test_a_group_of_which_a_row_was_filtered_out_does_not_count():
 def test_the_gap_is_that_of_the_first_minibatch_and_trained_counts_tokens():
     old = torch.full((1, 4), -1.0)
     mask, sampled = torch.tensor([[1.0, 1.0, 0.0, 0.0]]), torch.tensor([[1.0, 1.0, 1.0, 0.0]])
-    watch = Watch()
+    watch = UpdateStats()
     for moved in (0.1, 0.7):
         logp = old - torch.tensor([[moved, -moved, 9.0, 9.0]])
         batch = Batch(logp, old, mask, torch.zeros(1), 1, advantages=torch.ones(1))

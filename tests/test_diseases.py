@@ -5,8 +5,8 @@ import torch
 
 from rlhf_book import diseases
 from rlhf_book.diseases import Disease, Setting, run
+from rlhf_minimal.config import Config
 from rlhf_minimal.objective import NotFinite
-from rlhf_minimal.training import Config
 
 SMALL = Setting("grpo", "addition", Config(steps=3, prompts=4, group_size=4))
 

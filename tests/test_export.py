@@ -17,7 +17,10 @@ import torch
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
-from rlhf_minimal.extras.export import (
+from rlhf_minimal.config import Config
+from rlhf_minimal.field import FIELD
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios, trust
+from rlhf_minimal.lab.export import (
     NEVER,
     check_exportable,
     export_trl,
@@ -27,11 +30,10 @@ from rlhf_minimal.extras.export import (
     verl_overrides,
     verl_settings,
 )
-from rlhf_minimal.field import FIELD
-from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios, trust
 from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Recipe, load_policy
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.training import load_policy
 from tests.commands import fails
 from tests.test_fidelity import ENTRIES, TRL, load
 from tests.test_golden_field import CASES

@@ -8,9 +8,10 @@ import nbformat
 
 from rlhf_minimal import ALGORITHMS, Algorithm
 from rlhf_minimal.cli import parser
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import RewardModel
-from rlhf_minimal.training import METRICS, Config
 
 DEPTH = Path(__file__).parent.parent / "notebooks" / "ppo-rlhf-in-depth.ipynb"
 PAGE = "\n\n".join(cell.source for cell in nbformat.read(DEPTH, 4).cells if cell.id.startswith("details-"))

@@ -16,8 +16,8 @@ from generated import box, table
 
 import rlhf_minimal
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping, trust
-from rlhf_minimal.training import Config
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "coverage.yml"
 STATUSES = {  # as the page prints it, and what it means

@@ -28,7 +28,11 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS, KL
-from rlhf_minimal.training import Config, Learner, Recipe, load_policy, train
+from rlhf_minimal.config import Config
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 STEPS, LAST = verifier_runs.STEPS, verifier_runs.LAST
 COMPLETIONS = verifier_runs.PROMPTS * verifier_runs.GROUP_SIZE
@@ -70,7 +74,7 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
     )
     with as_file(files("rlhf_minimal") / "assets" / task.name) as folder:
         policy, vocabulary = load_policy(folder)
-    recipe = Recipe(row, task, config, reward)
+    recipe = fast(Recipe(row, task, config, reward))
     return Learner.begin(policy, vocabulary, row, config), recipe
 
 

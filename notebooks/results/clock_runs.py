@@ -77,8 +77,12 @@ from recording import record
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, gates
 from rlhf_minimal.functional.masked import zero_outside
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
     Step,
@@ -88,14 +92,8 @@ from rlhf_minimal.tasks import (
     get_task,
     random_reward,
 )
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    Rollout,
-    load_policy,
-    train,
-)
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 LAST = 10  # steps, at the end of a run, over which its numbers are means
 
@@ -252,12 +250,14 @@ def recipe(arm: str, seed: int, **config: Any) -> Recipe:
     what = ARMS[arm]
     task = get_task(what.task)
     reward = {"verifier": None, "coin": random_reward(seed), "nothing": nothing}
-    return Recipe(
-        what.algorithm,
-        task,
-        replace(what.config, seed=seed, **config),
-        reward[what.reward],
-        step_reward=what.marks and what.marks(task),
+    return fast(
+        Recipe(
+            what.algorithm,
+            task,
+            replace(what.config, seed=seed, **config),
+            reward[what.reward],
+            step_reward=what.marks and what.marks(task),
+        )
     )
 
 

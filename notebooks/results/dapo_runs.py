@@ -44,17 +44,15 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import aggregation, gates, trust
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import Metrics
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import get_task, random_reward
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    Rollout,
-    load_policy,
-    train,
-)
-from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 SAMPLES = 2048  # completions of a run
 CONFIG = Config(
@@ -125,8 +123,10 @@ def recipe(arm: str, seed: int) -> Recipe:
     """All that stays the same in a run."""
     what = ARMS[arm]
     reward = random_reward(seed) if what.coin else None
-    return Recipe(
-        what.algorithm, get_task("clock"), replace(what.config, seed=seed), reward
+    return fast(
+        Recipe(
+            what.algorithm, get_task("clock"), replace(what.config, seed=seed), reward
+        )
     )
 
 

@@ -21,7 +21,7 @@ from recording import record
 
 from rlhf_book.diseases import DISEASES, MILD, Setting
 from rlhf_book.diseases import run as run_of
-from rlhf_minimal.training import Config
+from rlhf_minimal.config import Config
 
 STEPS = 24
 KEPT = (

@@ -45,11 +45,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.tasks import CompletionRow, get_task
-from rlhf_minimal.training import Config, Recipe, load_policy
-from rlhf_minimal.training.rollout import roll_out
+from rlhf_minimal.train import Recipe, roll_out
+from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.supervised import completion_loss
 
 TASK = get_task("addition")
@@ -68,8 +70,12 @@ QUESTIONS, TRIED, TRIES = 500, 200, 8
 
 def recipe(seed: int = 0) -> Recipe:
     """What the rollouts need: the task and its budget."""
-    return Recipe(
-        ALGORITHMS["grpo"], TASK, Config(prompts=PROMPTS, group_size=GROUP, seed=seed)
+    return fast(
+        Recipe(
+            ALGORITHMS["grpo"],
+            TASK,
+            Config(prompts=PROMPTS, group_size=GROUP, seed=seed),
+        )
     )
 
 

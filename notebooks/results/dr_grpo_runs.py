@@ -41,7 +41,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.models import policy_logits, tiny_llama
-from rlhf_minimal.training import sample
+from rlhf_minimal.sample import sample
 
 BUDGET, PROMPTS, GROUP = 32, 8, 16
 END, WORDS = (

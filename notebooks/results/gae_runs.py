@@ -29,14 +29,18 @@ from recording import record
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import Metrics, explained_variance
 from rlhf_minimal.models import critic_values
 from rlhf_minimal.objective import value_loss
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import Metrics, explained_variance
-from rlhf_minimal.training.rollout import Rollout, roll_out
+from rlhf_minimal.train import Recipe, prepare_batch, roll_out, train, update
+from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP_SIZE, LESSONS = 50, 16, 16, 100
 LOOKS = (0, 5, 10, 20, 30, 40, 50)
@@ -71,8 +75,8 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
     config = Config(steps=steps, seed=seed, prompts=PROMPTS, group_size=GROUP_SIZE)
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
-    return Learner.begin(policy, vocabulary, algorithm, config), Recipe(
-        algorithm, get_task("addition"), config
+    return Learner.begin(policy, vocabulary, algorithm, config), fast(
+        Recipe(algorithm, get_task("addition"), config)
     )
 
 
@@ -164,7 +168,7 @@ def run(arm: str, seed: int) -> dict[str, Any]:
                 looks[name][str(learner.step)] = round(seen, 4)
 
     look()
-    history = train(learner, recipe, look, updater=by_own_targets)
+    history = train(learner, recipe, look, update=by_own_targets)
     after = evaluate(learner.policy, learner.vocabulary, recipe)
     return {
         "sampled": after.sampled.share,

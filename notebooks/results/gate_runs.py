@@ -38,9 +38,14 @@ from recording import record
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import gates
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, EPOCHS, MINIBATCHES = 20, 32, 4, 4
 UPDATES = EPOCHS * MINIBATCHES
@@ -101,7 +106,7 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe, 
         minibatches=MINIBATCHES,
         lr=RATE,
     )
-    what = Recipe(replace(ARMS[arm], gate=watch), get_task("addition"), config)
+    what = fast(Recipe(replace(ARMS[arm], gate=watch), get_task("addition"), config))
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
     return Learner.begin(policy, vocabulary, what.algorithm, config), what, watch

@@ -24,9 +24,14 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import advantages, aggregation
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import RewardFunction, get_task, random_reward, verifier_reward
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 STEPS, SAMPLES = 50, 512
 KEPT = ("reward", "dead_groups", "kl", "entropy", "loss", "clip_fraction")
@@ -67,8 +72,10 @@ def recipe(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Recipe, list[flo
     task = get_task("addition")
     score = random_reward(seed) if arm == "random-reward" else verifier_reward(task)
     spreads: list[float] = []
-    return Recipe(
-        algorithm, task, config, reward=_watched(score, config.group_size, spreads)
+    return fast(
+        Recipe(
+            algorithm, task, config, reward=_watched(score, config.group_size, spreads)
+        )
     ), spreads
 
 

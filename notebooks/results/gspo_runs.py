@@ -22,9 +22,14 @@ from recording import record
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import gates
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 STEPS, MINIBATCHES = 50, 4
 KEPT = ("reward", "kl", "entropy")
@@ -72,10 +77,12 @@ def begin(
 ) -> tuple[Learner, Recipe, Clipping]:
     """A learner at the shipped start, what it is trained with, and what its gate writes down."""
     watched = Clipping(ARMS[arm].gate)
-    what = Recipe(
-        replace(ARMS[arm], gate=watched),
-        get_task("addition"),
-        Config(steps=steps, seed=seed, minibatches=MINIBATCHES),
+    what = fast(
+        Recipe(
+            replace(ARMS[arm], gate=watched),
+            get_task("addition"),
+            Config(steps=steps, seed=seed, minibatches=MINIBATCHES),
+        )
     )
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)

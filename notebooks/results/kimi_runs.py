@@ -36,19 +36,15 @@ from recording import record
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import aggregation, gates, ratios
+from rlhf_minimal.lab.fast import Fast, fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.objective import Totals
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    collect,
-    evaluate,
-    load_policy,
-)
-from rlhf_minimal.training.fast import Fast
-from rlhf_minimal.training.loop import prepare_batch, update
+from rlhf_minimal.train import Recipe, collect, prepare_batch, update
+from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP = 40, 16, 16
 RATES = (8e-4, 2e-4)
@@ -100,7 +96,7 @@ def begin(arm: str, seed: int) -> tuple[Learner, Recipe, Behind]:
         group_size=GROUP,
         watch_kl="off",
     )
-    recipe = Recipe(BRAKES[brake], get_task("addition"), config)
+    recipe = fast(Recipe(BRAKES[brake], get_task("addition"), config))
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, config)

@@ -35,18 +35,15 @@ from recording import record
 from torch import Generator, Tensor
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import policy_logits
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    collect,
-    evaluate,
-    load_policy,
-)
-from rlhf_minimal.training.groups import Rollout
-from rlhf_minimal.training.loop import prepare_batch, update
+from rlhf_minimal.train import Recipe, collect, prepare_batch, update
+from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP = 30, 16, 8
 LR, NOISE = 8e-4, 0.03
@@ -84,7 +81,7 @@ def algorithm(arm: str) -> Algorithm:
 def begin(arm: str, seed: int) -> tuple[Learner, Recipe]:
     """A learner, at the shipped start or at some distance from it, and what it is trained with."""
     config = Config(steps=STEPS, seed=seed, prompts=PROMPTS, group_size=GROUP, lr=LR)
-    recipe = Recipe(algorithm(arm), get_task("addition"), config)
+    recipe = fast(Recipe(algorithm(arm), get_task("addition"), config))
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, config)

@@ -48,18 +48,14 @@ from recording import record
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import corrections, gates, trust
+from rlhf_minimal.lab.fast import Fast, fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    collect,
-    evaluate,
-    load_policy,
-)
-from rlhf_minimal.training.fast import Fast
-from rlhf_minimal.training.loop import prepare_batch, update
+from rlhf_minimal.train import Recipe, collect, prepare_batch, update
+from rlhf_minimal.training import load_policy
 
 STEPS = 60
 KEPT = ("reward", "apart", "outside", "grad_norm")  # by step
@@ -141,10 +137,12 @@ class Behind:
 def begin(arm: str, seed: int) -> tuple[Learner, Recipe, Behind]:
     """A learner at the shipped start, what it is trained with, and its sampler."""
     lag, way, lr = ARMS[arm]
-    recipe = Recipe(
-        WAYS[way],
-        get_task("addition"),
-        Config(steps=STEPS, seed=seed, lr=lr, watch_kl="off"),
+    recipe = fast(
+        Recipe(
+            WAYS[way],
+            get_task("addition"),
+            Config(steps=STEPS, seed=seed, lr=lr, watch_kl="off"),
+        )
     )
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)

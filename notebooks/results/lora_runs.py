@@ -17,9 +17,14 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy
-from rlhf_minimal.training import train as train_on
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.train import train as train_on
+from rlhf_minimal.training import load_policy
 
 STEPS, LR, LR_TIMES, ALPHA = 40, 8e-4, 10, 8.0
 ARMS: dict[str, tuple[int, float] | None] = {  # rank and alpha
@@ -40,7 +45,7 @@ def begin(
         lora = {"lora_rank": of_arm[0], "lora_alpha": of_arm[1]}
     lr = times * LR if lora else LR
     config = Config(steps=steps, seed=seed, lr=lr, watch_kl="off", **lora)
-    recipe = Recipe(ALGORITHMS["dr_grpo"], get_task("addition"), config)
+    recipe = fast(Recipe(ALGORITHMS["dr_grpo"], get_task("addition"), config))
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
     return Learner.begin(policy, vocabulary, recipe.algorithm, config), recipe

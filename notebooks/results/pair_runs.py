@@ -34,17 +34,20 @@ from recording import record
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL
+from rlhf_minimal.config import Config
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import RewardModel, Vocabulary
 from rlhf_minimal.pairwise import PAIRWISE, PairwiseAlgorithm, pairwise_loss
 from rlhf_minimal.tasks import PairRow, get_task, model_reward
-from rlhf_minimal.training import Config, Learner, Recipe, load_policy, pairwise, train
+from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.training import load_policy, pairwise
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.preferences import (
     expected_accuracy,
     pair_scores,
     sample_pairs,
 )
-from rlhf_minimal.training.rollout import roll_out
 
 TASK = get_task("reviews")
 PAIRS, HELD_OUT, ROUNDS = 2000, 1000, 5
@@ -180,7 +183,7 @@ def learn_rl(
     algorithm = replace(ALGORITHMS["rloo"], kl=(KL(BETA, "k1", place="reward"),))
     config = Config(steps=steps, prompts=PROMPTS, group_size=GROUP, lr=RL_LR, seed=seed)
     reward = [] if reward_model is None else [model_reward(reward_model)]
-    recipe = Recipe(algorithm, TASK, config, *reward)
+    recipe = fast(Recipe(algorithm, TASK, config, *reward))
     learner = Learner.begin(policy, vocabulary, algorithm, config)
     return learner.policy, train(learner, recipe)
 
@@ -218,7 +221,7 @@ def measure(
         ]
         gap = torch.cat([better - worse for better, worse in parts])
     gold = torch.tensor([one.score_chosen - one.score_rejected for one in held_out])
-    recipe = Recipe(ALGORITHMS["rloo"], TASK, Config(steps=1))
+    recipe = fast(Recipe(ALGORITHMS["rloo"], TASK, Config(steps=1)))
     problems = TASK.problems("held_out", HELD_OUT, seed="pair-runs")
     found = roll_out(policy, vocabulary, problems, recipe, seed="pair-runs")
     given = (found.prompts, found.prompt_mask, found.completions)

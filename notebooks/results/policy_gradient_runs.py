@@ -29,9 +29,14 @@ from rloo_runs import batch_centered
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import RewardFunction, get_task, random_reward, verifier_reward
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP = 40, 16, 16
 KEPT = ("accuracy", "entropy", "kl", "grad_norm", "loss")
@@ -88,7 +93,7 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
     score = random_reward(seed) if arm == "coin" else verifier_reward(task)
     if arm.startswith("offset"):
         score = with_own_number(score)
-    what = Recipe(ARMS[arm], task, config, reward=score)
+    what = fast(Recipe(ARMS[arm], task, config, reward=score))
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
     return Learner.begin(policy, vocabulary, what.algorithm, what.config), what

@@ -33,13 +33,15 @@ from recording import record
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
+from rlhf_minimal.config import Config
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import load_reward_model
 from rlhf_minimal.objective import KL
 from rlhf_minimal.tasks import Task, get_task, model_reward
 from rlhf_minimal.tasks.reviews import BEST
-from rlhf_minimal.training import Config, Learner, Recipe, load_policy, train
-from rlhf_minimal.training.loop import prepare_batch
-from rlhf_minimal.training.rollout import roll_out
+from rlhf_minimal.train import Recipe, prepare_batch, roll_out, train
+from rlhf_minimal.training import load_policy
 
 SEEDS = range(3)
 STEPS = 60
@@ -89,7 +91,9 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
         value_lr=2e-3,
         seed=seed,
     )
-    recipe = Recipe(row, TASK, config, model_reward(load_reward_model(reward_folder)))
+    recipe = fast(
+        Recipe(row, TASK, config, model_reward(load_reward_model(reward_folder)))
+    )
     return Learner.begin(policy, vocabulary, row, config), recipe
 
 

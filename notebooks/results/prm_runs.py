@@ -77,10 +77,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.models.forward import joined, positions
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
     RewardFunction,
@@ -90,30 +95,23 @@ from rlhf_minimal.tasks import (
     checked_steps,
     get_task,
 )
+from rlhf_minimal.train import Recipe, roll_out, train
 from rlhf_minimal.training import (
-    Config,
     FitConfig,
-    Learner,
-    Recipe,
-    Rollout,
     StepScorer,
     Student,
-    evaluate_votes,
     fit,
     load_policy,
-    roll_out,
     rows_of_step,
     sample_steps,
     scored_steps,
-    train,
-    verified_steps,
     weigh_steps,
 )
 from rlhf_minimal.training.steps import AGGREGATES, auc, label_steps, step_loss
 
 SEEDS = range(5)
 TASK = get_task("clock:slip")
-SAMPLING = Recipe(ALGORITHMS["reinforce"], TASK)
+SAMPLING = fast(Recipe(ALGORITHMS["reinforce"], TASK))
 ROWS, HELD_OUT, EVERY = 3000, 300, 50
 FROZEN = FitConfig(steps=150, batch_size=64, lr=1e-2)
 TRAINED = FitConfig(steps=100, batch_size=64, lr=1e-3)
@@ -370,7 +368,7 @@ def votes_of(weigh: dict[str, RewardFunction | None], seed: int) -> dict[str, An
             SAMPLING,
             samples=16,
             scorer=weights,
-            write=lambda *_, **__: written,
+            rollout_fn=lambda *_, **__: written,
             **options,
         )
         of = {"passed": votes.passed, "majority": votes.majority}
@@ -400,7 +398,9 @@ def plan_of(arm: str, seed: int, scorer: StepScorer | None) -> Recipe:
         marks = scored_steps(scorer, TASK)
     cell = advantages.own_step if marks else OUTCOME.advantage
     config = replace(LOOP, seed=seed)
-    return Recipe(replace(OUTCOME, advantage=cell), TASK, config, step_reward=marks)
+    return fast(
+        Recipe(replace(OUTCOME, advantage=cell), TASK, config, step_reward=marks)
+    )
 
 
 def rehearse(plan: Recipe) -> dict[str, Any]:

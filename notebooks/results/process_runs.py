@@ -57,6 +57,9 @@ from recording import record
 
 from rlhf_minimal import Algorithm
 from rlhf_minimal.functional import aggregation
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
     RewardFunction,
@@ -65,14 +68,8 @@ from rlhf_minimal.tasks import (
     checked_steps,
     verifier_reward,
 )
-from rlhf_minimal.training import (
-    Learner,
-    Recipe,
-    Rollout,
-    StepScorer,
-    train,
-    weigh_steps,
-)
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import StepScorer, weigh_steps
 
 STEPS, LAST = 80, 10  # steps of a run, and those at its end of which means are kept
 TASK = prm_runs.TASK
@@ -196,7 +193,7 @@ def recipe(arm: str, seed: int, steps: int = STEPS) -> Recipe:
         marks = {"alone": unpaid, "value": changes}.get(arm, checked_steps(TASK))
         reward = {"refunded": refunded, "value": rest_of_value}.get(arm, reward)
     config = replace(prm_runs.LOOP, steps=steps, seed=seed)
-    return Recipe(row, TASK, config, reward, step_reward=marks)
+    return fast(Recipe(row, TASK, config, reward, step_reward=marks))
 
 
 def run(arm: str, seed: int, steps: int = STEPS) -> dict[str, Any]:

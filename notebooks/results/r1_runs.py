@@ -43,17 +43,13 @@ from rlhf_book import tongues
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import CompletionRow, Problem
-from rlhf_minimal.training import (
-    FitConfig,
-    Recipe,
-    Rollout,
-    imitate,
-    load_policy,
-    roll_out,
-)
+from rlhf_minimal.train import Recipe, roll_out
+from rlhf_minimal.training import FitConfig, imitate, load_policy
 from rlhf_minimal.training.preferences import preference_loss, sample_pairs
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
@@ -108,7 +104,7 @@ SEEN = ("accuracy", "format", "small", "length", "dead")
 
 def recipe(kind: str) -> Recipe:
     """What the rollouts need: questions of a kind, and their budget."""
-    return Recipe(GRPO, tongues.task(kind))
+    return fast(Recipe(GRPO, tongues.task(kind)))
 
 
 def begin(name: str = "tongues") -> tuple[PreTrainedModel, Vocabulary]:

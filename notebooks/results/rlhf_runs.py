@@ -50,21 +50,23 @@ from recording import record
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.tasks import PairRow, get_task, model_reward, verify_all
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training import Config, Learner, Recipe, load_policy, pairwise
+from rlhf_minimal.train import Recipe, roll_out, train_step
+from rlhf_minimal.training import load_policy, pairwise
 from rlhf_minimal.training.fit import FitConfig
-from rlhf_minimal.training.loop import train_step
 from rlhf_minimal.training.preferences import (
     evaluate_reward_model,
     label_pair,
     sample_pairs,
     write_completions,
 )
-from rlhf_minimal.training.rollout import roll_out
 
 STEPS, WITHOUT_STEPS, PROMPTS, GROUP, BETA = 30, 40, 32, 4, 0.05
 FOUND = (10, 20, 30, 40)
@@ -118,7 +120,7 @@ def begin(
         **({"value_lr": 2e-3} if "values" in row.needs else {}),
     )
     policy, vocabulary = start()
-    recipe = Recipe(row, TASK, config, model_reward(reward_model))
+    recipe = fast(Recipe(row, TASK, config, model_reward(reward_model)))
     return Learner.begin(policy, vocabulary, row, config), recipe
 
 

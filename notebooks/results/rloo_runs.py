@@ -28,9 +28,14 @@ from recording import record
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task, random_reward, verifier_reward
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, load_policy, train
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP = 30, 64, 4
 KEPT = ("accuracy", "entropy", "kl", "grad_norm", "dead_groups")
@@ -82,7 +87,7 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
     )
     task = get_task("addition")
     score = random_reward(seed) if arm.startswith("coin") else verifier_reward(task)
-    what = Recipe(row, task, config, reward=score)
+    what = fast(Recipe(row, task, config, reward=score))
     with as_file(files("rlhf_minimal") / "assets" / "addition") as folder:
         policy, vocabulary = load_policy(folder)
     return Learner.begin(policy, vocabulary, what.algorithm, what.config), what

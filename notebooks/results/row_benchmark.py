@@ -49,14 +49,16 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
+from rlhf_minimal.config import Config
 from rlhf_minimal.field import FIELD
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, load_reward_model
 from rlhf_minimal.objective import prepare
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import RewardFunction, get_task, model_reward, random_reward
-from rlhf_minimal.training import Config, Learner, Recipe, Rollout, load_policy
-from rlhf_minimal.training.loop import NothingToLearn, train_step
-from rlhf_minimal.training.reading import Plain
-from rlhf_minimal.training.rollout import roll_out
+from rlhf_minimal.train import NothingToLearn, Recipe, read_policy, roll_out, train_step
+from rlhf_minimal.training import load_policy
 
 TUNING = (100, 101)  # seeds on which rates are chosen; SEEDS are reported
 POINTS = 6  # of a curve, after the start
@@ -321,7 +323,7 @@ def recipe(name: str, row: str, seed: int, lr: float) -> Recipe:
     reward = learned_reward() if group.reward == "model" else None
     if row == CONTROL:
         row, reward = CONTROLLED, random_reward(seed)
-    return Recipe(ALGORITHMS[row], get_task(group.task), config, reward)
+    return fast(Recipe(ALGORITHMS[row], get_task(group.task), config, reward))
 
 
 def held_out(
@@ -414,8 +416,8 @@ def distance(learner: Learner, what: Recipe, seen: Rollout) -> dict[str, float]:
     """Entropy of the policy, and its distance from the start, on its own completions; with the reward, if learned."""
     start, _ = shipped(what.task.start or what.task.name)
     every, config = torch.arange(len(seen.texts)), what.config
-    here = Plain().read(learner.policy, seen, every, config)
-    there = Plain().read(start, seen, every, config)
+    here = read_policy(learner.policy, seen, every, config, piece=None)
+    there = read_policy(start, seen, every, config, piece=None)
     mask = seen.mask
     kl = ((here.logp - there.logp) * mask).sum(-1).mean().item()
     found = {

@@ -43,34 +43,31 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional.masked import last_token
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.prefixes import force, roll_out_from
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary
+from rlhf_minimal.sample import Rollout, read_with_cache, sample
 from rlhf_minimal.tasks import Problem, StepRow, get_task, random_reward
 from rlhf_minimal.tasks import Step as Mark
+from rlhf_minimal.train import Recipe, roll_out, train
 from rlhf_minimal.training import (
-    Config,
     FitConfig,
-    Learner,
-    Recipe,
-    Rollout,
     StepScorer,
     Student,
     fit,
     load_policy,
-    roll_out,
     rows_of_step,
     sample_steps,
-    train,
 )
-from rlhf_minimal.training.decoding import ShrinkingDecoder
-from rlhf_minimal.training.rollout import force
-from rlhf_minimal.training.sampler import sample
 from rlhf_minimal.training.steps import step_ends, step_loss
 
 TASK = get_task("clock")
 ROW = ALGORITHMS["dr_grpo"]
 LOOP = Config(steps=60, prompts=32, group_size=8, lr=2e-4, watch_kl="off")
-SAMPLING = Recipe(ROW, TASK, LOOP)
+SAMPLING = fast(Recipe(ROW, TASK, LOOP))
 PROBLEMS, HALF, SEARCHED = 200, 100, 60
 MANY, SOME, FEW = 128, 64, 8
 HEATS = (0.25, 0.5, 1.5, 2.0)
@@ -298,13 +295,15 @@ def search(
         sampling = replace(SAMPLING, config=replace(LOOP, max_new_tokens=2 * level + 2))
         prefixes = [vocabulary.encode(beam.text) for _, beam in live] if level else None
         group = new if level else keep * new
-        rows = roll_out(
+        begin = (
+            roll_out if prefixes is None else partial(roll_out_from, prefixes=prefixes)
+        )
+        rows = begin(
             policy,
             vocabulary,
             [asked[i] for i, _ in live],
             sampling,
             group_size=group,
-            prefixes=prefixes,
             seed=f"search/{seed}/{level}",
         )
         for n, (i, _) in enumerate(live):
@@ -355,26 +354,29 @@ def weigh(
 # --- longer and shorter ---
 
 
-def held_back(until: int, closing: Sequence[int]) -> type[ShrinkingDecoder]:
-    """A decoder that cannot begin its answer, nor end, before so many tokens."""
+def held_back(until: int, closing: Sequence[int]) -> Callable[..., Any]:
+    """Reads as the library does; a completion cannot begin its answer, nor end, before so many tokens."""
 
-    class HeldBack(ShrinkingDecoder):
-        prompt = 0
+    def read(*given: Any) -> Any:
+        logits, following = read_with_cache(*given)
+        if until:
+            logits[:, list(closing)] = -math.inf
 
-        def _read(self, tokens: Tensor, rows: Tensor) -> Tensor:
-            logits = super()._read(tokens, rows)
-            self.prompt = self.prompt or self.length
-            if self.length - self.prompt < until:
+        def step(tokens: Tensor, rows: Tensor, t: int) -> Tensor:
+            logits = following(tokens, rows, t)
+            if t + 1 < until:
                 logits[:, list(closing)] = -math.inf
             return logits
 
-    return HeldBack
+        return logits, step
+
+    return read
 
 
 def holding(until: int, vocabulary: Any) -> Recipe:
     """How completions are sampled whose answer is held back."""
     closing = [*vocabulary.encode("="), vocabulary.eos_id]
-    return replace(SAMPLING, sampler=partial(sample, decoder=held_back(until, closing)))
+    return replace(SAMPLING, sample=partial(sample, read=held_back(until, closing)))
 
 
 def longer_and_shorter(

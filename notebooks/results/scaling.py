@@ -38,27 +38,29 @@ import torch
 import transformers
 
 from rlhf_minimal import ALGORITHMS, __version__
-from rlhf_minimal.extras.compiled import sample_compiled
-from rlhf_minimal.extras.export import trl_arguments
-from rlhf_minimal.extras.memory import Dtypes, memory_ledger, most_at_once
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
+from rlhf_minimal.lab.compiled import sample_compiled
+from rlhf_minimal.lab.export import trl_arguments
+from rlhf_minimal.lab.fast import Fast, fast
+from rlhf_minimal.lab.memory import Dtypes, memory_ledger, most_at_once
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import clock, peak_memory
 from rlhf_minimal.models import load_pretrained
+from rlhf_minimal.sample import pad_left, sample
 from rlhf_minimal.tasks import Problem, get_task
-from rlhf_minimal.training import (
-    Config,
-    Learner,
+from rlhf_minimal.train import (
     NothingToLearn,
     Recipe,
-    evaluate,
+    collect,
+    prepare_batch,
+    roll_out,
     train,
     train_step,
+    update,
 )
-from rlhf_minimal.training.fast import Fast
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import clock, peak_memory
-from rlhf_minimal.training.rollout import collect, roll_out
-from rlhf_minimal.training.sampler import pad_left, sample
 
 MODEL = "smollm2-135m"
 TASK = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
@@ -145,14 +147,22 @@ class Bench:
     def __init__(self, device: torch.device, scale: Scale, model: str = MODEL):
         self.device, self.scale, self.model = device, scale, model
 
-    def recipe(self, config: Config, arm: str = "dr_grpo") -> Recipe:
+    def recipe(
+        self,
+        config: Config,
+        arm: str = "dr_grpo",
+        *,
+        sharing: bool = True,
+        compiled: bool = False,
+    ) -> Recipe:
         task = dataclasses.replace(
             get_task(TASK), instruction=""
         )  # no conversation, no system message
-        compiled = config.decoding == "compiled"
-        return Recipe(
-            ALGORITHMS[arm], task, config, sampler=sample_compiled if compiled else None
+        recipe = Recipe(ALGORITHMS[arm], task, config)
+        recipe = (
+            dataclasses.replace(recipe, sample=sample_compiled) if compiled else recipe
         )
+        return fast(recipe) if sharing else plain(recipe)
 
     def learner(self, recipe: Recipe) -> Learner:
         policy, vocabulary = load_pretrained(self.model, chat=False)
@@ -363,9 +373,7 @@ class Bench:
     def updates(self, peak: float, size: int) -> dict[str, Any]:
         """An update of the same rollout, with the loop's means and without."""
         recipes = {"ours": self.recipe(self.scale.timed)}
-        recipes["plain"] = self.recipe(
-            dataclasses.replace(self.scale.timed, fast="off")
-        )
+        recipes["plain"] = self.recipe(self.scale.timed, sharing=False)
         learner = self.learner(recipes["ours"])
         groups, _ = collect(learner.policy, learner.vocabulary, recipes["ours"], 1)
         assert groups is not None
@@ -509,14 +517,14 @@ class Bench:
             for decoding in (
                 ("dynamic", "compiled") if self.device.type == "cuda" else ("dynamic",)
             ):
-                config = dataclasses.replace(
-                    self.scale.timed, precision=kind, decoding=decoding
-                )
-                recipe = self.recipe(config)
+                config = dataclasses.replace(self.scale.timed, precision=kind)
+                recipe = self.recipe(config, compiled=decoding == "compiled")
                 learner = self.learner(recipe)
                 groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
                 assert groups is not None
-                read = Fast().logp(learner.policy, groups, config)
+                with torch.no_grad():
+                    every = torch.arange(len(groups.mask), device=self.device)
+                    read = Fast().read(learner.policy, groups, every, config).logp
                 apart = ((read - groups.logp) * groups.mask)[groups.mask != 0]
                 sums = ((read - groups.logp) * groups.mask).sum(-1)
                 found[f"{kind}, {decoding}"] = {
@@ -587,9 +595,10 @@ class Bench:
         `kl`: what is held is what the algorithm needs, as the ledger counts it.
         """
         empty = self.peak_memory()
-        recipe = self.recipe(
-            dataclasses.replace(self.scale.timed, watch_kl="off", **changes)
-        )
+        changes = dict(changes)
+        sharing = changes.pop("fast", "on") == "on"
+        config = dataclasses.replace(self.scale.timed, watch_kl="off", **changes)
+        recipe = self.recipe(config, sharing=sharing)
         learner = self.learner(recipe)
         for _ in range(2):
             train_step(learner, recipe)

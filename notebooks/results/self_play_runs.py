@@ -48,23 +48,18 @@ from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import pairwise
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask
+from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.pairwise import PAIRWISE, Pairs, pairwise_loss
+from rlhf_minimal.sample import Rollout, pad_left, pad_right
 from rlhf_minimal.tasks import CompletionRow, get_task
 from rlhf_minimal.tasks.arithmetic import add
-from rlhf_minimal.training import (
-    FitConfig,
-    Recipe,
-    Rollout,
-    imitate,
-    load_policy,
-    roll_out,
-)
-from rlhf_minimal.training.sampler import pad_left, pad_right
+from rlhf_minimal.train import Recipe, roll_out
+from rlhf_minimal.training import FitConfig, imitate, load_policy
 from rlhf_minimal.training.supervised import completion_loss, teacher_rows
 
 TASK = get_task("addition")
-RECIPE = Recipe(ALGORITHMS["grpo"], TASK)
+RECIPE = fast(Recipe(ALGORITHMS["grpo"], TASK))
 ROW = replace(ALGORITHMS["grpo"], kl=())
 
 # How the start learns to judge, once, before any arm.

@@ -17,21 +17,18 @@ from typing import Any
 from recording import record
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import (
     RewardFunction,
     get_task,
     random_reward,
     verifier_reward,
 )
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    evaluate,
-    load_policy,
-    roll_out,
-    train,
-)
+from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.training import load_policy
 
 SEEDS = range(3)
 STEPS, PROMPTS, GROUP_SIZE, HELD_OUT = 40, 32, 8, 500
@@ -47,7 +44,7 @@ def begin(arm: str, seed: int, *, steps: int = STEPS) -> tuple[Learner, Recipe]:
         "coin": random_reward(seed),
     }
     config = Config(steps=steps, prompts=PROMPTS, group_size=GROUP_SIZE, seed=seed)
-    recipe = Recipe(ALGORITHMS["grpo"], get_task("stack"), config, rewards[arm])
+    recipe = fast(Recipe(ALGORITHMS["grpo"], get_task("stack"), config, rewards[arm]))
     with as_file(files("rlhf_minimal") / "assets" / "stack") as folder:
         policy, vocabulary = load_policy(folder)
     return Learner.begin(policy, vocabulary, recipe.algorithm, config), recipe

@@ -32,19 +32,15 @@ from torch import Tensor
 
 from rlhf_book.factors import Factors, factors_of, fitting_rows
 from rlhf_minimal import ALGORITHMS, Batch
+from rlhf_minimal.config import Config
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import load_pretrained
+from rlhf_minimal.sample import Rollout, sample
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    Rollout,
-    load_policy,
-    sample,
-    train,
-)
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import Metrics
+from rlhf_minimal.train import Recipe, prepare_batch, train, update
+from rlhf_minimal.training import load_policy
 
 SEEDS = range(1)
 ROW = ALGORITHMS["grpo"]
@@ -92,12 +88,20 @@ def begin(arm: str, seed: int) -> tuple[Learner, Recipe]:
             files("rlhf_minimal") / "assets" / (task.start or task.name)
         ) as folder:
             policy, vocabulary = load_policy(folder)
-        recipe = Recipe(ROW, task, config)
+        recipe = fast(Recipe(ROW, task, config))
     else:
         policy, vocabulary = load_pretrained(plan.model, chat=False)
         task = replace(task, instruction="")  # as the chapter on scaling up asks it
-        recipe = Recipe(ROW, task, config, sampler=in_bfloat16)
+        recipe = fast(Recipe(ROW, task, config, sample=in_bfloat16))
     return Learner.begin(policy, vocabulary, ROW, config), recipe
+
+
+@torch.no_grad()
+def logp_of(learner: Learner, recipe: Recipe, groups: Rollout) -> Tensor:
+    """[B, T] the policy's log-probs of what was sampled."""
+    assert recipe.read is not None
+    every = torch.arange(len(groups.mask))
+    return recipe.read(learner.policy, groups, every, recipe.config).logp
 
 
 def run(arm: str, seed: int, *, steps: int | None = None) -> dict[str, Any]:
@@ -122,13 +126,13 @@ def run(arm: str, seed: int, *, steps: int | None = None) -> dict[str, Any]:
             )[0]
             for name in fitting_rows()
         }
-        old = recipe.reader.logp(learner.policy, groups, recipe.config)
+        old = logp_of(learner, recipe, groups)
         update(learner, recipe, groups, batch, step)
-        now = recipe.reader.logp(learner.policy, groups, recipe.config)
+        now = logp_of(learner, recipe, groups)
         looks.append({"step": step, **look(learner, recipe, groups, batches, old, now)})
         return update(learner, recipe, groups, batch, step)
 
-    history = train(learner, recipe, updater=twice)
+    history = train(learner, recipe, update=twice)
     return {
         "row": "grpo",
         "reward": [round(step["reward"], 3) for step in history],

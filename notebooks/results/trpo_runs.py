@@ -25,18 +25,15 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import gates
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.trust_region import TrustRegion, trust_region_update
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    TrustRegion,
-    evaluate,
-    train,
-    trust_region_update,
-)
+from rlhf_minimal.train import Recipe, train
 
 STEPS = 20
 KEPT = ("reward", "kl", "entropy")
@@ -89,7 +86,7 @@ def begin(
     )
     return (
         Learner.begin(policy, vocabulary, ROW, config),
-        Recipe(ROW, TASK, config),
+        fast(Recipe(ROW, TASK, config)),
         options,
     )
 

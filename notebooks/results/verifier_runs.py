@@ -47,6 +47,10 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
+from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
     RewardFunction,
@@ -55,14 +59,8 @@ from rlhf_minimal.tasks import (
     verifier_reward,
 )
 from rlhf_minimal.tasks.stack import HIDDEN, SHOWN, all_passed
-from rlhf_minimal.training import (
-    Config,
-    Learner,
-    Recipe,
-    Rollout,
-    load_policy,
-    train,
-)
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy
 
 ACCEPTS = 0.36  # see above
 STEPS, LATE, LAST = (
@@ -195,8 +193,13 @@ def begin(arm: str, seed: int, *, steps: int | None = None) -> tuple[Learner, Re
             watch_kl="off",
         )
     config = replace(config, steps=steps or config.steps)
-    recipe = Recipe(
-        ROWS.get(arm.removesuffix(LONGER), DR_GRPO), task, config, rewards(arm, seed)
+    recipe = fast(
+        Recipe(
+            ROWS.get(arm.removesuffix(LONGER), DR_GRPO),
+            task,
+            config,
+            rewards(arm, seed),
+        )
     )
     with as_file(files("rlhf_minimal") / "assets" / task.name) as folder:
         policy, vocabulary = load_policy(folder)

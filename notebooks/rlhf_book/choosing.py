@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, diff
-from rlhf_minimal.extras.export import trl_settings, verl_settings
-from rlhf_minimal.training.metrics import student
+from rlhf_minimal.evaluate import t_quantile
+from rlhf_minimal.lab.export import trl_settings, verl_settings
 
 from .records import read_record
 
@@ -559,7 +559,7 @@ def shown(found: dict[str, Found], panel: str) -> list[str]:
 def found_in(differences: Tensor) -> Found:
     """The interval of paired differences, and whether they are separated from 0."""
     d = differences.double()
-    half = student(len(d) - 1) * d.std().item() / len(d) ** 0.5
+    half = t_quantile(len(d) - 1) * d.std().item() / len(d) ** 0.5
     one_sign = bool((d > 0).all() or (d < 0).all())
     return Found(d, d.mean().item(), half, one_sign and abs(d.mean().item()) > half)
 

@@ -2,7 +2,7 @@
 
 A disease changes what a run is made of: a cell of the row, a number of the config, the way completions are read, the
 function that takes the update. So every sick run is the library's own loop with one thing wrong, and its metrics are
-what somebody with that bug would see. `rlhf_minimal.extras.diagnosis` has to name the cause from them.
+what somebody with that bug would see. `rlhf_minimal.lab.diagnosis` has to name the cause from them.
 """
 
 import copy
@@ -18,17 +18,19 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.masked import last_token, sequence_mean
+from rlhf_minimal.lab.fast import Fast, plain
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.objective import Batch, NotFinite
+from rlhf_minimal.optimizer import new_optimizer
+from rlhf_minimal.sample import Samples
+from rlhf_minimal.sample import sample as library_sample
 from rlhf_minimal.tasks import RewardFunction, Task, get_task
-from rlhf_minimal.training import Config, Learner, Recipe, load_policy, train_step
-from rlhf_minimal.training.fast import Fast
-from rlhf_minimal.training.loop import update
-from rlhf_minimal.training.metrics import Metrics
-from rlhf_minimal.training.optimizers import new_optimizer
-from rlhf_minimal.training.reading import Plain, Reading
-from rlhf_minimal.training.sampler import Samples
+from rlhf_minimal.train import Reading, Recipe, train_step, update
+from rlhf_minimal.training import load_policy
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,8 @@ class Patient:
         config: The numbers.
         cut: As in `Setting`.
         reward: In place of the verifier, if anything.
-        reading: In place of the library's way to read completions, if anything.
-        sampler: In place of the library's, if anything.
+        reading: How completions are read; None: all at once, as they come.
+        sampler: How they are sampled.
         change: What is done to a prepared batch before the update.
         begun: What is done to the learner before the first step.
     """
@@ -69,8 +71,8 @@ class Patient:
     config: Config
     cut: int = 3
     reward: RewardFunction | None = None
-    reading: Plain | None = None
-    sampler: Callable[..., Samples] | None = None
+    reading: Fast | None = Fast()
+    sampler: Callable[..., Samples] = library_sample
     change: Callable[[Batch], Batch] = field(default=lambda batch: batch)
     begun: Callable[[Learner], None] = field(default=lambda learner: None)
 
@@ -82,7 +84,7 @@ class Disease:
     Attributes:
         id: Its name in the record.
         what: What is wrong, in words.
-        cause: Which cause of `rlhf_minimal.extras.diagnosis.CAUSES` is the right answer; None for a bug that leaves
+        cause: Which cause of `rlhf_minimal.lab.diagnosis.CAUSES` is the right answer; None for a bug that leaves
             no trace in the metrics of these runs.
         infect: Puts it into a run.
         needs: What the row must have: "kl", "group" or "critic".
@@ -308,7 +310,7 @@ def _stale(patient: Patient) -> None:
         if calls % 10 == 0:
             kept[:] = [copy.deepcopy(policy)]
         calls += 1
-        return Fast().sample(kept[0], *given, **options)
+        return library_sample(kept[0], *given, **options)
 
     patient.sampler = sample
 
@@ -329,7 +331,7 @@ def _with_padding(batch: Batch) -> Batch:
 
 def _changed(change: Callable[[Batch], Batch]) -> Callable[[Patient], None]:
     def infect(patient: Patient) -> None:
-        patient.change, patient.reading = change, Plain()
+        patient.change, patient.reading = change, None
 
     return infect
 
@@ -503,9 +505,10 @@ def begin(
         patient.task,
         patient.config,
         patient.reward,
-        patient.reading,
-        patient.sampler,
+        sample=patient.sampler,
     )
+    how = patient.reading
+    recipe = plain(recipe) if how is None else fast(recipe, how)
     with as_file(
         files("rlhf_minimal") / "assets" / (patient.task.start or patient.task.name)
     ) as folder:
@@ -536,7 +539,7 @@ def run(
     history: list[Metrics] = []
     while learner.step < (steps or recipe.config.steps):
         try:
-            history.append(train_step(learner, recipe, updater=updater))
+            history.append(train_step(learner, recipe, update=updater))
         except (
             NotFinite
         ):  # nothing else ends a run early: a bug that is refused is an error

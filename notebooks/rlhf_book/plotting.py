@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from rlhf_book.facts import facts_of, families, missing
-from rlhf_minimal.extras.curves import CONTROL, STYLE, running_mean
+from rlhf_minimal.lab.curves import CONTROL, STYLE, running_mean
 
 __all__ = [
     "CONTROL",

@@ -1,1 +1,1 @@
-"""Not needed to understand the algorithms: what makes training fast, works on several processes, or serves other tools."""
+"""Not needed to understand the algorithms: what makes training fast, shares it, or serves other tools."""

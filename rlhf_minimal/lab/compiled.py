@@ -65,7 +65,11 @@ def read_with_fixed_cache(
     mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)  # [P, S + max_new_tokens]
     places = positions(mask)
     output = model(
-        prompts, attention_mask=mask[:, :length], position_ids=places[:, :length], use_cache=True, logits_to_keep=1
+        input_ids=prompts,
+        attention_mask=mask[:, :length],
+        position_ids=places[:, :length],
+        use_cache=True,
+        logits_to_keep=1,
     )
     cache = output.past_key_values
     mask, places, logits = (x.repeat_interleave(group_size, dim=0) for x in (mask, places, output.logits[:, -1]))

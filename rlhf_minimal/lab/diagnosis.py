@@ -19,7 +19,7 @@ import yaml
 from rlhf_minimal.metrics import Metrics
 
 LEAST = 10  # steps, below which nothing is said
-DATA = yaml.safe_load(files("rlhf_minimal.extras").joinpath("diagnosis.yml").read_text(encoding="utf-8"))
+DATA = yaml.safe_load(files("rlhf_minimal.lab").joinpath("diagnosis.yml").read_text(encoding="utf-8"))
 CAUSES: dict[str, dict[str, str]] = DATA["causes"]
 
 

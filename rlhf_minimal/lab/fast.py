@@ -14,6 +14,7 @@ it, in the backward too.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -30,7 +31,7 @@ from rlhf_minimal.models import Critic, critic_values, policy_logits, policy_log
 from rlhf_minimal.models.forward import forward
 from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.sample import Rollout
-from rlhf_minimal.train import Reading, Recipe, at_precision, recomputes
+from rlhf_minimal.train import Reading, Recipe, at_precision, read_critic, read_policy, recomputes
 
 Loss = tuple[Algorithm, Batch]  # the row of the table, and the prepared completions of which a loss will be made
 
@@ -135,6 +136,12 @@ def fast(recipe: Recipe, how: Fast = Fast()) -> Recipe:
         True
     """
     return replace(recipe, read=how.read, read_values=how.values, keep_groups_together=how.shared_prefix)
+
+
+def plain(recipe: Recipe) -> Recipe:
+    """The recipe whose completions are all read at once, as they come and padded to the longest: for comparisons."""
+    read, read_values = partial(read_policy, piece=None), partial(read_critic, piece=None)
+    return replace(recipe, read=read, read_values=read_values, keep_groups_together=False)
 
 
 class _Piece(NamedTuple):

@@ -18,10 +18,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.config import check_numbers
-from rlhf_minimal.learner import new_optimizer
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models.folder import is_out_of_memory
-from rlhf_minimal.runs import optimizer_tensors, restore_optimizer
+from rlhf_minimal.optimizer import new_optimizer, optimizer_tensors, restore_optimizer
 from rlhf_minimal.training import checkpoints
 
 Row = TypeVar("Row")

@@ -27,11 +27,11 @@ import torch
 import transformers
 
 from rlhf_minimal import __version__
-from rlhf_minimal.training import Plain, evaluate, sample, train_step
-from rlhf_minimal.training.fast import Fast, _Pieces
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import peak_memory
-from rlhf_minimal.training.sampler import pad_left
+from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab.fast import Fast, _Pieces, fast, plain
+from rlhf_minimal.metrics import peak_memory
+from rlhf_minimal.sample import pad_left, sample
+from rlhf_minimal.train import prepare_batch, train_step, update
 from tests.benchmarks.arms import (
     CASES,
     OFF,
@@ -90,12 +90,12 @@ def step_against_trl(case: Case, n: int) -> Measured:
     best = min(seconds, key=lambda batch: seconds[batch])
 
     learner, recipe = case.learner(), case.recipe
-    plain_recipe = replace(recipe, reading=Plain())
-    ours, plain = [], []
+    plain_recipe = plain(recipe)
+    ours, slower = [], []
 
     def turn(step: int) -> None:
         ours.append(one_step(learner, recipe))
-        plain.append(one_step(learner, plain_recipe))
+        slower.append(one_step(learner, plain_recipe))
 
     watch = Between(turn)
     trl_trainer(case, n + 1, batch=best, callback=watch).train()
@@ -104,7 +104,7 @@ def step_against_trl(case: Case, n: int) -> Measured:
     return {
         **found,
         "samples_per_second": [round(rows / trl_s), round(rows / our_s)],
-        "plain_loop_against_trl": ratio(watch.seconds[1:], plain[1:]),
+        "plain_loop_against_trl": ratio(watch.seconds[1:], slower[1:]),
         "gradient_difference": difference,
         "trl_seconds_by_batch_size": {str(batch): round(s, 3) for batch, s in seconds.items()},
         "trl_batch_size": best,
@@ -167,9 +167,11 @@ def update_against_plain(case: Case, n: int, *, half_dead: bool = False, **means
     """The update with some means of the fast path against the plain one, on one rollout and from one policy."""
     learner, recipe, groups = a_rollout(case, rewards="half dead" if half_dead else "as they are")
     batch, _ = prepare_batch(learner, recipe, groups, 1)
-    fast = replace(recipe, reading=Fast(**means))
-    slow = replace(recipe, reading=Fast(skip_idle=False) if half_dead else Plain())
-    return in_turns(lambda: update(learner, slow, groups, batch, 1), lambda: update(learner, fast, groups, batch, 1), n)
+    quick = fast(recipe, Fast(**means))
+    slow = fast(recipe, Fast(skip_idle=False)) if half_dead else plain(recipe)
+    return in_turns(
+        lambda: update(learner, slow, groups, batch, 1), lambda: update(learner, quick, groups, batch, 1), n
+    )
 
 
 # --- (d) time to 90 % ----------------------------------------------------------------------------------------------
@@ -233,7 +235,7 @@ def memory_of(side: str, name: str, batch: int) -> Measured:
     else:
         learner, recipe = case.learner(), case.recipe
         if side == "plain":
-            recipe = replace(recipe, reading=Plain())
+            recipe = plain(recipe)
         before = peak()
         for _ in range(3):
             train_step(learner, recipe)

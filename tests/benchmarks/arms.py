@@ -16,11 +16,14 @@ import torch
 from transformers import PreTrainedModel, TrainerCallback
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
+from rlhf_minimal.lab.fast import Fast, fast
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, character_tokenizer, tiny_llama
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import Problem, Task, get_task
-from rlhf_minimal.training import Config, Learner, Recipe, Rollout, collect, load_policy, train_step
-from rlhf_minimal.training.fast import Fast
-from rlhf_minimal.training.loop import prepare_batch, update
+from rlhf_minimal.train import Recipe, collect, prepare_batch, train_step, update
+from rlhf_minimal.training import load_policy
 
 OFF: dict[str, Any] = {"shared_prefix": False, "sort_lengths": False, "skip_idle": False, "logit_chunk": None}
 GRPO = replace(ALGORITHMS["grpo"], kl=())  # TRL's default: no reference
@@ -56,7 +59,7 @@ class Case:
     @property
     def recipe(self) -> Recipe:
         """GRPO without a reference, as TRL has it by default."""
-        return Recipe(GRPO, self.task, self.config, reading=self.reading)
+        return fast(Recipe(GRPO, self.task, self.config), self.reading or Fast())
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -195,6 +198,12 @@ class Between(TrainerCallback):
         self.began = time.perf_counter()
 
 
+@torch.no_grad()
+def logp_of(policy: Any, groups: Any, config: Config) -> torch.Tensor:
+    """[B, T] a policy's log-probs of what was sampled."""
+    return Fast().read(policy, groups, torch.arange(len(groups.mask)), config).logp
+
+
 def assert_equal_gradients(case: Case) -> float:
     """Ours and TRL's gradient on one rollout of TRL's, before anything is timed; returns the largest difference.
 
@@ -230,7 +239,7 @@ def assert_equal_gradients(case: Case) -> float:
         correct=rewards,
         failed=torch.zeros(len(rows), dtype=torch.bool),
     )
-    groups = replace(groups, logp=Fast().logp(learner.policy, groups, case.config))
+    groups = replace(groups, logp=logp_of(learner.policy, groups, case.config))
     prepared, _ = prepare_batch(learner, recipe, groups, 1)
     before = copy.deepcopy(learner.policy)
     learner.optimizer = torch.optim.SGD(learner.policy.parameters(), lr=1.0)

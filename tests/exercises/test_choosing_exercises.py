@@ -9,7 +9,7 @@ from rlhf_book.exercises.choosing.honest import my_honest
 from rlhf_book.exercises.choosing.room import my_largest
 from rlhf_book.exercises.choosing.seeds import TABLE, my_seeds
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.extras.memory import Dtypes, memory_ledger
+from rlhf_minimal.lab.memory import Dtypes, memory_ledger
 
 IDS = ["choose-seeds", "choose-honest", "choose-room"]
 

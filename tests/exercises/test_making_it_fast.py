@@ -5,8 +5,8 @@ import torch
 from rlhf_book.exercises import BUGS
 from rlhf_book.exercises.making_it_fast.cut import my_least_cost
 from rlhf_minimal.functional.aggregation import token_mean
+from rlhf_minimal.lab.fast import pieces_by_length
 from rlhf_minimal.objective import Totals
-from rlhf_minimal.training.fast import pieces_by_length
 
 
 def test_the_library_finds_no_dearer_pieces_than_the_exercise():

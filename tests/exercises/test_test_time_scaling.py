@@ -9,7 +9,7 @@ from rlhf_book.exercises.test_time_scaling.all_of import my_all_right
 from rlhf_book.exercises.test_time_scaling.best_of import my_verified_best
 from rlhf_book.exercises.test_time_scaling.next_sample import my_gain
 from rlhf_book.exercises.test_time_scaling.vote import my_vote_chance
-from rlhf_minimal.training import pass_at
+from rlhf_minimal.evaluate import pass_at
 
 IDS = ["tts-all-right", "tts-next-sample", "tts-vote-chance", "tts-verified-best"]
 

@@ -9,7 +9,12 @@ from rlhf_book.exercises.trust_regions.bound import my_bound
 from rlhf_book.exercises.trust_regions.length import my_step
 from rlhf_book.exercises.trust_regions.product import my_product
 from rlhf_book.tabular import Tree
-from rlhf_minimal.training.trpo import TrustRegion, conjugate_gradients, fisher_vector_product, trust_region_step
+from rlhf_minimal.lab.trust_region import (
+    TrustRegion,
+    conjugate_gradients,
+    fisher_vector_product,
+    trust_region_step,
+)
 
 
 def test_they_stand_in_the_order_of_the_chapter_and_its_depth():

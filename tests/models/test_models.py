@@ -15,6 +15,7 @@ from rlhf_minimal.models import (
     positions,
     tiny_llama,
 )
+from rlhf_minimal.runs import save_learner
 from rlhf_minimal.training.checkpoints import save_policy
 
 
@@ -129,8 +130,11 @@ def test_a_model_with_a_tokenizer_trains_and_comes_back(tmp_path, policy):
     from transformers import PreTrainedTokenizerFast
 
     from rlhf_minimal import ALGORITHMS
+    from rlhf_minimal.config import Config
+    from rlhf_minimal.learner import Learner
     from rlhf_minimal.tasks import get_task
-    from rlhf_minimal.training import Config, Learner, Recipe, load_policy, train
+    from rlhf_minimal.train import Recipe, train
+    from rlhf_minimal.training import load_policy
 
     words = {"<end>": 0} | {character: i for i, character in enumerate("0123456789:", start=1)}
     backend = Tokenizer(WordLevel(words, unk_token=":"))
@@ -139,7 +143,7 @@ def test_a_model_with_a_tokenizer_trains_and_comes_back(tmp_path, policy):
     recipe = Recipe(ALGORITHMS["grpo"], get_task("even"), Config(steps=1, prompts=4, group_size=4))
     learner = Learner.begin(tiny_llama(12, width=16, heads=2), vocabulary, recipe.algorithm, recipe.config)
     train(learner, recipe)
-    learner.save(tmp_path / "checkpoint", {})
+    save_learner(learner, tmp_path / "checkpoint", {})
     loaded, again = load_policy(tmp_path)
     assert again.encode("12:") == vocabulary.encode("12:") == [2, 3, 11]
     ids = torch.tensor([[2, 3, 11]])

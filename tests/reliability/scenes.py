@@ -10,8 +10,11 @@ import torch
 from matplotlib import figure
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal import train as loop
+from rlhf_minimal.config import Config
+from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, loop, train_step
+from rlhf_minimal.train import Recipe, train_step
 
 
 # A critic, a reference of its own, an adaptive leash and running scores: everything that a learner can carry.
@@ -31,13 +34,13 @@ def recipe():
 
 def learner(folder):
     fixed = recipe()
-    return Learner.resume(Path(folder), fixed.algorithm, fixed.config, "cpu"), fixed
+    return resume_learner(Path(folder), fixed.algorithm, fixed.config, "cpu"), fixed
 
 
 def take_a_step_and_save():
     found, fixed = learner("checkpoint")
     train_step(found, fixed)
-    found.save(Path("checkpoint"), {})
+    save_learner(found, Path("checkpoint"), {})
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.models.folder import find_checkpoint
+from rlhf_minimal.runs import save_learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Learner, collect, save_policy, train_step, write_folder
+from rlhf_minimal.train import collect, train_step
+from rlhf_minimal.training import save_policy, write_folder
 from rlhf_minimal.training.run_folder import RunFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -33,7 +36,7 @@ def before(tmp_path_factory):
     recipe = scenes.recipe()
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
     train_step(learner, recipe)
-    learner.save(folder / "checkpoint", {})
+    save_learner(learner, folder / "checkpoint", {})
     return folder
 
 

@@ -14,6 +14,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from rlhf_minimal.cli import main
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import (
     RewardModel,
     Vocabulary,
@@ -22,8 +23,9 @@ from rlhf_minimal.models import (
     load_reward_model,
     tiny_llama,
 )
+from rlhf_minimal.runs import resume_learner
 from rlhf_minimal.tasks import CompletionRow, read_rows
-from rlhf_minimal.training import Learner, load_policy, save_policy, write_folder
+from rlhf_minimal.training import load_policy, save_policy, write_folder
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "rlhf_minimal"
 VOCABULARY = Vocabulary("abc")
@@ -378,7 +380,7 @@ def test_a_token_that_the_model_does_not_know_is_named(folders, way):
 @pytest.mark.parametrize("damage", ["one is missing", "one has another shape", "one is of integers"])
 def test_the_weights_of_a_resumed_run_are_held_to_the_same(folders, damage):
     from rlhf_minimal import ALGORITHMS
-    from rlhf_minimal.training import Config
+    from rlhf_minimal.config import Config
 
     for lora_rank, name in ((2, "model.layers.0.mlp.up_proj.lora_A.default.weight"), (None, NORM)):
         config = Config(prompts=2, group_size=2, lora_rank=lora_rank)
@@ -386,7 +388,7 @@ def test_the_weights_of_a_resumed_run_are_held_to_the_same(folders, damage):
         policy, vocabulary = load_policy(folders / "policy")
         run = folders / f"run{lora_rank}"
         Learner.begin(policy, vocabulary, algorithm, config).save(run, {})
-        Learner.resume(run, algorithm, config, "cpu")
+        resume_learner(run, algorithm, config, "cpu")
         key = f"{'start' if lora_rank is None else 'adapter'}.{name}"
         tensors = safetensors.torch.load_file(run / "trainer.safetensors")
         other = {"one has another shape": torch.ones(3, 3), "one is of integers": tensors[key].int()}
@@ -395,12 +397,12 @@ def test_the_weights_of_a_resumed_run_are_held_to_the_same(folders, damage):
             changed[key] = other[damage]
         safetensors.torch.save_file(changed, run / "trainer.safetensors")
         with pytest.raises(ValueError, match=name.replace(".", r"\.")):
-            Learner.resume(run, algorithm, config, "cpu")
+            resume_learner(run, algorithm, config, "cpu")
 
 
 def test_a_trainers_state_is_not_unpickled(folders, mark):
     from rlhf_minimal import ALGORITHMS
-    from rlhf_minimal.training import Config
+    from rlhf_minimal.config import Config
 
     config = Config(prompts=2, group_size=2)
     policy, vocabulary = load_policy(folders / "policy")
@@ -410,7 +412,7 @@ def test_a_trainers_state_is_not_unpickled(folders, mark):
         shutil.copytree(folders / "run", other)
         (other / name).write_bytes(pickle.dumps(Bomb(mark)))
         with pytest.raises(ValueError, match="cannot read the checkpoint"):
-            Learner.resume(other, ALGORITHMS["grpo"], config, "cpu")
+            resume_learner(other, ALGORITHMS["grpo"], config, "cpu")
         assert not mark.exists()
 
 

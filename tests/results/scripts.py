@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rlhf_minimal.training.metrics import student
+from rlhf_minimal.evaluate import t_quantile
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks" / "results"
 
@@ -35,4 +35,4 @@ def separated(before: Tensor, after: Tensor) -> bool:
     """The chapters' criterion: one sign in all seeds, and a mean beyond what 5 % of a t-test asks for."""
     d = after - before
     one_sign = bool((d > 0).all() or (d < 0).all())
-    return one_sign and bool(d.mean().abs() > student(len(d) - 1) * d.std() / len(d) ** 0.5)
+    return one_sign and bool(d.mean().abs() > t_quantile(len(d) - 1) * d.std() / len(d) ** 0.5)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlhf_minimal.training import train
+from rlhf_minimal.train import train
 from tests.results.scripts import load, separated
 
 script, RECORD = load("choosing_runs")

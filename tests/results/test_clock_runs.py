@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from rlhf_minimal import Algorithm
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.tasks import Problem, get_task
-from rlhf_minimal.training import Config
 from tests.results.scripts import load, separated
 
 script, RECORD = load("clock_runs")

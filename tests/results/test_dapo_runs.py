@@ -10,7 +10,8 @@ import torch
 from rlhf_minimal import ALGORITHMS, Algorithm
 from rlhf_minimal.functional.logprobs import token_entropy
 from rlhf_minimal.models import policy_logits
-from rlhf_minimal.training import collect, load_policy
+from rlhf_minimal.train import collect
+from rlhf_minimal.training import load_policy
 from tests.results.scripts import load
 
 script, RECORD = load("dapo_runs")

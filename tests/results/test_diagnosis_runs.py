@@ -4,7 +4,7 @@ import pytest
 
 from rlhf_book.diseases import DISEASES, MILD
 from rlhf_book.diseases import run as run_of
-from rlhf_minimal.extras.diagnosis import DATA, diagnose, likely
+from rlhf_minimal.lab.diagnosis import DATA, diagnose, likely
 from tests.results.scripts import FOLDER, load
 
 script, RECORD = load("diagnosis_runs")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
-from rlhf_minimal.training.rollout import roll_out
+from rlhf_minimal.train import roll_out
 from tests.results.scripts import load
 
 script, RECORD = load("distillation_runs")

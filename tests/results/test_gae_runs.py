@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from rlhf_minimal.training import train
-from rlhf_minimal.training.metrics import explained_variance
+from rlhf_minimal.metrics import explained_variance
+from rlhf_minimal.train import train
 from tests.results.scripts import load
 
 script, RECORD = load("gae_runs")
@@ -40,7 +40,7 @@ def test_an_arm_changes_what_its_name_says():
 def test_the_first_steps_come_out_as_recorded(arm):
     """Another machine may round differently and draw a few other tokens: the tolerance is ten completions of 256."""
     learner, recipe = script.begin(arm, 0, steps=2)
-    history = train(learner, recipe, updater=script.by_own_targets)
+    history = train(learner, recipe, update=script.by_own_targets)
     for step in range(2):
         assert history[step]["reward"] == pytest.approx(RUNS[arm, 0]["reward"][step], abs=0.04)
         assert history[step]["kl"] == pytest.approx(RUNS[arm, 0]["kl"][step], abs=0.01)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlhf_minimal.tasks import Problem
-from rlhf_minimal.training import train
+from rlhf_minimal.train import train
 from tests.results.scripts import load
 
 sweeps, RECORD = load("grpo_sweeps")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rlhf_minimal.training import collect
+from rlhf_minimal.train import collect
 from tests.results.scripts import load
 
 script, RECORD = load("kl_runs")

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rlhf_minimal.training import train
+from rlhf_minimal.train import train
 from tests.results.scripts import load
 
 script, RECORD = load("ppo_clip_runs")

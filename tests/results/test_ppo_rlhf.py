@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from rlhf_minimal.training import train
+from rlhf_minimal.train import train
 from tests.results.scripts import load
 
 script, RECORD = load("ppo_rlhf")

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlhf_minimal.tasks import Problem
-from rlhf_minimal.training import roll_out
+from rlhf_minimal.train import roll_out
 from tests.results.scripts import load, separated
 
 script, RECORD = load("process_runs")

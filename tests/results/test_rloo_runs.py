@@ -7,7 +7,7 @@ import torch
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.functional import advantages
-from rlhf_minimal.training import train
+from rlhf_minimal.train import train
 from tests.results.scripts import load
 
 script, RECORD = load("rloo_runs")

@@ -10,9 +10,9 @@ from functools import partial
 import pytest
 
 from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal.config import Config
 from rlhf_minimal.field import FIELD
 from rlhf_minimal.functional import advantages, gates
-from rlhf_minimal.training import Config
 from tests.results.made_up import made_up_run
 from tests.results.scripts import FOLDER, module
 

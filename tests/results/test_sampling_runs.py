@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from rlhf_book import sampling
-from rlhf_minimal.training import Learner, pass_at, train
-from rlhf_minimal.training.votes import vote
+from rlhf_minimal.evaluate import pass_at
+from rlhf_minimal.lab.votes import vote
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.train import train
 from tests.results.scripts import load
 
 script, RECORD = load("sampling_runs")

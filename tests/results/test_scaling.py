@@ -8,9 +8,9 @@ import statistics
 import pytest
 import torch
 
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import wilson
 from rlhf_minimal.models import load_pretrained
-from rlhf_minimal.training import Config
-from rlhf_minimal.training.metrics import wilson
 from tests.results.scripts import FOLDER, module
 
 script = module("scaling")

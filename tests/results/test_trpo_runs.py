@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlhf_minimal.training import train
+from rlhf_minimal.train import train
 from tests.results.scripts import load
 
 script, RECORD = load("trpo_runs")

@@ -7,7 +7,7 @@ import torch
 
 from rlhf_minimal.tasks import Problem, get_task
 from rlhf_minimal.tasks.stack import HIDDEN, SHOWN, all_passed
-from rlhf_minimal.training import train
+from rlhf_minimal.train import train
 from tests.results.scripts import load, separated
 
 script, RECORD = load("verifier_runs")

@@ -6,8 +6,10 @@ import pytest
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli.starts import ASSETS, shipped_start
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Recipe, evaluate, load_policy
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.training import load_policy
 
 # A name: steps of imitation, and the least share of its moves that is right; the teacher's is 0.95, and 0.75 for slip.
 CLOCKS = {"clock": (1000, 0.92), "clock10": (600, 0.9), "clock:slip": (600, 0.68), "clock:long": (600, 0.85)}

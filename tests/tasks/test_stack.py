@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
-from rlhf_minimal.extras.export import export_trl
+from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab.export import export_trl
 from rlhf_minimal.tasks import TASKS, get_task, stack, verify_all
 from rlhf_minimal.tasks.stack import DEPTH, HIDDEN, LARGEST, LONGEST, SHOWN, STEPS, ProgramError, run_program
-from rlhf_minimal.training import Recipe, evaluate, load_policy
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.training import load_policy
 
 TASK = get_task("stack")
 

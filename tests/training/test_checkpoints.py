@@ -9,11 +9,15 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import OF_THE_MACHINE
 from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, load_policy, save_policy, train, write_folder
+from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.training import load_policy, save_policy, write_folder
 from rlhf_minimal.training.checkpoints import FORMAT, load_trainer
-from rlhf_minimal.training.metrics import OF_THE_MACHINE
 from rlhf_minimal.training.run_folder import RunFolder
 
 VOCABULARY = Vocabulary("abc")
@@ -174,8 +178,8 @@ def test_a_resumed_run_repeats_the_uninterrupted_one_bit_for_bit(tmp_path, name)
 
     learner, recipe = learner_and_recipe(name, **ROWS[name])
     first = train(learner, recipe, lambda metrics: metrics["step"] < 3)
-    learner.save(tmp_path / "checkpoint", {})
-    resumed = Learner.resume(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
+    save_learner(learner, tmp_path / "checkpoint", {})
+    resumed = resume_learner(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
     assert resumed.step == 3
     assert resumed.mean_reward == learner.mean_reward
     second = train(resumed, recipe)
@@ -184,20 +188,20 @@ def test_a_resumed_run_repeats_the_uninterrupted_one_bit_for_bit(tmp_path, name)
 
 def test_a_checkpoint_of_another_algorithm_does_not_fit(tmp_path):
     learner, recipe = learner_and_recipe("grpo")
-    learner.save(tmp_path / "checkpoint", {})
+    save_learner(learner, tmp_path / "checkpoint", {})
     with pytest.raises(ValueError, match="does not fit"):
-        Learner.resume(tmp_path / "checkpoint", ALGORITHMS["ppo"], recipe.config, "cpu")
+        resume_learner(tmp_path / "checkpoint", ALGORITHMS["ppo"], recipe.config, "cpu")
     other = dataclasses.replace(recipe.config, reference="ema")
     with pytest.raises(ValueError, match="does not fit"):
-        Learner.resume(tmp_path / "checkpoint", ALGORITHMS["grpo"], other, "cpu")
+        resume_learner(tmp_path / "checkpoint", ALGORITHMS["grpo"], other, "cpu")
 
 
 def test_a_damaged_trainer_state_is_one_clear_line(tmp_path):
     learner, recipe = learner_and_recipe("grpo")
-    learner.save(tmp_path / "checkpoint", {})
+    save_learner(learner, tmp_path / "checkpoint", {})
     (tmp_path / "checkpoint" / "trainer.json").write_text(json.dumps({"format": FORMAT}))
     with pytest.raises(ValueError, match="trainer.json names no step"):
-        Learner.resume(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
+        resume_learner(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
     cut_short(tmp_path / "checkpoint" / "trainer.safetensors")
     with pytest.raises(ValueError, match="cannot read the checkpoint"):
         load_trainer(tmp_path / "checkpoint")

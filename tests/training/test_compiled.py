@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from rlhf_minimal.extras import compiled
-from rlhf_minimal.extras.compiled import sample_compiled
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab import compiled
+from rlhf_minimal.lab.compiled import sample_compiled
 from rlhf_minimal.models import policy_logits, tiny_llama
-from rlhf_minimal.training.sampler import sample
+from rlhf_minimal.sample import sample
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REQUEST = {"max_new_tokens": 10, "eos_id": 0, "pad_id": 0, "group_size": 3}
@@ -105,7 +105,7 @@ COMPILED = """
 import torch
 from tests.training.test_compiled import REQUEST, prompts
 from rlhf_minimal.models import tiny_llama
-from rlhf_minimal.extras.compiled import sample_compiled
+from rlhf_minimal.lab.compiled import sample_compiled
 draws = []
 for compiled in (True, False):
     generator = torch.Generator().manual_seed(4)

@@ -8,9 +8,13 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.sample import sample
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Recipe, evaluate, roll_out, sample, save_policy
+from rlhf_minimal.train import Recipe, roll_out
+from rlhf_minimal.training import save_policy
 from tests.chat_model import tokenizer
 from tests.commands import fails
 

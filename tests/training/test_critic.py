@@ -8,13 +8,16 @@ import torch
 
 from rlhf_minimal import ALGORITHMS, KL, Batch, prepare
 from rlhf_minimal.cli import main
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.trust_region import trust_region_update
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import describe_batch, explained_variance, monte_carlo_returns
 from rlhf_minimal.models import Critic, RewardModel, Vocabulary, critic_values, tiny_llama
+from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, collect, fit_critic, save_policy, train, train_step
-from rlhf_minimal.training.loop import prepare_batch
-from rlhf_minimal.training.metrics import describe_batch, explained_variance, monte_carlo_returns
-from rlhf_minimal.training.trpo import trust_region_update
+from rlhf_minimal.train import Recipe, collect, fit_critic, prepare_batch, train, train_step
+from rlhf_minimal.training import save_policy
 
 EVEN = get_task("even")
 VOCABULARY = Vocabulary(EVEN.alphabet)
@@ -117,7 +120,7 @@ def test_a_warm_up_is_the_steps_critic_training_and_holds_for_a_trust_region():
     for updater in (None, trust_region_update):
         warmed, recipe = begin(value_warm_up=1)
         start = weights(warmed.policy)
-        train_step(warmed, recipe, updater=updater)
+        train_step(warmed, recipe, update=updater)
         assert torch.equal(weights(warmed.critic), weights(plain.critic))
         assert torch.equal(weights(warmed.policy), start)
 
@@ -210,14 +213,14 @@ def test_the_critic_begins_with_another_models_body_and_is_resumed(tmp_path):
     for _ in range(2):  # a head of zeros hands no gradient on in its first step
         train_step(learner, recipe)
     assert not torch.equal(weights(learner.critic.body), weights(made(seed=5).base_model))
-    learner.save(tmp_path / "checkpoint", {})
-    again = Learner.resume(tmp_path / "checkpoint", PPO, recipe.config, "cpu", made(seed=6))
+    save_learner(learner, tmp_path / "checkpoint", {})
+    again = resume_learner(tmp_path / "checkpoint", PPO, recipe.config, "cpu", made(seed=6))
     assert torch.equal(weights(again.critic), weights(learner.critic))
     ends = [train_step(one, recipe)["value_loss"] for one in (learner, again)]
     assert ends[0] == ends[1]
     for wrong in (None, tiny_llama(len(VOCABULARY), width=16, heads=2)):
         with pytest.raises(ValueError, match="does not fit this algorithm and config"):
-            Learner.resume(tmp_path / "checkpoint", PPO, recipe.config, "cpu", wrong)
+            resume_learner(tmp_path / "checkpoint", PPO, recipe.config, "cpu", wrong)
 
 
 def test_values_of_another_body_are_those_of_that_body():
@@ -263,7 +266,7 @@ def test_the_command_takes_a_folder_for_the_critic_and_resumes(tmp_path, monkeyp
     assert main(["train", "ppo", *TINY, str(whole), *options]) == 0
     assert main(["train", "ppo", *TINY, str(halves), *options]) == 0
     assert main(["train", "ppo", "--out", str(halves), "--resume", "--steps", "6"]) == 0
-    learner = Learner.resume(
+    learner = resume_learner(
         halves / "checkpoint", PPO, Config(), "cpu", tiny_llama(len(VOCABULARY), width=32, layers=1)
     )
     assert learner.step == 6

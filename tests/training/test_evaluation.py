@@ -9,10 +9,11 @@ import torch
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS, untrained
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import DRAWS, Accuracy, MeanScore, _mean_score, evaluate, t_quantile, wilson
 from rlhf_minimal.tasks import TASKS, Problem, get_task
-from rlhf_minimal.training import Config, Recipe, evaluate, load_policy, wilson
-from rlhf_minimal.training.evaluation import DRAWS, Accuracy, MeanScore, _mean_score
-from rlhf_minimal.training.metrics import student
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.training import load_policy
 
 REPEATS = 400
 
@@ -76,7 +77,7 @@ def test_equal_shares_are_worth_no_more_than_all_completions():
 def test_student_against_printed_tables():
     printed = {1: 12.706, 5: 2.571, 9: 2.262, 10: 2.228, 20: 2.086, 60: 2.000, 120: 1.980, 10**6: 1.960}
     for degrees, quantile in printed.items():
-        assert student(degrees) == pytest.approx(quantile, rel=2e-3)
+        assert t_quantile(degrees) == pytest.approx(quantile, rel=2e-3)
 
 
 def test_a_mean_of_one_problem_has_no_interval():

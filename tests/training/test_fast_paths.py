@@ -1,6 +1,6 @@
 """Every fast path against the plain one: the same loss, the same gradient, the same metrics, in less time.
 
-The plain path is `Config(fast="off")`: every row read from its first token to its last, padded to the longest, all
+The plain path is `plain(recipe)`: every row read from its first token to its last, padded to the longest, all
 logits at once, each row with its backward.
 """
 
@@ -14,17 +14,11 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
 from rlhf_minimal import ALGORITHMS, KL, Batch, policy_loss
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
 from rlhf_minimal.functional.logprobs import chunked_logprobs, token_entropy, token_logprobs
-from rlhf_minimal.models import (
-    Critic,
-    Vocabulary,
-    policy_logits,
-    tiny_llama,
-)
-from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Plain, Recipe, collect, fast, train_step
-from rlhf_minimal.training.fast import (
+from rlhf_minimal.lab import fast
+from rlhf_minimal.lab.fast import (
     Fast,
     continue_prompts,
     has_linear_head,
@@ -33,12 +27,21 @@ from rlhf_minimal.training.fast import (
     widths,
     without_effect,
 )
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import OF_THE_MACHINE
-from rlhf_minimal.training.sampler import pad_left
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import OF_THE_MACHINE
+from rlhf_minimal.models import (
+    Critic,
+    Vocabulary,
+    policy_logits,
+    tiny_llama,
+)
+from rlhf_minimal.sample import pad_left
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.train import Recipe, collect, prepare_batch, train_step, update
+from tests.training.reading import Plain, read_by
 
 EVEN = get_task("even")  # prompts of two to four tokens, so that most are padded on the left
-SMALL = Config(steps=1, prompts=5, group_size=4, lr=1e-3, max_new_tokens=9, grad_clip=1e9, fast="off")
+SMALL = Config(steps=1, prompts=5, group_size=4, lr=1e-3, max_new_tokens=9, grad_clip=1e9)
 NONE = Fast(shared_prefix=False, sort_lengths=False, skip_idle=False, logit_chunk=None)
 SHARED, SORTED = dataclasses.replace(NONE, shared_prefix=True), dataclasses.replace(NONE, sort_lengths=True)
 SKIPPED, CHUNKED = dataclasses.replace(NONE, skip_idle=True), dataclasses.replace(NONE, logit_chunk=40)
@@ -80,7 +83,7 @@ def begin(algorithm, config, *, dtype=torch.float64, reward=None, reading=None):
     learner = Learner.begin(policy, vocabulary, algorithm, config, teacher=teacher)
     if learner.critic is not None:
         learner.critic.to(dtype)
-    return learner, Recipe(algorithm, EVEN, config, reward, reading)
+    return learner, read_by(Recipe(algorithm, EVEN, config, reward), reading or Plain())
 
 
 def by_length(text):
@@ -104,7 +107,7 @@ def one_update(algorithm, reading=None, dtype=torch.float64, *, moved=0.05, chan
     trained = [learner.policy] + ([learner.critic] if learner.critic is not None else [])
     if learner.critic_optimizer is not None:
         learner.critic_optimizer = torch.optim.SGD(learner.critic.parameters(), lr=1.0)
-    metrics = update(learner, dataclasses.replace(recipe, reading=reading), groups, batch, step=1)
+    metrics = update(learner, read_by(recipe, reading or Plain()), groups, batch, step=1)
     after = torch.cat([p.detach().flatten() for model in trained for p in model.parameters()])
     return after, metrics, groups
 

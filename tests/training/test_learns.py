@@ -15,10 +15,13 @@ from functools import cache
 import pytest
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.field import FIELD
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task, random_reward
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, train
+from rlhf_minimal.train import Recipe, train
 
 TASK = get_task("even")
 SEEDS = (0, 1, 2)

@@ -9,15 +9,26 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, KL
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import wilson
 from rlhf_minimal.functional import advantages, corrections, filters, trust
+from rlhf_minimal.lab.trust_region import trpo_step
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import METRICS, OF_THE_MACHINE, UpdateStats, explained_variance
 from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.runs import resume_learner, save_learner
+from rlhf_minimal.sample import join, select
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, random_reward
-from rlhf_minimal.training import METRICS, Config, Learner, NothingToLearn, Recipe, collect, roll_out, train, train_step
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import OF_THE_MACHINE, explained_variance, wilson
-from rlhf_minimal.training.rollout import join, select
-from rlhf_minimal.training.trpo import trpo_step
-from rlhf_minimal.training.watch import Watch
+from rlhf_minimal.train import (
+    NothingToLearn,
+    Recipe,
+    collect,
+    prepare_batch,
+    roll_out,
+    train,
+    train_step,
+    update,
+)
 
 EVEN = get_task("even")
 SMALL = Config(steps=3, prompts=4, group_size=4, lr=1e-3)
@@ -172,8 +183,8 @@ def test_a_learner_without_a_start_is_saved_and_goes_on(tmp_path):
     learner, recipe = begin("dr_grpo", dataclasses.replace(SMALL, watch_kl="off"))
     assert learner.start is None
     train_step(learner, recipe)
-    learner.save(tmp_path / "checkpoint", {})
-    other = Learner.resume(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
+    save_learner(learner, tmp_path / "checkpoint", {})
+    other = resume_learner(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
     assert other.start is None
     for one in (learner, other):
         train_step(one, recipe)
@@ -433,7 +444,7 @@ def test_clip_fraction_counts_where_the_gate_is_shut_and_nothing_else():
     advantage = torch.tensor([[1.0] * 3, [-1.0] * 3, [0.0] * 3])
     zeros = torch.zeros(3, 3)
     batch = Batch(ratio.log() - 1, zeros - 1, torch.ones(3, 3), torch.zeros(3), 1, advantages=advantage)
-    watch = Watch()
+    watch = UpdateStats()
     watch.record(ALGORITHMS["grpo"], batch, entropy=zeros + 0.5, sampled=batch.mask)
     found = watch.metrics()
     assert found["clip_fraction"] == pytest.approx(2 / 6)
@@ -447,7 +458,7 @@ def test_a_token_that_is_not_trusted_counts_as_clipped():
     old = torch.tensor([[0.1, 0.5, 0.5, 0.5]]).log()
     new = torch.tensor([[0.2, 0.6, 0.8, 0.1]]).log()
     batch = Batch(new, old, torch.ones(1, 4), torch.zeros(1), 1, advantages=torch.ones(1))
-    watch = Watch()
+    watch = UpdateStats()
     watch.record(ALGORITHMS["dppo"], batch, entropy=torch.zeros(1, 4), sampled=batch.mask)
     assert watch.metrics()["clip_fraction"] == pytest.approx(1 / 4)  # the third rose by 0.3
 

@@ -11,7 +11,10 @@ import transformers
 from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM
 
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.extras.memory import (
+from rlhf_minimal.config import Config
+from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
+from rlhf_minimal.lab.fast import fast, plain
+from rlhf_minimal.lab.memory import (
     Dtypes,
     ModelMemory,
     activation_bytes,
@@ -20,7 +23,8 @@ from rlhf_minimal.extras.memory import (
     memory_table,
     most_at_once,
 )
-from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import peak_memory
 from rlhf_minimal.models import (
     Critic,
     RewardModel,
@@ -31,9 +35,7 @@ from rlhf_minimal.models import (
     tiny_llama,
 )
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, collect, train
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import peak_memory
+from rlhf_minimal.train import Recipe, collect, prepare_batch, train, update
 
 EVEN = get_task("even")
 DIGITS = Vocabulary(EVEN.alphabet)
@@ -289,7 +291,8 @@ def test_what_a_whole_update_saves_is_the_ledgers_activations_within_two_percent
     """
     vocabulary = Vocabulary(EVEN.alphabet + "".join(chr(0x4E00 + i) for i in range(words - 12)))
     size = {"width": 64, "layers": 2, "prompts": 4, "group_size": 8}
-    learner, recipe = learner_and_recipe(WATCHED[name], vocabulary, **size, fast="off")
+    learner, recipe = learner_and_recipe(WATCHED[name], vocabulary, **size)
+    recipe = plain(recipe)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
     batch, _ = prepare_batch(learner, recipe, groups, 1)
     models = [learner.policy] + ([learner.critic] if learner.critic is not None else [])
@@ -302,6 +305,7 @@ def test_what_a_whole_update_saves_is_the_ledgers_activations_within_two_percent
     assert measured == pytest.approx(expected, rel=0.02)
     assert measured > expected  # else this test would be looking at nothing of the loss
     learner, recipe = learner_and_recipe(WATCHED[name], vocabulary, **size)
+    recipe = fast(recipe)
     batch, _ = prepare_batch(learner, recipe, groups, 1)
     models = [learner.policy] + ([learner.critic] if learner.critic is not None else [])
     assert saved_bytes(models, lambda: update(learner, recipe, groups, batch, 1)) < 0.75 * expected

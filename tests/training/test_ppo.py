@@ -10,7 +10,12 @@ import torch
 
 from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, KL, Batch, prepare
+from rlhf_minimal import train as loop
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, kl
+from rlhf_minimal.kl_control import kl_coefficient, next_factor, with_kl_factor
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.metrics import OF_THE_MACHINE, UpdateStats, sequence_kl
 from rlhf_minimal.models import (
     Critic,
     Vocabulary,
@@ -19,13 +24,11 @@ from rlhf_minimal.models import (
     policy_logits_and_values,
     tiny_llama,
 )
+from rlhf_minimal.reward_scaling import RunningScores, scale_rewards
+from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, collect, load_policy, loop, train, train_step
-from rlhf_minimal.training.kl_control import kl_coefficient, next_factor, with_kl_factor
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.metrics import OF_THE_MACHINE, sequence_kl
-from rlhf_minimal.training.scores import RunningScores, trained_scores
-from rlhf_minimal.training.watch import Watch
+from rlhf_minimal.train import Recipe, collect, prepare_batch, train, train_step, update
+from rlhf_minimal.training import load_policy
 
 EVEN = get_task("even")
 PPO = ALGORITHMS["ppo"]
@@ -256,7 +259,7 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
         batch = Batch(
             TREE.logp(new)[row], TREE.logp(old)[row], TREE.mask[row], torch.zeros(1), 1, advantages=torch.ones(1)
         )
-        watch = Watch()
+        watch = UpdateStats()
         watch.record(ALGORITHMS["grpo"], batch, torch.zeros(1, 3), batch.mask)
         total += probability[n].item() * watch.end_minibatch() * TREE.lengths[n].item()
         tokens += probability[n].item() * TREE.lengths[n].item()
@@ -265,7 +268,7 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
     assert abs(exact - TREE.kl(new, old).item()) > 1e-3  # and not the other direction
     drawn = sample_of(old)
     logp, old_logp, mask = (x[drawn] for x in (TREE.logp(new), TREE.logp(old), TREE.mask))
-    watch = Watch()
+    watch = UpdateStats()
     for part in torch.arange(len(drawn)).tensor_split(3):  # micro-batches of one minibatch
         batch = Batch(
             logp[part], old_logp[part], mask[part], torch.zeros(len(part)), 1, advantages=torch.ones(len(part))
@@ -284,7 +287,7 @@ def test_the_updates_end_at_the_minibatch_that_has_gone_too_far():
     learner, recipe = begin(config)
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
     batch, _ = prepare_batch(learner, recipe, groups, step=1)
-    look, take = Watch.end_minibatch, loop.step_optimizer
+    look, take = UpdateStats.end_minibatch, loop.step_optimizer
 
     def noted(watch):
         states.append(weights(learner.policy))
@@ -297,7 +300,7 @@ def test_the_updates_end_at_the_minibatch_that_has_gone_too_far():
         return take(optimizer, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watch, "end_minibatch", noted)
+        patch.setattr(UpdateStats, "end_minibatch", noted)
         patch.setattr(loop, "step_optimizer", noted_critic)
         whole = update(learner, recipe, groups, batch, step=1)
     assert "early_stop" not in whole  # nobody asked
@@ -481,9 +484,9 @@ def test_what_becomes_of_a_score():
     seen.add(torch.tensor([1.0, 3.0]))
 
     def treated(**settings):
-        return trained_scores(rewards, truncated, seen, Config(**settings)).tolist()
+        return scale_rewards(rewards, truncated, seen, Config(**settings)).tolist()
 
-    assert trained_scores(rewards, truncated, seen, Config()) is rewards
+    assert scale_rewards(rewards, truncated, seen, Config()) is rewards
     mean, std = 5.0, math.sqrt((9 + 1 + 16) / 2)
     assert treated(score_scaling="batch") == pytest.approx([(r - mean) / std for r in (2, 4, 9)])
     assert treated(score_scaling="running") == pytest.approx([(r - 2) / math.sqrt(2) for r in (2, 4, 9)])
@@ -493,7 +496,7 @@ def test_what_becomes_of_a_score():
     everything = treated(score_scaling="running", score_clip=1.5, missing_eos_penalty=1.0)
     assert everything == pytest.approx([0, math.sqrt(2) - 1, 1.5])
     flat = torch.full((3,), 7.0)
-    assert trained_scores(flat, truncated, seen, Config(score_scaling="batch")).tolist() == [0, 0, 0]
+    assert scale_rewards(flat, truncated, seen, Config(score_scaling="batch")).tolist() == [0, 0, 0]
 
 
 def test_scores_are_changed_before_they_are_trained_for_and_after_they_are_logged():
@@ -573,8 +576,8 @@ def test_a_resumed_run_repeats_the_uninterrupted_one_bit_for_bit(tmp_path, optio
     ends = weights(learner.policy), weights(learner.critic)
     learner, recipe = begin(config)
     first = train(learner, recipe, lambda metrics: metrics["step"] < 3)
-    learner.save(tmp_path / "checkpoint", {})
-    resumed = Learner.resume(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
+    save_learner(learner, tmp_path / "checkpoint", {})
+    resumed = resume_learner(tmp_path / "checkpoint", recipe.algorithm, recipe.config, "cpu")
     assert (resumed.kl_factor, resumed.scores) == (learner.kl_factor, learner.scores)
     second = train(resumed, recipe)
     assert numbers(first + second) == numbers(whole)
@@ -586,9 +589,9 @@ def test_one_kind_of_critic_does_not_resume_the_other(tmp_path):
     for saved, asked in (("separate", "shared"), ("shared", "separate")):
         learner, recipe = begin(dataclasses.replace(SMALL, critic=saved))
         train_step(learner, recipe)
-        learner.save(tmp_path / saved, {})
+        save_learner(learner, tmp_path / saved, {})
         with pytest.raises(ValueError, match="does not fit this algorithm and config"):
-            Learner.resume(tmp_path / saved, PPO, dataclasses.replace(SMALL, critic=asked), "cpu")
+            resume_learner(tmp_path / saved, PPO, dataclasses.replace(SMALL, critic=asked), "cpu")
 
 
 def test_a_checkpoint_from_before_these_switches_is_refused(tmp_path):
@@ -596,16 +599,16 @@ def test_a_checkpoint_from_before_these_switches_is_refused(tmp_path):
 
     learner, recipe = begin()
     train_step(learner, recipe)
-    learner.save(tmp_path / "checkpoint", {})
+    save_learner(learner, tmp_path / "checkpoint", {})
     notes = tmp_path / "checkpoint" / "trainer.json"
     old = {key: value for key, value in json.loads(notes.read_text()).items() if key not in ("kl_factor", "scores")}
     notes.write_text(json.dumps(old))
     with pytest.raises(ValueError, match="trainer.json names no kl_factor"):
-        Learner.resume(tmp_path / "checkpoint", PPO, SMALL, "cpu")
+        resume_learner(tmp_path / "checkpoint", PPO, SMALL, "cpu")
     del old["format"]
     notes.write_text(json.dumps(old))
     with pytest.raises(ValueError, match="older version of rlhf_minimal .*--start FOLDER"):
-        Learner.resume(tmp_path / "checkpoint", PPO, SMALL, "cpu")
+        resume_learner(tmp_path / "checkpoint", PPO, SMALL, "cpu")
 
 
 def test_what_an_algorithm_does_not_have_cannot_be_asked_of_it():
@@ -666,7 +669,7 @@ def test_a_score_that_is_not_a_number_names_its_row_and_the_checkpoint_before_it
 
     learner, recipe = begin(reward=breaks)
     train_step(learner, recipe)
-    learner.save(tmp_path / "checkpoint", {})
+    save_learner(learner, tmp_path / "checkpoint", {})
     before = weights(learner.policy), dataclasses.asdict(learner.scores)
     with pytest.raises(ValueError, match=r"got nan in row 7, for the prompt '\d+:' and the completion '") as error:
         train_step(learner, recipe)

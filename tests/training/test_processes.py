@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.training.processes import ALONE, Processes, launched
+from rlhf_minimal.lab.processes import Several, launched
+from rlhf_minimal.learner import ALONE
 
 HERE = Path(__file__).parent
 LAUNCH = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
@@ -53,7 +54,7 @@ def test_a_launched_command_writes_one_run(tmp_path):
 @pytest.mark.parametrize("n", [2, 5, 6, 1])
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_shares_are_neighbours_and_together_everything(n, count):
-    shares = [list(range(n))[Processes(rank, count).share(n)] for rank in range(count)]
+    shares = [list(range(n))[Several(rank, count).share(n)] for rank in range(count)]
     assert [row for share in shares for row in share] == list(range(n))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -62,7 +63,7 @@ def test_alone_everything_stays_what_it_is():
     x = torch.arange(6).view(3, 2)
     assert ALONE.gather(x) is x
     assert torch.equal(ALONE.total(x), x)
-    assert torch.equal(ALONE.most(x), x)
+    assert torch.equal(ALONE.largest(x), x)
     assert ALONE.agree(True)
     assert not ALONE.agree(False)
     assert ALONE.is_main

@@ -15,15 +15,14 @@ from tokenizers.processors import TemplateProcessing
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
+from rlhf_minimal.config import Config
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, StepRow, TextRow, get_task, model_reward, read_rows
+from rlhf_minimal.train import Recipe, roll_out
 from rlhf_minimal.training import (
-    Config,
     FitConfig,
-    Recipe,
     StepScorer,
     imitate,
-    roll_out,
     sample_pairs,
     sample_steps,
     scored_steps,

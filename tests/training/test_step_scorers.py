@@ -14,26 +14,25 @@ from safetensors.torch import load_file
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.votes import evaluate_votes
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.models.folder import OF_STEPS
+from rlhf_minimal.sample import select
 from rlhf_minimal.tasks import Problem, Step, StepRow, Task, get_task, read_rows, write_rows
+from rlhf_minimal.train import Recipe, roll_out
 from rlhf_minimal.training import (
-    Config,
     FitConfig,
-    Recipe,
     Student,
-    evaluate_votes,
     fit,
     load_policy,
     load_step_scorer,
-    roll_out,
     sample_steps,
     save_policy,
     scored_steps,
     weigh_steps,
 )
-from rlhf_minimal.training.groups import select
 from rlhf_minimal.training.steps import AGGREGATES, StepScorer, auc, evaluate_steps, label_steps, step_ends, step_loss
 from tests.commands import fails
 from tests.commands import rows as metrics

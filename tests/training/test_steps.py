@@ -14,14 +14,15 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, filters
+from rlhf_minimal.learner import Learner, Processes
+from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
 from rlhf_minimal.models.vocabulary import character_tokenizer
 from rlhf_minimal.tasks import Problem, Step, VerifierWarning, checked_steps, get_task, score_all
-from rlhf_minimal.training import METRICS, Config, Learner, Plain, Recipe, collect, roll_out, train, train_step
-from rlhf_minimal.training.groups import place_steps
-from rlhf_minimal.training.loop import prepare_batch
-from rlhf_minimal.training.processes import Processes
+from rlhf_minimal.train import Recipe, collect, place_steps, prepare_batch, roll_out, train, train_step
+from tests.training.reading import Plain, read_by
 
 CLOCK = get_task("clock10")
 SMALL = Config(steps=2, prompts=4, group_size=4, lr=1e-3)
@@ -120,8 +121,8 @@ def test_marks_and_outcome_reach_the_batch_where_they_were_earned():
 def test_the_fast_room_and_the_plain_path_take_the_same_step():
     after = []
     for reading in (None, Plain()):
-        learner, recipe = begin(reading=reading)
-        metrics = train_step(learner, recipe)
+        learner, recipe = begin()
+        metrics = train_step(learner, read_by(recipe, reading))
         weights = torch.cat([p.detach().flatten() for p in learner.policy.parameters()])
         after.append((metrics["steps"], metrics["step_mark"], metrics["loss"], weights))
     assert after[0][:2] == after[1][:2]

@@ -10,13 +10,13 @@ import torch
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, get_task, write_rows
+from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import (
-    Config,
     FitConfig,
-    Recipe,
-    evaluate,
     imitate,
     load_policy,
     rows_of_step,

@@ -7,9 +7,13 @@ import torch
 
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.cli import main
+from rlhf_minimal.config import Config
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task, random_reward
-from rlhf_minimal.training import Config, Learner, Recipe, load_policy, save_policy, train_step
+from rlhf_minimal.train import Recipe, train_step
+from rlhf_minimal.training import load_policy, save_policy
 
 EVEN = get_task("even")
 VOCABULARY = Vocabulary(EVEN.alphabet)
@@ -64,17 +68,17 @@ def test_a_teacher_is_also_what_a_kl_is_measured_against():
 def test_a_checkpoint_does_not_hold_the_teacher_and_is_resumed_with_it(tmp_path):
     learner, recipe = begin()
     train_step(learner, recipe)
-    learner.save(tmp_path / "checkpoint", {})
+    save_learner(learner, tmp_path / "checkpoint", {})
     from safetensors import safe_open
 
     with safe_open(next((tmp_path / "checkpoint").glob("trainer*.safetensors")), "pt") as file:
         assert not [name for name in file.keys() if name.startswith("reference.")]  # noqa: SIM118
-    again = Learner.resume(tmp_path / "checkpoint", OPD, recipe.config, "cpu", teacher=model(5))
+    again = resume_learner(tmp_path / "checkpoint", OPD, recipe.config, "cpu", teacher=model(5))
     for one in (learner, again):
         train_step(one, recipe)
     assert torch.equal(weights(learner.policy), weights(again.policy))
     with pytest.raises(ValueError, match="learns from a teacher alone"):
-        Learner.resume(tmp_path / "checkpoint", OPD, recipe.config, "cpu")
+        resume_learner(tmp_path / "checkpoint", OPD, recipe.config, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,10 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, KL
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import gates, ratios
-from rlhf_minimal.models import Vocabulary, policy_logits, tiny_llama
-from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Learner, Recipe, collect, evaluate, train
-from rlhf_minimal.training.loop import prepare_batch, update
-from rlhf_minimal.training.trpo import (
+from rlhf_minimal.lab.trust_region import (
     TrustRegion,
     conjugate_gradients,
     fisher_vector_product,
@@ -29,6 +27,10 @@ from rlhf_minimal.training.trpo import (
     trust_region_step,
     trust_region_update,
 )
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.models import Vocabulary, policy_logits, tiny_llama
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.train import Recipe, collect, prepare_batch, train, update
 
 EVEN = get_task("even")
 PLAIN = replace(ALGORITHMS["grpo"], gate=gates.none, kl=())  # TRPO's surrogate: ratio times advantage
@@ -616,7 +618,7 @@ def test_it_learns_and_no_accepted_step_breaks_the_bound(seed):
     learner, recipe = begin(seed=seed, prompts=16, group_size=8, steps=10)
     before = evaluate(learner.policy, learner.vocabulary, recipe, n=500).sampled.share
     region = TrustRegion(max_kl=0.03, cg_iterations=5)
-    history = train(learner, recipe, updater=partial(trust_region_update, region=region))
+    history = train(learner, recipe, update=partial(trust_region_update, region=region))
     after = evaluate(learner.policy, learner.vocabulary, recipe, n=500).sampled.share
     assert after > before + 0.35, (before, after)
     assert after > 0.85, (before, after)  # the standard error of 500 samples is 0.015

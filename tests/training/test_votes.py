@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.config import Config
+from rlhf_minimal.evaluate import Accuracy, pass_at
+from rlhf_minimal.lab.prefixes import force
+from rlhf_minimal.lab.votes import evaluate_votes, verified_steps, vote
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.training import Config, Recipe, evaluate_votes, force, load_policy, verified_steps
-from rlhf_minimal.training.evaluation import Accuracy
-from rlhf_minimal.training.votes import pass_at, vote
+from rlhf_minimal.train import Recipe
+from rlhf_minimal.training import load_policy
 from tests.commands import fails
 
 CLOCK = get_task("clock10")
@@ -88,7 +91,7 @@ def test_a_vote_by_verified_steps_finds_what_the_majority_does_not():
 def test_forced_completions_can_be_voted_on():
     policy, vocabulary = load_policy(ASSETS / "clock10")
     write = partial(force, at=5, text="=")
-    votes = evaluate_votes(policy, vocabulary, RECIPE, samples=2, n=20, write=write)
+    votes = evaluate_votes(policy, vocabulary, RECIPE, samples=2, n=20, rollout_fn=write)
     assert all(text.index("=") <= 5 for text in votes.samples.texts)
 
 

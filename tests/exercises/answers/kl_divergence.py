@@ -4,9 +4,9 @@ import math
 
 import torch
 
+from rlhf_minimal.config import Config
 from rlhf_minimal.functional import kl
-from rlhf_minimal.training import Config
-from rlhf_minimal.training.kl_control import next_factor
+from rlhf_minimal.kl_control import next_factor
 
 # ── wrong, on nobody's list ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -7,8 +7,8 @@ import torch
 
 from rlhf_minimal.functional import aggregation
 from rlhf_minimal.functional.corrections import truncated_importance
+from rlhf_minimal.learner import Processes
 from rlhf_minimal.objective import Totals
-from rlhf_minimal.training.processes import Processes
 
 # ── wrong, on nobody's list ──────────────────────────────────────────────────────────────────────────────────────
 

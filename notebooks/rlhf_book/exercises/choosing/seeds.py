@@ -3,12 +3,14 @@
 import torch
 from torch import Generator, Tensor
 
-from rlhf_minimal.training.metrics import student
+from rlhf_minimal.evaluate import t_quantile
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
 
-TABLE = torch.tensor([student(degrees) for degrees in range(200)], dtype=torch.float64)
+TABLE = torch.tensor(
+    [t_quantile(degrees) for degrees in range(200)], dtype=torch.float64
+)
 
 
 def my_seeds(gap: float, spread: float, t: Tensor) -> int:

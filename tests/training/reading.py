@@ -1,0 +1,24 @@
+"""Two ways of reading completions, for tests that compare them: all rows as they come, and what `lab.fast` does."""
+
+from functools import partial
+
+import torch
+
+from rlhf_minimal.lab.fast import fast, plain
+from rlhf_minimal.train import read_critic, read_policy
+
+
+class Plain:
+    """Every row is read from its first token to its last, padded to the longest."""
+
+    read = staticmethod(partial(read_policy, piece=None))
+    values = staticmethod(partial(read_critic, piece=None))
+
+    @torch.no_grad()
+    def logp(self, policy, groups, config):
+        return self.read(policy, groups, torch.arange(len(groups.mask)), config).logp
+
+
+def read_by(recipe, how):
+    """The recipe with this way of reading; None leaves it as it is."""
+    return recipe if how is None else plain(recipe) if isinstance(how, Plain) else fast(recipe, how)
