@@ -1,14 +1,14 @@
-"""How much there is to read: `python -m tests.lines` prints the library's lines of code by room, and the plain path.
+"""How much there is to read: `python -m tests.lines` prints the library's lines of code by room, and the walk.
 
-A line of code is a line that holds more than blanks, a comment or a piece of a docstring. That is the only definition
-in this repository, and both counts use it.
+A line of code is a line that holds more than blanks, a comment or a piece of a docstring.
 
-The plain path is what a reader passes who follows one run from its command to the first gradient. It is found by
-running `train grpo --steps 1 --fast off` and noting every function of the library that is called from the entry of
-`main` to the first `backward()`. A function counts whole, with its head and with the branches that this run did not
-take, because a reader has to read them to know that. What is called as well, but hands nothing on to the loss, is
-counted apart and printed beside it, by the reason in `ASIDE`: whole functions with all that they alone call, and
-statements that do nothing but refuse (a `raise` and its `if`, an `assert`, a call of a check).
+The core is what stands directly in `rlhf_minimal/`, in `functional/` and in `tasks/`; `contrib/` holds more rows of the
+table, `lab/` what makes training fast, shares it, or serves other tools.
+
+The walk is what somebody passes who follows the README's command from its first word to the first step of the
+optimiser: every function of the library that `train grpo` calls until then, found by running it. A function counts
+whole, with its head and with the branches that this run did not take, because a reader has to read them to know that.
+Nothing is subtracted.
 """
 
 import ast
@@ -19,7 +19,6 @@ import threading
 import tokenize
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -31,36 +30,9 @@ import torch
 import rlhf_minimal
 
 PACKAGE = Path(rlhf_minimal.__file__).resolve().parent
-COMMAND = ["train", "grpo", "--steps", "1", "--fast", "off", "--held-out", "1"]
+COMMAND = ["train", "grpo", "--steps", "1"]
+CORE = (".", "functional", "tasks")
 
-# Why a function that was called is not on the path: a file, a folder, or a function's name, `*` for any end of it.
-ASIDE = {
-    "the grammar of the command line": ("parse*", "add_arguments", "add_model_flag"),
-    "refuses what does not fit": (
-        "functional/checks.py",
-        "check*",
-        "_check*",
-        "*.__post_init__",
-        "*.check_fits",
-        "at_least_1",
-    ),
-    "writes down, reports and stops": (
-        *("training/checkpoints.py", "training/run_folder.py", "training/progress.py", "training/evaluation.py"),
-        *("training/metrics.py", "training/watch.py", "*.save", "OneVerifierWarning.*", "StopOnCtrlC.*", "Journal.*"),
-        *("_journal", "_evaluate", "_start_policy"),  # the policy before training, for the report
-        *("pointing_to_the_checkpoint", "own_versions", "adapter", "optimizer_tensors"),
-    ),
-    "loads the models, poses problems and scores completions": (
-        *("tasks/", "time_limit.py", "models/folder.py", "models/vocabulary.py", "load_start", "find_device"),
-        *("_begin", "Learner.begin", "_frozen_copies", "new_optimizer"),  # models, optimisers, the first checkpoint
-        *(
-            "with_reward_model",
-            "find_step_reward",
-            "_scores",
-        ),  # what says how good a completion is, a verifier or a model
-    ),
-    "several processes": ("training/processes.py",),
-}
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -87,11 +59,29 @@ def code_lines(source: str) -> set[int]:
 
 
 def rooms() -> Counter[str]:
-    """Lines of code of each room of the library: a folder, or a file that stands alone."""
+    """Lines of code of each room of the library: `.` for the files that stand directly in it, else a folder."""
     found: Counter[str] = Counter()
     for file in sorted(PACKAGE.rglob("*.py")):
-        found[file.relative_to(PACKAGE).parts[0]] += len(code_lines(file.read_text(encoding="utf-8")))
+        first, *more = file.relative_to(PACKAGE).parts
+        found[first if more else "."] += len(code_lines(file.read_text(encoding="utf-8")))
     return found
+
+
+def core(found: Counter[str]) -> int:
+    """Lines of code of the core."""
+    return sum(found[room] for room in CORE)
+
+
+def public_names() -> list[str]:
+    """The functions and classes of the core whose names do not begin with an underscore, methods not counted."""
+    files = [file for room in CORE for file in sorted((PACKAGE / room).glob("*.py"))]
+    kinds = ast.FunctionDef | ast.ClassDef
+    return [
+        f"{file.relative_to(PACKAGE)}:{node.name}"
+        for file in files
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if isinstance(node, kinds) and not node.name.startswith("_")
+    ]
 
 
 def refusing_lines(tree: ast.AST) -> set[int]:
@@ -109,43 +99,40 @@ def refusing_lines(tree: ast.AST) -> set[int]:
 
 
 @cache
-def _functions(file: str) -> dict[tuple[str, int], tuple[set[int], set[int]]]:
-    """Of every function in a file, by name and first line: its lines of code, and those of them that only refuse."""
+def _functions(file: str) -> dict[tuple[str, int], set[int]]:
+    """Of every function in a file, by name and first line: its lines of code."""
     source = Path(file).read_text(encoding="utf-8")
-    code, refusing = code_lines(source), refusing_lines(ast.parse(source))
-    found = {}
+    code, found = code_lines(source), {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             decorators = [d.lineno for d in getattr(node, "decorator_list", [])]
             assert node.end_lineno is not None
             whole = set(range(min([node.lineno, *decorators]), node.end_lineno + 1))
-            name = getattr(node, "name", "<lambda>")
             for line in [node.lineno, *decorators]:
-                found[name, line] = whole & code, whole & code & refusing
+                found[getattr(node, "name", "<lambda>"), line] = whole & code
     return found
 
 
-class _Backward(BaseException):
-    """The first gradient is asked for: the path ends here."""
+class _Step(BaseException):
+    """The optimiser steps for the first time: the walk ends here."""
 
 
-def trace(command: list[str] = COMMAND) -> dict[CodeType, str | None]:
-    """Every function of the library that the command calls before its first `backward()`, and why it stands aside."""
-    called: dict[CodeType, str | None] = {}
+def trace(command: list[str] = COMMAND) -> set[CodeType]:
+    """Every function of the library that the command calls before the first step of an optimiser."""
+    called: set[CodeType] = set()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call" and _is_ours(frame.f_code) and called.get(frame.f_code, "") is not None:
-            called[frame.f_code] = _reason_on_the_stack(frame)
+        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            called.add(frame.f_code)
 
     def stop(*args: Any, **options: Any) -> None:
-        raise _Backward
+        raise _Step
 
     from rlhf_minimal.cli import main
 
     with (
         tempfile.TemporaryDirectory() as folder,
-        patch.object(torch.Tensor, "backward", stop),
-        patch.object(torch.autograd, "backward", stop),
+        patch.object(torch.optim.AdamW, "step", stop),
         redirect_stdout(io.StringIO()),
         redirect_stderr(io.StringIO()) as errors,
     ):
@@ -154,58 +141,28 @@ def trace(command: list[str] = COMMAND) -> dict[CodeType, str | None]:
         sys.setprofile(note)
         try:
             status = main([*command, "--out", str(Path(folder) / "run")])
-        except _Backward:
+        except _Step:
             return called
         finally:
             sys.setprofile(before)
             threading.setprofile(None)
-    raise RuntimeError(
-        f"`{' '.join(command)}` ended with status {status} before its first backward: {errors.getvalue()}"
-    )
+    raise RuntimeError(f"`{' '.join(command)}` ended with status {status} before its first step: {errors.getvalue()}")
 
 
-def _is_ours(code: CodeType) -> bool:
-    return code.co_filename.startswith(str(PACKAGE))
-
-
-def _reason_on_the_stack(frame: FrameType | None) -> str | None:
-    """Why a call is not on the path: for its own reason, or for that of a function from which it was reached."""
-    while frame is not None:
-        if _is_ours(frame.f_code) and (reason := aside(frame.f_code)):
-            return reason
-        frame = frame.f_back
-    return None
-
-
-@cache
-def aside(code: CodeType) -> str | None:
-    """Why a function is not on the path, whoever calls it; None if it may be."""
-    file, name = Path(code.co_filename).relative_to(PACKAGE).as_posix(), code.co_qualname
-    for reason, patterns in ASIDE.items():
-        for pattern in patterns:
-            if fnmatch(name, pattern) or file == pattern or (pattern.endswith("/") and file.startswith(pattern)):
-                return reason
-    return None
-
-
-def path(command: list[str] = COMMAND) -> tuple[dict[str, dict[str, int]], dict[str, Counter[str]]]:
-    """Lines of code of the plain path, by file and function; and those that are not on it, by reason and file."""
-    called: dict[str, list[tuple[str, str | None, set[int], set[int]]]] = {}
-    for code, reason in trace(command).items():
-        if own := _functions(code.co_filename).get((code.co_name, code.co_firstlineno)):
+def walk(command: list[str] = COMMAND) -> dict[str, dict[str, int]]:
+    """Lines of code on the walk, by file and function; a function inside another one is counted with it."""
+    found: dict[str, dict[str, int]] = {}
+    seen: dict[str, set[int]] = {}
+    functions = []
+    for code in trace(command):
+        if lines := _functions(code.co_filename).get((code.co_name, code.co_firstlineno)):
             file = Path(code.co_filename).relative_to(PACKAGE).as_posix()
-            called.setdefault(file, []).append((code.co_qualname, reason, *own))
-    on_it: dict[str, dict[str, int]] = {}
-    beside: dict[str, Counter[str]] = {reason: Counter() for reason in ASIDE}
-    for file, functions in sorted(called.items()):
-        seen: set[int] = set()
-        for name, reason, lines, refusing in sorted(functions, key=lambda one: (min(one[2], default=0), -len(one[2]))):
-            new = lines - seen  # a function inside another one is counted with it
-            seen |= lines
-            beside[reason or "refuses what does not fit"][file] += len(new if reason else new & refusing)
-            if reason is None and new - refusing:
-                on_it.setdefault(file, {})[name] = len(new - refusing)
-    return on_it, beside
+            functions.append((file, code.co_qualname, lines))
+    for file, name, lines in sorted(functions, key=lambda one: (one[0], min(one[2]), -len(one[2]))):
+        if new := lines - seen.setdefault(file, set()):
+            seen[file] |= lines
+            found.setdefault(file, {})[name] = len(new)
+    return found
 
 
 def length(lines: dict[str, dict[str, int]]) -> int:
@@ -214,19 +171,18 @@ def length(lines: dict[str, dict[str, int]]) -> int:
 
 
 def main() -> None:
-    """Prints both counts."""
+    """Prints all counts."""
     library = rooms()
     print("lines of code\n")
     for room, number in library.most_common():
         print(f"{number:6,}  {room}")
+    print(f"{core(library):6,}  in the core: {', '.join(CORE)}, with {len(public_names())} public names")
     print(f"{library.total():6,}  in all\n")
-    print(f"the plain path: python -m rlhf_minimal {' '.join(COMMAND)}, to the first backward()\n")
-    on_it, beside = path()
+    print(f"the walk: python -m rlhf_minimal {' '.join(COMMAND)}, to the first step of the optimiser\n")
+    on_it = walk()
     for file, functions in on_it.items():
         print(f"{sum(functions.values()):6,}  {file}: {', '.join(f'{name} {n}' for name, n in functions.items())}")
-    print(f"{length(on_it):6,}  in all\n\ncalled as well, before it\n")
-    for reason, files in beside.items():
-        print(f"{sum(files.values()):6,}  {reason}: {', '.join(f'{file} {n}' for file, n in files.items() if n)}")
+    print(f"{length(on_it):6,}  in {len(on_it)} files")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 r"""The keep column: which sequences are trained on?
 
 A filter reads raw rewards and the context that it declares (`contracts.KeepCell`), and says for each row whether it is
-kept. Only `training.rollout` calls it. A group without a kept row is replaced by a new prompt; in any other group, a
+kept. Only `train.collect` calls it. A group without a kept row is replaced by a new prompt; in any other group, a
 dropped row is masked and its reward stays in the group's statistics.
 """
 

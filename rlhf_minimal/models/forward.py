@@ -3,7 +3,7 @@
 Outputs of policy and critic are taken at the same positions: at the prompt's last token, and at all completion tokens
 but the last. There the T completion tokens are predicted (`functional.logprobs.completion_logits` does this shift).
 
-The model reads every row from its first token to its last, without a cache. In `training.fast` it reads a prompt once
+The model reads every row from its first token to its last, without a cache. In `lab.fast` it reads a prompt once
 for its whole group.
 """
 

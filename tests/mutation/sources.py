@@ -24,7 +24,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "rlhf_minimal/contracts.py": EXACT,
     "rlhf_minimal/objective.py": EXACT,
     "rlhf_minimal/pairwise.py": EXACT,
-    "rlhf_minimal/training/fast.py": FAST,
+    "rlhf_minimal/lab/fast.py": FAST,
 }
 
 

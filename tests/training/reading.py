@@ -14,9 +14,14 @@ class Plain:
     read = staticmethod(partial(read_policy, piece=None))
     values = staticmethod(partial(read_critic, piece=None))
 
-    @torch.no_grad()
     def logp(self, policy, groups, config):
-        return self.read(policy, groups, torch.arange(len(groups.mask)), config).logp
+        return logp_of(self, policy, groups, config)
+
+
+@torch.no_grad()
+def logp_of(how, policy, groups, config):
+    """[B, T] log-probs of all completions of a rollout, read in this way."""
+    return how.read(policy, groups, torch.arange(len(groups.mask)), config).logp
 
 
 def read_by(recipe, how):

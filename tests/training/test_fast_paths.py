@@ -37,8 +37,8 @@ from rlhf_minimal.models import (
 )
 from rlhf_minimal.sample import pad_left
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.train import Recipe, collect, prepare_batch, train_step, update
-from tests.training.reading import Plain, read_by
+from rlhf_minimal.train import Recipe, collect, minibatches, prepare_batch, train_step, update
+from tests.training.reading import Plain, logp_of, read_by
 
 EVEN = get_task("even")  # prompts of two to four tokens, so that most are padded on the left
 SMALL = Config(steps=1, prompts=5, group_size=4, lr=1e-3, max_new_tokens=9, grad_clip=1e9)
@@ -249,9 +249,12 @@ def test_prompts_are_shared_where_at_least_two_rows_have_the_same():
 
 
 def test_rows_are_put_in_order_only_where_prompts_are_shared():
-    rows = torch.tensor([7, 2, 5])
-    assert SHARED.arrange(rows).tolist() == [2, 5, 7]
-    assert SORTED.arrange(rows).tolist() == [7, 2, 5]
+    for reading, in_order in ((SHARED, True), (SORTED, False), (Plain(), False)):
+        learner, recipe = begin(ALGORITHMS["dr_grpo"], SMALL, reading=reading)
+        groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+        batch, _ = prepare_batch(learner, recipe, groups, step=1)
+        for rows, _ in minibatches(recipe, batch, 1, epochs=1, count=2):
+            assert (rows.tolist() == sorted(rows.tolist())) == in_order
 
 
 PROMPTS, PROMPT_MASK = pad_left([[3], [4, 5, 2, 6], [5, 5]], pad_id=0)
@@ -302,7 +305,7 @@ def test_a_model_that_forgets_is_read_in_whole_rows():
     plain = token_logprobs(
         policy_logits(model, groups.prompts, groups.prompt_mask, groups.completions), groups.completions
     )
-    found = ALL.logp(model, groups, recipe.config)
+    found = logp_of(ALL, model, groups, recipe.config)
     torch.testing.assert_close(found * groups.mask, plain.detach() * groups.mask, rtol=1e-5, atol=1e-5)
 
 
@@ -319,7 +322,7 @@ def test_reading_without_gradient_is_the_plain_forward():
             torch.testing.assert_close(found * groups.mask, plain * groups.mask, rtol=1e-12, atol=1e-12)
     plain = Plain().logp(learner.policy, groups, SMALL)
     for reading in (*ONE_BY_ONE, ALL):
-        found = reading.logp(learner.policy, groups, SMALL)
+        found = logp_of(reading, learner.policy, groups, SMALL)
         torch.testing.assert_close(found * groups.mask, plain * groups.mask, rtol=1e-12, atol=1e-12)
 
 
@@ -623,7 +626,7 @@ def test_a_head_that_is_more_than_a_matrix_is_left_alone():
         learner.policy = tiny_llama(12, width=16, heads=2)
         learner.policy.__class__ = Squashed
         groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
-        found = reading.logp(learner.policy, groups, recipe.config)
+        found = logp_of(reading, learner.policy, groups, recipe.config)
         torch.testing.assert_close(found.float() * groups.mask, groups.logp, rtol=1e-4, atol=1e-5)
 
 

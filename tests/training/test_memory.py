@@ -441,7 +441,7 @@ def test_a_lora_is_counted_as_it_is_added(rank):
 OF_A_CHILD = """
 import sys
 import torch
-from rlhf_minimal.training.metrics import peak_memory
+from rlhf_minimal.metrics import peak_memory
 sys.stdout.write(str(peak_memory(torch.device("cpu"))["peak_memory"]))
 """
 

@@ -259,22 +259,22 @@ def test_the_approximate_kl_is_that_of_the_sampler_against_the_policy():
         batch = Batch(
             TREE.logp(new)[row], TREE.logp(old)[row], TREE.mask[row], torch.zeros(1), 1, advantages=torch.ones(1)
         )
-        watch = UpdateStats()
-        watch.record(ALGORITHMS["grpo"], batch, torch.zeros(1, 3), batch.mask)
-        total += probability[n].item() * watch.end_minibatch() * TREE.lengths[n].item()
+        stats = UpdateStats()
+        stats.add_tokens(ALGORITHMS["grpo"], batch, torch.zeros(1, 3), batch.mask)
+        total += probability[n].item() * stats.end_minibatch() * TREE.lengths[n].item()
         tokens += probability[n].item() * TREE.lengths[n].item()
     exact = TREE.kl(old, new).item()
     assert total == pytest.approx(exact, rel=1e-9)
     assert abs(exact - TREE.kl(new, old).item()) > 1e-3  # and not the other direction
     drawn = sample_of(old)
     logp, old_logp, mask = (x[drawn] for x in (TREE.logp(new), TREE.logp(old), TREE.mask))
-    watch = UpdateStats()
+    stats = UpdateStats()
     for part in torch.arange(len(drawn)).tensor_split(3):  # micro-batches of one minibatch
         batch = Batch(
             logp[part], old_logp[part], mask[part], torch.zeros(len(part)), 1, advantages=torch.ones(len(part))
         )
-        watch.record(ALGORITHMS["grpo"], batch, torch.zeros_like(logp[part]), batch.mask)
-    assert watch.end_minibatch() == pytest.approx(exact / tokens, rel=0.05)
+        stats.add_tokens(ALGORITHMS["grpo"], batch, torch.zeros_like(logp[part]), batch.mask)
+    assert stats.end_minibatch() == pytest.approx(exact / tokens, rel=0.05)
 
 
 # --- early stop ----------------------------------------------------------------------------------------------------

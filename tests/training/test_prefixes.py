@@ -115,7 +115,7 @@ def test_what_has_not_ended_in_time_gets_the_text_and_the_rest_is_left_alone():
             assert text[5] == "="
             assert forced.mask[row, :7].tolist() == [1.0] * 5 + [0.0, 1.0]
     assert kinds == {"ended", "had it", "forced"}
-    read = plan.reader.logp(POLICY, forced, plan.config)
+    read = Plain().logp(POLICY, forced, plan.config)
     torch.testing.assert_close(forced.logp * forced.mask, read * forced.mask, atol=1e-5, rtol=0)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 import math
 import random
 import zlib
@@ -16,7 +17,8 @@ from transformers import PreTrainedTokenizerFast
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, filters
-from rlhf_minimal.learner import Learner, Processes
+from rlhf_minimal.lab.processes import Several
+from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
 from rlhf_minimal.models.vocabulary import character_tokenizer
@@ -166,19 +168,18 @@ def test_a_recipe_that_pays_for_steps_needs_somebody_to_mark_them():
     Recipe(OWN, CLOCK, step_reward=checked_steps(CLOCK))
 
 
-class TwoOfThem(Processes):
+class TwoOfThem(Several):
     """The first of two processes; what the other would send is a copy of its own share."""
 
-    def everyones(self, own):
+    def all_gather(self, own):
         return [own, own]
 
 
 def test_several_processes_gather_the_marks_with_the_rest():
     learner, recipe = begin()
     problems = CLOCK.problems("train", 4, seed=0)
-    together = roll_out(
-        learner.policy, learner.vocabulary, problems, recipe, group_size=2, seed="s", processes=TwoOfThem(0, 2)
-    )
+    write = functools.partial(roll_out, learner.policy, learner.vocabulary, recipe=recipe)
+    together = TwoOfThem(0, 2).roll_out(write, problems, group_size=2, seed="s")
     alone = roll_out(learner.policy, learner.vocabulary, problems[:2], recipe, group_size=2, seed="s/process 0")
     assert alone.step_ends.any()
     assert torch.equal(together.step_ends, alone.step_ends.repeat(2, 1))
