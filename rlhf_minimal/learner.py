@@ -15,15 +15,22 @@ from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.reward_scaling import RunningScores
 from rlhf_minimal.sample import Rollout
+from rlhf_minimal.tasks import Problem
 
 
 class Processes:
     """The processes that share a run: one. `lab.processes` has several, which share rows and add up gradients."""
 
-    is_main = True  # the process that writes files and prints
-    count = 1
+    count: int = 1
 
-    def roll_out(self, write: Callable[..., Rollout], problems: list, *, group_size: int, seed: str) -> Rollout:  # type: ignore[type-arg]
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files and prints."""
+        return True
+
+    def roll_out(
+        self, write: Callable[..., Rollout], problems: list[Problem], *, group_size: int, seed: str
+    ) -> Rollout:
         """The completions of all problems."""
         return write(problems, group_size=group_size, seed=seed)
 

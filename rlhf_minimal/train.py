@@ -318,8 +318,9 @@ def read_policy(
     bonus = loss is not None and bool(loss[0].entropy)
 
     def forward(*ids: Tensor) -> list[Tensor]:
+        values: list[Tensor] = []
         if critic is None:
-            logits, values = policy_logits(policy, *ids), []  # [b, t, V]
+            logits = policy_logits(policy, *ids)  # [b, t, V]
         else:
             logits, *values = policy_logits_and_values(policy, critic, *ids)
         logp = token_logprobs(logits, ids[2], temperature=config.temperature)

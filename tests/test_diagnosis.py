@@ -264,7 +264,7 @@ def test_the_gap_is_that_of_the_first_minibatch_and_trained_counts_tokens():
     for moved in (0.1, 0.7):
         logp = old - torch.tensor([[moved, -moved, 9.0, 9.0]])
         batch = Batch(logp, old, mask, torch.zeros(1), 1, advantages=torch.ones(1))
-        watch.record(ALGORITHMS["grpo"], batch, torch.zeros(1, 4), sampled)
+        watch.add_tokens(ALGORITHMS["grpo"], batch, torch.zeros(1, 4), sampled)
         watch.end_minibatch()
     found = watch.metrics()
     assert found["gap"] == pytest.approx(0.1)

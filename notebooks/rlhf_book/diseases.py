@@ -21,7 +21,7 @@ from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.masked import last_token, sequence_mean
-from rlhf_minimal.lab.fast import Fast, plain
+from rlhf_minimal.lab.fast import Fast, fast, plain
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.objective import Batch, NotFinite

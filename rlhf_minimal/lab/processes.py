@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.sample import TENSORS, Rollout, join
+from rlhf_minimal.tasks import Problem
 
 Result = TypeVar("Result")
 
@@ -58,7 +59,9 @@ class Several(Processes):
         """The numbers of this process's share of the rows of `x`."""
         return torch.arange(len(x), device=x.device)[self.share(len(x))]
 
-    def roll_out(self, write: Callable[..., Rollout], problems: list, *, group_size: int, seed: str) -> Rollout:  # type: ignore[type-arg]
+    def roll_out(
+        self, write: Callable[..., Rollout], problems: list[Problem], *, group_size: int, seed: str
+    ) -> Rollout:
         """Each process samples and scores the completions of its share of the problems, with a seed of its own.
 
         Raises:
