@@ -109,6 +109,7 @@ def _plan(args: argparse.Namespace) -> Run:
     _check_row_reads(settings, given, recipe.algorithm)
     check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
     starts.check_start(settings["start"], recipe.task, settings["task"])
+    recipes.check_same_models(settings, recipe, resumed=args.resume)
     processes, device = launched(starts.find_device(settings["device"]))
     if processes.count > 1 and settings["optimizer"] == "trpo":
         raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
