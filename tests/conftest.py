@@ -1,4 +1,10 @@
-"""Hypothesis draws the same examples in every run: what passed once passes again, and no deadline depends on load."""
+"""Hypothesis draws the same examples in every run: what passed once passes again, and no deadline depends on load.
+
+Signals are those of a terminal, also where a suite runs in the background.
+"""
+
+import signal
+import threading
 
 import pytest
 from hypothesis import settings
@@ -16,6 +22,22 @@ def pytest_collection_modifyitems(items):
         lacking = [name for name in parameters if isinstance(name, str) and name in INCOMPLETE]
         if lacking and item.path.name != "test_rows.py":
             item.add_marker(pytest.mark.skip(reason=f"the row {lacking[0]} is not complete: see test_rows"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals_of_a_terminal():
+    """What `make test &`, nohup and cron have told to ignore, tests and the commands that they start heed again."""
+    usual = {signal.SIGINT: signal.default_int_handler}
+    usual |= dict.fromkeys((signal.SIGTERM, signal.SIGALRM), signal.SIG_DFL)
+    usual |= {getattr(signal, name): signal.SIG_DFL for name in ("SIGQUIT", "SIGHUP") if hasattr(signal, name)}
+    if threading.current_thread() is not threading.main_thread():
+        usual = {}
+    ignored = [number for number in usual if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, usual[number])
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture
