@@ -2,10 +2,13 @@
 
 import json
 import unicodedata
+import warnings
 
 import pytest
+import transformers
 
-from rlhf_minimal.cli import main
+import rlhf_minimal
+from rlhf_minimal.cli import main, table
 from rlhf_minimal.cli.console import in_brief, printable
 
 TINY = ["--prompts", "4", "--group-size", "4", "--held-out", "40", "--steps", "2"]
@@ -110,3 +113,22 @@ def test_what_a_strangers_run_folder_says_is_text(folder, monkeypatch, capsys):
     assert r"grpo\x1b[2J, " in said.out
     assert r"torch 2\x1b]0;owned\x07 -> " in said.err
     assert not commands_in(said.out + said.err), said
+
+
+@pytest.mark.parametrize("category", [FutureWarning, DeprecationWarning])
+def test_what_a_library_says_of_coming_versions_is_not_the_readers_matter(recwarn, monkeypatch, tmp_path, category):
+    """It is said to who calls it: to us, and the weekly tests fail on it. A file of the user's own is his."""
+    own = str(tmp_path / "my_rows.py")
+
+    def run(_):
+        for file in (transformers.__file__, rlhf_minimal.__file__, own):
+            warnings.warn_explicit(f"from {file}", category, file, 1)
+            warnings.warn_explicit(f"user's from {file}", UserWarning, file, 2)
+
+        return 0
+
+    monkeypatch.setattr(table, "run", run)
+    assert main(["table"]) == 0
+    shown = [str(warning.message) for warning in recwarn]
+    assert [said for said in shown if said.startswith("from")] == [f"from {own}"]
+    assert len([said for said in shown if said.startswith("user")]) == 3
