@@ -3,6 +3,9 @@
 Signals are those of a terminal, also where a suite runs in the background.
 """
 
+import logging
+import os
+import re
 import signal
 import threading
 
@@ -13,6 +16,22 @@ from tests.complete import INCOMPLETE
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=15)
 settings.load_profile("repeatable")
+
+
+class _Refuses(logging.Handler):
+    """What transformers only logs of a coming version, as an error where it is said."""
+
+    def emit(self, record):
+        said = record.getMessage()
+        if record.levelno >= logging.WARNING and re.search(r"deprecat|will be removed|will change in", said, re.I):
+            raise FutureWarning(said)
+
+
+def pytest_configure(config):
+    if os.environ.get("RLHF_DEPRECATIONS") == "error":  # the weekly job, with the newest versions
+        for kind in ("FutureWarning", "DeprecationWarning", "PendingDeprecationWarning"):
+            config.addinivalue_line("filterwarnings", f"error::{kind}")
+        logging.getLogger("transformers").addHandler(_Refuses())
 
 
 def pytest_collection_modifyitems(items):
