@@ -1,4 +1,13 @@
-"""Hypothesis draws the same examples in every run: what passed once passes again, and no deadline depends on load."""
+"""Hypothesis draws the same examples in every run: what passed once passes again, and no deadline depends on load.
+
+Signals are those of a terminal, also where a suite runs in the background.
+"""
+
+import logging
+import os
+import re
+import signal
+import threading
 
 import pytest
 from hypothesis import settings
@@ -9,6 +18,22 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.load_profile("repeatable")
 
 
+class _Refuses(logging.Handler):
+    """What transformers only logs of a coming version, as an error where it is said."""
+
+    def emit(self, record):
+        said = record.getMessage()
+        if record.levelno >= logging.WARNING and re.search(r"deprecat|will be removed|will change in", said, re.I):
+            raise FutureWarning(said)
+
+
+def pytest_configure(config):
+    if os.environ.get("RLHF_DEPRECATIONS") == "error":  # the weekly job, with the newest versions
+        for kind in ("FutureWarning", "DeprecationWarning", "PendingDeprecationWarning"):
+            config.addinivalue_line("filterwarnings", f"error::{kind}")
+        logging.getLogger("transformers").addHandler(_Refuses())
+
+
 def pytest_collection_modifyitems(items):
     """A row of which something is missing is one red test, tests/test_rows.py, and none in all the others."""
     for item in items:
@@ -16,6 +41,22 @@ def pytest_collection_modifyitems(items):
         lacking = [name for name in parameters if isinstance(name, str) and name in INCOMPLETE]
         if lacking and item.path.name != "test_rows.py":
             item.add_marker(pytest.mark.skip(reason=f"the row {lacking[0]} is not complete: see test_rows"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals_of_a_terminal():
+    """What `make test &`, nohup and cron have told to ignore, tests and the commands that they start heed again."""
+    usual = {signal.SIGINT: signal.default_int_handler}
+    usual |= dict.fromkeys((signal.SIGTERM, signal.SIGALRM), signal.SIG_DFL)
+    usual |= {getattr(signal, name): signal.SIG_DFL for name in ("SIGQUIT", "SIGHUP") if hasattr(signal, name)}
+    if threading.current_thread() is not threading.main_thread():
+        usual = {}
+    ignored = [number for number in usual if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, usual[number])
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ its `test` extra do not lead to is hidden; then the job's command is asked to co
 files that import a hidden package somewhere are run.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -90,3 +92,34 @@ def test_a_package_that_is_hidden_and_needed_is_noticed():
     done = without(["torch"], ["--doctest-modules", "--collect-only", "rlhf_minimal/functional/gates.py"])
     assert done.returncode != 0
     assert "import of torch halted" in done.stdout + done.stderr
+
+
+WARNS = """
+import logging, warnings
+
+def test_a_category():
+    warnings.warn("use the other", CATEGORY)
+
+def test_a_log():
+    logging.getLogger("transformers.modeling_utils").warning("`torch_dtype` is deprecated! Use `dtype` instead!")
+
+def test_another_log():
+    logging.getLogger("transformers.modeling_utils").warning("some weights are new")
+"""
+
+
+@pytest.mark.parametrize("category", ["FutureWarning", "DeprecationWarning", "PendingDeprecationWarning"])
+def test_what_a_newer_version_warns_of_fails_the_job_and_nobody_elses_tests(category):
+    """The job sets the variable that the tests' configuration reads."""
+    steps = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text())["jobs"]["newest"]["steps"]
+    (variables,) = [step["env"] for step in steps if "env" in step]
+    file = ROOT / "tests" / f"test_warns_{os.getpid()}_{category}.py"
+    file.write_text(WARNS.replace("CATEGORY", category))
+    try:
+        for more, failed in ((variables, 2), ({}, 0)):
+            words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+            done = subprocess.run(words, cwd=ROOT, env=os.environ | more, capture_output=True, text=True)
+            assert f"{3 - failed} passed" in done.stdout, done.stdout
+            assert (f"{failed} failed" in done.stdout) == bool(failed)
+    finally:
+        file.unlink()

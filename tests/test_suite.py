@@ -1,6 +1,9 @@
 """The checks' own tools: what a chapter costs, and what is run for one row of the tables."""
 
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -130,3 +133,31 @@ def test_an_unknown_row_is_an_error_with_the_nearest_one(capsys):
 def test_without_one_name_it_says_how_it_is_used(arguments, capsys):
     assert row.main(arguments) == 2
     assert re.match(r"usage: python -m tests row NAME\b", capsys.readouterr().out)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such signals")
+def test_an_interrupt_reaches_a_test_and_the_commands_that_it_starts():
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    waits = "import signal\nsignal.alarm(60)\nprint('up', flush=True)\nsignal.pause()"
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGQUIT):
+        going = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", waits], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        try:
+            assert going.stdout.readline() == b"up\n"
+            going.send_signal(number)
+            assert going.wait(30) in (-number, 128 + number)
+        finally:
+            going.kill()
+            going.stdout.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such signals")
+def test_a_suite_in_the_background_is_the_same_suite():
+    """As `make test &`, nohup and cron start it: with signals that are ignored."""
+    one = f"{__file__}::test_an_interrupt_reaches_a_test_and_the_commands_that_it_starts"
+    start = ["sh", "-c", 'trap "" INT QUIT HUP TERM ALRM; exec "$@"', "sh", sys.executable, "-m", "pytest", "-q"]
+    run = subprocess.run([*start, "-p", "no:cacheprovider", one], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout
+    assert "1 passed" in run.stdout

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from rlhf_minimal.cli import diagnose, diff, evaluate, export, memory, sample, table, train
-from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line
+from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line, printable
 from rlhf_minimal.cli.prefer import Prefer
 from rlhf_minimal.cli.pretrain import Pretrain
 from rlhf_minimal.cli.reward import Reward
@@ -61,7 +61,7 @@ def _failed(error: BaseException, command: Any) -> int:
     elif is_out_of_memory(error):
         advice = getattr(command, "IF_MEMORY_RUNS_OUT", "take a smaller model")
         notes = getattr(error, "__notes__", [])
-        print(f"error: {'; '.join([f'out of memory: {advice}', *notes])}", file=sys.stderr)
+        print(printable(f"error: {'; '.join([f'out of memory: {advice}', *notes])}"), file=sys.stderr)
     else:
         raise error  # a report of it needs the traceback
     return 1

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli import starts
+from rlhf_minimal.cli.console import printable
 from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.recipes import SETTINGS
 from rlhf_minimal.cli.settings import add_flags, fields_of, kinds_of
@@ -81,7 +82,7 @@ def _newest_run() -> str:
     runs = sorted(Path("runs").glob("*/metrics.jsonl"), key=lambda run: run.stat().st_mtime, reverse=True)
     for path in (run.parent for run in runs):
         if RunFolder(path).settings().get("command") != "reward":  # a reward model writes nothing
-            print(f"newest run: {path}", file=sys.stderr)
+            print(f"newest run: {printable(str(path))}", file=sys.stderr)
             return str(path)
     raise ValueError("no run of a policy under runs/: train first, or name a checkpoint folder, or 'start'")
 

@@ -1,13 +1,20 @@
-"""The terminal: errors in one line, long texts cut, scores in words, one warning for failing verifiers, Ctrl-C."""
+"""The terminal: errors in one line, texts as text, long ones cut, scores in words, one verifier warning, Ctrl-C."""
 
 import argparse
 import signal
 import sys
+import unicodedata
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NoReturn
 
+import transformers
+
 from rlhf_minimal.tasks import Task, VerifierWarning
+
+OF_VERSIONS = (FutureWarning, DeprecationWarning, PendingDeprecationWarning)
+LIBRARIES = (Path(__file__).resolve().parents[1], Path(transformers.__file__).resolve().parents[1])
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,12 +32,29 @@ class Parser(argparse.ArgumentParser):
 def one_line(error: BaseException) -> str:
     """The message of an error and its notes as one line that a terminal can show."""
     text = "; ".join([str(error) or type(error).__name__, *getattr(error, "__notes__", [])])
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
+    return printable(" ".join(text.split()))
+
+
+def printable(text: str) -> str:
+    r"""A text of a model, of a data file or of a run folder, as a terminal may show it.
+
+    To a terminal, control characters are commands: they retitle its window, erase what was printed before, or write to
+    the clipboard. They, halves of characters and characters that change the direction of reading are written as
+    escapes. Line ends, tabs, all kinds of space and the two joiners of Persian, Hindi and emoji stay.
+
+    Example:
+        >>> print(printable("7\x1b[2J \u202e8"))
+        7\x1b[2J \u202e8
+    """
+    return "".join(
+        c if c.isprintable() or c in "\n\t\u200c\u200d" or unicodedata.category(c) == "Zs" else repr(c)[1:-1]
+        for c in text
+    )
 
 
 def in_brief(text: str, most: int = 48) -> str:
     """A prompt or a completion on one line, cut to at most `most` characters, for a printed table."""
-    text = " ".join(text.split()) if "\n" in text else text
+    text = printable(" ".join(text.split()) if "\n" in text else text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -57,7 +81,11 @@ def at_least_1(given: Mapping[str, Any], *names: str) -> None:
 
 
 class OneVerifierWarning(warnings.catch_warnings):
-    """The first failure of a verifier is one line on standard error; the metrics count the others."""
+    """The first failure of a verifier is one line on standard error; the metrics count the others.
+
+    What a newer version of a library warns its callers of is no matter of who runs a command, and is not shown: the
+    weekly tests fail on it. Warnings of the user's own files are.
+    """
 
     def __init__(self) -> None:
         super().__init__(record=False)
@@ -68,9 +96,11 @@ class OneVerifierWarning(warnings.catch_warnings):
         warnings.simplefilter("always", VerifierWarning)
         show = warnings.showwarning
 
-        def tell(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+        def tell(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **named: Any) -> None:
+            if issubclass(category, OF_VERSIONS) and any(map(Path(filename).resolve().is_relative_to, LIBRARIES)):
+                return
             if not issubclass(category, VerifierWarning):
-                show(message, category, *rest, **named)
+                show(message, category, filename, *rest, **named)
             elif not self.told:
                 self.told = True
                 print(f"warning: {one_line(Exception(message))}", file=sys.stderr)

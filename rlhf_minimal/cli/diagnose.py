@@ -2,6 +2,7 @@
 
 import argparse
 
+from rlhf_minimal.cli.console import printable
 from rlhf_minimal.lab.diagnosis import CAUSES, DATA, diagnose, likely
 from rlhf_minimal.training.run_folder import RunFolder
 
@@ -18,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     folder = RunFolder(args.run)
     settings, history = folder.settings("train"), folder.history()
     findings = diagnose(history, 2e-2 if settings.get("precision") == "bfloat16" else 1e-3)
-    print(f"{args.run}: {settings.get('algorithm', 'a row')}, {len(history)} steps\n")
+    print(printable(f"{args.run}: {settings.get('algorithm', 'a row')}, {len(history)} steps\n"))
     for finding in findings:
         print(f"stands out  {finding.rule}: {finding.figures}\n            ({finding.why})")
     if not findings:

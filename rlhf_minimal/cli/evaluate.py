@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 
 from rlhf_minimal.cli import checkpoint, programs
-from rlhf_minimal.cli.console import at_least_1
+from rlhf_minimal.cli.console import at_least_1, printable
 from rlhf_minimal.cli.settings import is_program
 from rlhf_minimal.evaluate import HELD_OUT, evaluate
 from rlhf_minimal.lab.prefixes import force
@@ -56,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
     options = {"n": args.n, "seed": str(args.seed), "rollout_fn": write}
     if args.samples is None:
         result = evaluate(policy, vocabulary, recipe, **options)
-        print(f"{recipe.task.about}, held out: {result.about}")
+        print(f"{printable(recipe.task.about)}, held out: {result.about}")
         print("sampled  {}\ngreedy   {}".format(*result.in_words))
         return 0
     scorer = None if args.scorer is None else _scorer(args, recipe.task)
     votes = evaluate_votes(policy, vocabulary, recipe, samples=args.samples, scorer=scorer, **options)
     count = len(votes.samples.texts) // args.samples
     each = f"{count} distinct problems, {args.samples} completions of each"
-    print(f"{recipe.task.about}, held out: {each}, 95 % interval")
+    print(f"{printable(recipe.task.about)}, held out: {each}, 95 % interval")
     rows = {"pass@n": votes.passed, "majority": votes.majority, "weighted": votes.weighted, "best": votes.best}
     print(f"{'n':<9}" + "".join(f"{n:<22}" for n in votes.passed).rstrip())
     for name, found in rows.items():

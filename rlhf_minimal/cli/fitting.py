@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import programs, starts
-from rlhf_minimal.cli.console import at_least_1
+from rlhf_minimal.cli.console import at_least_1, printable
 from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.lab import curves
@@ -260,7 +260,7 @@ class Job:
             job.keep()
             student.save(folder.checkpoint, settings)  # from now on there is a checkpoint to load
             measured_on = f"{len(held_out)} held out ({len(set(raw[1]))} distinct)"
-            print(f"{command}: {len(rows) or 'fresh'} rows, {measured_on}, start: {job.described}")
+            print(printable(f"{command}: {len(rows) or 'fresh'} rows, {measured_on}, start: {job.described}"))
 
         shown = dict.fromkeys(("loss", *(f"held_out_{name}" for name in job.watched)), ".3f")
         with Journal(folder, settings, student.save, shown, student.step) as journal:

@@ -1,6 +1,8 @@
 """The settings of `train`, and the `Recipe` that they make: an algorithm, a task, numbers, a reward."""
 
+import contextlib
 import dataclasses
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -10,19 +12,20 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import find_algorithm, find_step_reward, find_task
-from rlhf_minimal.cli.settings import Setting, fields_of
-from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, REAL_MODEL_LORA_LR, REAL_MODEL_LR, load_start
+from rlhf_minimal.cli.settings import Setting, fields_of, is_program
+from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, REAL_MODEL_LORA_LR, REAL_MODEL_LR, load_start, shipped_start
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import HELD_OUT
 from rlhf_minimal.lab.compiled import sample_compiled
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.trust_region import TrustRegion, check_trust_region
 from rlhf_minimal.learner import check_critic_start, check_teacher
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_reward_model
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_config, load_reward_model
 from rlhf_minimal.models.folder import find_checkpoint
 from rlhf_minimal.tasks import TASK_NAMES, Task, model_reward, random_reward
 from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import load_policy
+from rlhf_minimal.training.run_folder import check_same
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,45 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None, marks
         TrustRegion(max_kl=settings["max_kl"])
         check_trust_region(recipe)
     return recipe
+
+
+def check_same_models(settings: dict[str, Any], recipe: Recipe, *, resumed: bool) -> None:
+    """Notes the checksums of the models that a resumed run reads again; refuses one of which any has changed.
+
+    They are the reward model, the teacher, the scorer of steps, and the start where no copy of it is kept. What the
+    critic began with is not among them: the checkpoint has its weights. Of a model on a hub the commit is noted.
+
+    Args:
+        settings: The run's; `programs` keeps the checksums.
+        recipe: What it trains.
+        resumed: Whether it goes on; a run that was begun by a version without these checksums gets none.
+
+    Raises:
+        ValueError: Naming the model that has changed.
+    """
+    config, task = recipe.config, recipe.task
+    kept = config.watch_kl == "on" or config.lora_rank is not None
+    kept = kept or (config.reference == "frozen" and "ref_logp" in recipe.algorithm.needs)
+    shipped = {"reward_model": ASSETS / f"{task.name}-reward"}
+    for flag in ("reward_model", "teacher", "step_reward", *(() if kept else ("start",))):
+        name, key = settings[flag], f"--{flag.replace('_', '-')}"
+        if (
+            name is None
+            or name in ("task", "untrained")
+            or is_program(name)
+            or (resumed and key not in settings["programs"])
+        ):
+            continue
+        if name.startswith("hf:") and not os.path.exists(name.removeprefix("hf:")):
+            commit = getattr(load_config(name.removeprefix("hf:")), "_commit_hash", None)
+            if commit is not None and settings["programs"].setdefault(key, commit) != commit:
+                raise ValueError(f"{key} {name} has another commit than when the run was begun: resume with that one")
+            continue
+        place = shipped.get(flag, shipped_start(task)) if name.startswith("shipped") else name.removeprefix("hf:")
+        with contextlib.suppress(ValueError):  # a folder without a checkpoint of ours: from elsewhere, or refused later
+            place = find_checkpoint(place)
+        if os.path.exists(place):
+            check_same(settings, key, place)
 
 
 def critic_start(

@@ -13,7 +13,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlhf_minimal.cli.console import StopOnCtrlC
+from rlhf_minimal.cli.console import StopOnCtrlC, printable
 from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.trackers import Trackers
 from rlhf_minimal.learner import ALONE, Processes
@@ -116,6 +116,7 @@ def write_report(
         draw: Puts the run's steps into the learning curve.
         panels: Other metrics of all steps, each drawn under the curve in a small picture of its own.
     """
+    text = printable(text)  # it holds completions and names of one's own
     write_file(folder.report, text + "\n")
     write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
     rows = -(-len(panels) // 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_minimal.cli import checkpoint
-from rlhf_minimal.cli.console import at_least_1, in_brief, mark
+from rlhf_minimal.cli.console import at_least_1, in_brief, mark, printable
 from rlhf_minimal.cli.runs import check_writable
 from rlhf_minimal.tasks import Problem, write_rows
 from rlhf_minimal.train import roll_out
@@ -58,16 +58,16 @@ def run(args: argparse.Namespace) -> int:
     own = [Problem(prompt, answer="") for prompt in args.prompt or []]
     problems = own or recipe.task.problems("held_out", args.n, seed=f"sample/{args.seed}", distinct=True)
     written = roll_out(policy, vocabulary, problems, recipe, temperature=args.temperature, seed=str(args.seed))
-    asked = [in_brief(problem.prompt) for problem in problems]
-    first, width = max(12, 2 + max(map(len, asked))), max(12, 2 + max(map(len, written.texts)))
-    for i, (prompt, text, correct) in enumerate(zip(asked, written.texts, written.correct.tolist(), strict=True)):
+    asked, texts = [in_brief(problem.prompt) for problem in problems], [printable(text) for text in written.texts]
+    first, width = max(12, 2 + max(map(len, asked))), max(12, 2 + max(map(len, texts)))
+    for i, (prompt, text, correct) in enumerate(zip(asked, texts, written.correct.tolist(), strict=True)):
         verdict = "" if own else mark(recipe.task, correct)
         if "\n" in text:  # a completion of several lines is shown as it was written
             print(f"{prompt}  {verdict}\n{text}\n")
         else:
             print(f"{prompt:<{first}}{text:<{width}}{verdict}".rstrip())
         if recipe.task.picture is not None:
-            print(recipe.task.picture(text, problems[i]), end="\n\n")
+            print(printable(recipe.task.picture(written.texts[i], problems[i])), end="\n\n")
     return 0
 
 

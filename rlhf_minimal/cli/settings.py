@@ -16,6 +16,7 @@ import torch
 import transformers
 
 from rlhf_minimal import __version__
+from rlhf_minimal.cli.console import printable
 from rlhf_minimal.training.run_folder import RunFolder
 
 
@@ -208,7 +209,11 @@ def own_versions() -> dict[str, str]:
 
 def _warn_of_other_versions(folder: RunFolder, before: dict[str, str]) -> None:
     """One line if a run is resumed under other versions than it was begun with: its last bits may then differ."""
-    changed = [f"{name} {before.get(name)} -> {own}" for name, own in own_versions().items() if before.get(name) != own]
+    changed = [
+        f"{name} {printable(str(before.get(name)))} -> {own}"
+        for name, own in own_versions().items()
+        if before.get(name) != own
+    ]
     if changed:
         print(
             f"warning: {folder.path} was begun with other versions ({', '.join(changed)}); numbers may differ from "

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import programs, recipes, starts
-from rlhf_minimal.cli.console import at_least_1, in_brief, mark, measure_of
+from rlhf_minimal.cli.console import at_least_1, in_brief, mark, measure_of, printable
 from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
 from rlhf_minimal.evaluate import Evaluation, evaluate
@@ -113,6 +113,7 @@ def _plan(args: argparse.Namespace) -> Run:
     _check_row_reads(settings, given, recipe.algorithm)
     check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
     starts.check_start(settings["start"], recipe.task, settings["task"])
+    recipes.check_same_models(settings, recipe, resumed=args.resume)
     processes, device = launched(starts.find_device(settings["device"]))
     if processes.count > 1 and settings["optimizer"] == "trpo":
         raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
@@ -198,7 +199,7 @@ def _begin(plan: Run) -> Learner:
     if main:
         plan.folder.create(settings, overwrite=plan.args.overwrite)
         save_learner(learner, plan.folder.checkpoint, settings)  # from now on there is a checkpoint to load
-    print(f"{settings['algorithm']} on {recipe.task.name} ({recipe.task.about}), start: {described}")
+    print(printable(f"{settings['algorithm']} on {recipe.task.name} ({recipe.task.about}), start: {described}"))
     return learner
 
 
@@ -258,7 +259,7 @@ def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
         steps, right = ([row[column] for row in history] for column in ("step", name))
         ax.plot(steps, curves.running_mean(right, 5), color=color, label=settings["algorithm"])
         ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
-        ax.set_title(f"{task.about}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
+        ax.set_title(f"{printable(task.about)}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
 
     text = "\n".join(line.rstrip() for line in lines)
     write_report(plan.folder, text, {"before": before.as_json(), "after": after.as_json()}, draw, measured)

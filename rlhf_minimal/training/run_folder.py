@@ -22,6 +22,8 @@ from rlhf_minimal.training.checkpoints import FORMAT, check_format, flush, namin
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")
 _ROWS = ("rows.jsonl", "held-out.jsonl")  # of the supervised commands
 
+_OF_MODELS = (".json", ".safetensors", ".model", ".txt", ".jinja")  # what a model and its tokenizer are loaded from
+
 
 class RunFolder:
     """Paths and files of one run.
@@ -222,22 +224,31 @@ class RunFolder:
 
 
 def check_same(settings: dict[str, Any], name: str, file: str | Path) -> None:
-    """Notes a file's checksum in the settings of a new run; refuses a resumed run whose file has changed.
+    """Notes a checksum in the settings of a new run; refuses a resumed run whose file or model has changed.
 
     Args:
         settings: The run's; `programs` keeps the checksums.
         name: Under which name.
-        file: Of which file.
+        file: Of which file, or of which model's folder: of the files in it that a model is loaded from.
 
     Raises:
         ValueError: If the file cannot be read, or is not what it was when the run was begun.
     """
     try:
-        own = hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        own = _checksum(Path(file))
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror}") from error
     if settings["programs"].setdefault(name, own) != own:
         raise ValueError(f"{file} has changed since the run was begun, and a resumed run needs it as it was")
+
+
+def _checksum(path: Path) -> str:
+    if not path.is_dir():
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    read = (file for file in path.rglob("*") if file.suffix in _OF_MODELS and file.name != "trainer.json")
+    parts = (f"{file.relative_to(path)} {_checksum(file)}\n" for file in sorted(read) if file.is_file())
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
 def _metrics(line: str) -> Metrics:

@@ -427,6 +427,36 @@ def test_files_that_are_no_notebooks_get_a_sentence_and_no_process(grader, tmp_p
         assert mine.student == mine.path.stem.removesuffix("-week-01")
 
 
+@pytest.mark.parametrize("how", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_notebook_is_read_with_a_byte_order_mark_and_as_some_editors_of_windows_save_it(tmp_path, how):
+    mine = hand_in(tmp_path, "anna/week-01.ipynb", FIRST, "word = 'Größe'")
+    plain = grading.cells_of(mine.path)
+    mine.path.write_bytes(mine.path.read_text().encode(how))
+    assert grading.cells_of(mine.path) == plain == [FIRST, "word = 'Größe'"]
+
+
+FORMULAS = ["=", "+", "-", "@", "＝", "＋", "－", "＠", "﹦", "﹢", "﹣", "﹫", "−"]  # noqa: RUF001
+
+
+@pytest.mark.parametrize("sign", FORMULAS)
+@pytest.mark.parametrize("before", ["", " ", "\u3000", "\xa0", ";", "a;", "a; ", 'a;"', "a|", "a\t", "\t", '"', "x;;"])
+def test_no_cell_of_a_table_begins_like_a_formula(sign, before):
+    """As any spreadsheet splits it: at commas, or at another country's separator, with or without quotation marks."""
+    row = grading.Row("anna", "week-01", "board-masked-mean", 0, 3, f"{before}{sign}cmd(A1)", "w.ipynb")
+    for text in (grading.table([row]), grading.totals([dataclasses.replace(row, student=row.says)], WEEKS)):
+        for separator in ",;|\t":
+            for quotes in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
+                for cells in csv.reader(io.StringIO(text), delimiter=separator, quoting=quotes):
+                    begins = [cell.lstrip().lstrip('"').lstrip()[:1] for cell in cells]
+                    assert not set(begins) & set(FORMULAS), cells
+
+
+def test_what_is_no_formula_stays_as_it_is():
+    for text in ("at [0.5, -0.3] got 1, expected -2", "a=b", "x - y; 3", "1 + 1 = 2", "anna-maria", "a:-b"):
+        assert grading._cell(text) == text
+    assert grading._cell(3) == 3
+
+
 def test_links_pipes_and_strange_names_stop_nobody_elses_grades(grader, tmp_path):
     """Through the whole run, in a process that is ended if it reads for ever."""
     folder = tmp_path / "in"

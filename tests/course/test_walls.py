@@ -6,6 +6,7 @@ behind the walls here is a short script in the worker's place: it needs no torch
 
 import json
 import os
+import platform
 import re
 import select
 import signal
@@ -186,6 +187,137 @@ def test_nothing_outside_can_be_read_written_reached_or_killed(walls, behind, tm
     assert 0 < forks <= SMALL.processes
     assert filled["/scratch"] > 0
     assert all(size <= SMALL.file_bytes for size in filled.values()), filled
+
+
+FILTERED = """
+import ctypes, errno, json, mmap, multiprocessing, os, socket, struct, sys
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def call(number, *given):
+    done = libc.syscall(number, *given)
+    return errno.errorcode[ctypes.get_errno()] if done < 0 else "done"
+
+def family(number, pair=False):
+    for kind in (1, 2, 3, 5):
+        try:
+            made = (socket.socketpair if pair else socket.socket)(number, kind, 0)
+        except OSError as problem:
+            if problem.errno != errno.EAFNOSUPPORT:
+                return errno.errorcode[problem.errno]
+            continue
+        for one in made if pair else (made,):
+            one.close()
+        return "done"
+    return "EAFNOSUPPORT"
+
+def in_child(what):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(what() == "done")
+    status = os.waitpid(pid, 0)[1]
+    return f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "done" if os.WEXITSTATUS(status) else "no"
+
+def old():  # mov eax, 20 (getpid of 32 bits); int 0x80; ret
+    code = mmap.mmap(-1, 4096, prot=7)
+    code.write(bytes.fromhex("b814000000cd80c3"))
+    found = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(code)))()
+    return "done" if found == os.getpid() else "no"
+
+def filled(folder):
+    count, problem = 0, ""
+    try:
+        for count in range(20_000):
+            (os.mkdir if count % 3 == 1 else lambda p: os.close(os.open(p, os.O_CREAT)))(f"{folder}/{count}")
+            if count % 3 == 2:
+                os.symlink("x", f"{folder}/{count}-")
+    except OSError as error:
+        problem = errno.errorcode[error.errno]
+    return count, problem
+
+def readable(path):
+    try:
+        return bool(open(path).read())
+    except OSError:
+        return False
+
+N = GIVEN
+said = {
+    "keys": {name: call(N[name], b"user", b"mine", b"code", 4, -4) for name in ("add_key", "request_key")},
+    "keyctl": {k: call(N["keyctl"], k, -4, 0, 0, 0) for k in (0, 1, 3, 8, 11, 14, 22)},
+    "sockets": {k: family(k) for k in range(46)},
+    "pairs": {k: family(k, True) for k in range(46)},
+    "names": {k: in_child(lambda: call(N["unshare"], 1 << k)) for k in (17, 25, 26, 27, 28, 29, 30)},
+    "clone": {k: in_child(lambda: call(N["clone"], 1 << k | 17, 0, 0, 0, 0)) for k in (25, 26, 27, 28, 29, 30)},
+    "setns": call(N["setns"], os.open("/proc/self/ns/net", os.O_RDONLY), 0),
+    "unknown": {k: call(k, 0, 0, 0) for k in N["unknown"]},
+    "x32": call(0x40000000 + 39) if N["x86"] else "ENOSYS",
+    "32 bits": in_child(old) if N["x86"] else "signal 31",
+    "shown": [p for p in ("/proc/keys", "/proc/key-users") if readable(p)],
+    "rights": [line.split()[1] for line in open("/proc/self/status") if line[:6] in ("CapEff", "CapPrm", "CapAmb")],
+    "files": {p: filled(p) for p in ("/scratch", "/tmp", "/dev/shm") if os.path.isdir(p) and N["walls"]},
+}
+here, there = multiprocessing.Pipe()  # what honest notebooks need: workers that talk
+child = multiprocessing.get_context("fork").Process(target=there.send, args=("hello",))
+child.start()
+said["worker"] = here.recv()
+child.join()
+print(json.dumps(said), flush=True)
+"""
+CALLS = {
+    "x86_64": {
+        "add_key": 248, "request_key": 249, "keyctl": 250, "unshare": 272, "clone": 56, "setns": 308,
+        "unknown": [425, 426, 427, 435, 29, 64, 68, 240],
+    },
+    "aarch64": {
+        "add_key": 217, "request_key": 218, "keyctl": 219, "unshare": 97, "clone": 220, "setns": 268,
+        "unknown": [425, 426, 427, 435, 194, 190, 186, 180],
+    },
+}  # fmt: skip
+
+
+def filtered(said, walls):
+    assert set(said["keys"].values()) | set(said["keyctl"].values()) == {"ENOSYS"}
+    for which in ("sockets", "pairs"):
+        assert said[which].pop("1") == "done"
+        assert set(said[which].values()) == {"EAFNOSUPPORT"}
+    assert {*said["names"].values(), *said["clone"].values()} == {"no"}
+    assert said["setns"] == "EPERM"
+    assert set(said["unknown"].values()) == {said["x32"]} == {"ENOSYS"}
+    assert said["32 bits"] == "signal 31"
+    assert {int(rights, 16) for rights in said["rights"]} == {0}
+    if walls:
+        assert said["shown"] == []
+        assert len(said["files"]) >= 2
+        assert all(problem == "ENOSPC" and count < SMALL.files for count, problem in said["files"].values())
+    assert said["worker"] == "hello"
+
+
+def test_keys_sockets_namespaces_and_memory_that_nobody_counts_are_closed(each_way, behind):
+    walled = each_way.name in isolation.WALLS
+    machine = platform.machine()
+    given = {**CALLS[machine], "x86": machine == "x86_64", "walls": walled}
+    said = json.loads(line(behind(each_way, FILTERED.replace("GIVEN", repr(given)))))
+    filtered(said, walled)
+
+
+def test_without_the_filter_the_same_script_gets_through(monkeypatch, behind, walls):
+    """The script can tell: without the last step inside there are sockets, system calls and any number of files."""
+    python = isolation._python
+
+    def bare(*given, **how):
+        words = python(*given, **how)
+        at = words.index("-c")
+        return [*words[: at - 3], *words[at + 3 :]]
+
+    monkeypatch.setattr(isolation, "_python", bare)
+    machine = platform.machine()
+    given = {**CALLS[machine], "x86": machine == "x86_64", "walls": False}
+    said = json.loads(line(behind(walls, FILTERED.replace("GIVEN", repr(given)))))
+    assert {k for k, found in said["sockets"].items() if found == "done"} > {"1", "2"}
+    assert set(said["unknown"].values()) != {"ENOSYS"}
+    with pytest.raises(AssertionError):
+        filtered(said, False)
 
 
 LEAVES = """

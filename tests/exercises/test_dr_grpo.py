@@ -97,6 +97,38 @@ def test_the_mended_bugs_are_the_librarys():
         torch.testing.assert_close(BUGS["own-denominators"].mended(x, mask, parts), -aggregation.token_mean(x, mask))
 
 
+def per_completion(denominator):
+    """The mended loss of the bug with another denominator of each completion's sum."""
+
+    def loss(logp, old_logp, rewards, mask, group_size):
+        groups = rewards.view(-1, group_size)
+        advantages = (groups - groups.mean(1, keepdim=True)).flatten()[:, None]
+        ratio = torch.exp(logp - old_logp)
+        term = torch.minimum(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages) * mask
+        return -(term.sum(1) / denominator(mask)).mean()
+
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("denominator", "mends"),
+    [
+        (lambda mask: 64, True),  # any constant
+        (lambda mask: mask.sum() / len(mask), False),  # the token mean
+        (lambda mask: 1 / len(mask), False),  # a plain sum
+        (lambda mask: mask.shape[1], False),  # the padded width
+        (lambda mask: mask.sum(1).max(), False),  # the batch's longest
+        (lambda mask: mask.sum(1).clamp(min=2), False),
+        (lambda mask: math.inf, False),  # nothing is learnt
+    ],
+    ids=["constant", "token mean", "plain sum", "padded width", "longest", "at least two", "nothing"],
+)
+def test_half_a_repair_is_mended_by_a_constant_alone(denominator, mends):
+    verdict = BUGS["half-a-repair"].check(per_completion(denominator))
+    assert verdict.passed == mends, verdict
+    assert mends or "times the number of completions one weighs" in verdict.message
+
+
 def test_half_a_repair_pays_by_length_and_accumulation_by_memory():
     with redirect_stdout(io.StringIO()) as out:
         BUGS["half-a-repair"].symptom(BUGS["half-a-repair"].wrong)

@@ -5,7 +5,8 @@
     check("grpo-advantage", my_group_advantage)
 
 `variants.py` changes one convention of an exercise; `worker.py` is the process that runs a student's code,
-`isolation.py` the walls around it, `session.py` the line between the two, `grading.py` what is written down.
+`isolation.py` the walls around it, `inside.py` the last step within them, `session.py` the line between the two,
+`grading.py` what is written down.
 """
 
 from collections.abc import Callable

@@ -144,7 +144,7 @@ def cells_of(path: Path) -> list[str]:
     """
     text = bytes_of(path)
     try:
-        found = json.loads(text.decode("utf-8"))
+        found = json.loads(text)  # UTF-8, with a byte-order mark too, or UTF-16
         cells = [cell for cell in found["cells"] if cell.get("cell_type") == "code"]
         sources = []
         for cell in cells:
@@ -286,9 +286,15 @@ def _plain(text: str) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A spreadsheet would take a text that begins like this for a formula."""
-    return (
-        f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@") else value
+    """A text as one that no spreadsheet takes for a formula.
+
+    One begins with a sign, full-width and small ones too, where a cell begins: at the beginning, and after what other
+    countries' spreadsheets have for a comma.
+    """
+    if not isinstance(value, str):
+        return value
+    return re.sub(
+        r"""(^|[;|\t])([\s"]*)([=+\-@＝＋－＠﹦﹢﹣﹫−])""", r"\1\2'\3", value
     )
 
 

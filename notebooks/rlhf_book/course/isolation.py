@@ -4,14 +4,15 @@ The stronger that works on this machine is taken: it is tried with the worker it
 neither works nothing is graded, unless `limits` is asked for by name.
 
 - bubblewrap, unshare: an empty root with the system's libraries and Python's, read-only; a network of its own without
-  devices; process ids of its own; a home and a /tmp in memory. The grader's files, the book and other submissions are
-  not there.
-- limits: only what the kernel counts for one process. The student's code can read your files, and write where you can,
-  the grades included. As root it becomes nobody first.
+  devices; process ids of its own; a home and a /tmp in memory; a filter of system calls (`inside.py`). The grader's
+  files, the book and other submissions are not there.
+- limits: what the kernel counts for one process, and on Linux the same filter. The student's code can read your files,
+  and write where you can, the grades included. As root it becomes nobody first.
 """
 
 import contextlib
 import ctypes
+import json
 import os
 import resource
 import shutil
@@ -31,6 +32,7 @@ from . import bounds
 NOBODY = 65534
 _HERE = Path(__file__).resolve()
 WORKER = _HERE.parent / "worker.py"
+_INSIDE = (_HERE.parent / "inside.py").read_text(encoding="utf-8")
 BOOK = _HERE.parents[1]  # rlhf_book: solutions and references stand in it
 
 
@@ -44,6 +46,7 @@ class Limits:
     processes: int = 32  # threads included
     file_bytes: int = 32 * 2**20  # of one file; twice that, of all of them in memory
     open_files: int = 64
+    files: int = 4096  # links and folders too, in each folder in memory
     shared: int = 2**30  # growth of the machine's files in memory while it runs
 
 
@@ -143,7 +146,16 @@ def library_copy(folder: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def _python(library: str, home: str) -> list[str]:
+def _python(
+    library: str,
+    home: str,
+    rights: list[str],
+    *,
+    walls: bool = True,
+    folders: tuple[str, ...] = (),
+    options: str = "",
+) -> list[str]:
+    """The last step inside, then what gives up rights, then the worker."""
     environment = {
         "HOME": home,
         "USER": "student",
@@ -158,7 +170,10 @@ def _python(library: str, home: str) -> list[str]:
         "MPLBACKEND": "agg",
     }
     words = [f"{name}={value}" for name, value in environment.items()]
-    return ["env", "-i", *words, sys.executable, f"{library}/worker.py"]
+    asked = {"walls": walls, "folders": folders, "options": options, "drop": not rights}
+    inside = [sys.executable, "-I", "-S", "-c", _INSIDE, json.dumps(asked)]
+    worker = [sys.executable, f"{library}/worker.py"]
+    return ["env", "-i", *words, *inside, *rights, *worker]
 
 
 def _without_rights() -> list[str]:
@@ -166,7 +181,11 @@ def _without_rights() -> list[str]:
         return []
     ids = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     ids += ["--pdeathsig", "KILL"]  # a change of ids has cleared it
-    return ["setpriv", *ids, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+    return ["setpriv", *ids, *_without_bounds()[1:]]
+
+
+def _without_bounds() -> list[str]:
+    return ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 def _bwrap(
@@ -174,11 +193,12 @@ def _bwrap(
 ) -> list[str]:
     words = ["bwrap", "--die-with-parent", "--new-session"]
     words += ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
-    if os.geteuid() == 0:  # the worker becomes nobody in there
-        for right in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
-            words += ["--cap-add", right]
-    else:
-        words += ["--unshare-user", "--cap-drop", "ALL"]
+    rights = _without_rights()
+    if not rights:  # root of a namespace whose root has the user's rights outside
+        words += ["--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"]
+        rights = _without_bounds()
+    for right in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_SYS_ADMIN"):
+        words += ["--cap-add", right]  # until files are limited and rights given up
     for place in ("/scratch", "/tmp"):  # first: Python may be installed below /tmp
         words += ["--perms", "1777", "--size", str(limits.file_bytes), "--tmpfs", place]
     for path in python_paths():
@@ -191,15 +211,24 @@ def _bwrap(
         words += ["--tmpfs", path, "--remount-ro", path]
     words += ["--ro-bind", str(library), "/course"]
     words += ["--proc", "/proc", "--dev", "/dev"]
+    for path in filter(os.path.exists, ("/proc/keys", "/proc/key-users")):
+        words += ["--ro-bind", "/dev/null", path]
     words += ["--perms", "1777", "--size", str(limits.file_bytes)]
     words += ["--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     words += ["--remount-ro", "/"]
-    return [*words, "--", *_without_rights(), *_python("/course", "/scratch")]
+    folders, options = ("/scratch", "/tmp", "/dev/shm"), _of_memory(limits)
+    inside = _python("/course", "/scratch", rights, folders=folders, options=options)
+    return [*words, "--", *inside]
+
+
+def _of_memory(limits: Limits) -> str:
+    """The options of a folder in memory."""
+    return f"size={limits.file_bytes},nr_inodes={limits.files},mode=1777"
 
 
 _UNSHARE = """
 set -e
-root=$1; library=$2; size=$3; shift 3
+root=$1; library=$2; options=$3; shift 3
 readonly_here() {  # a mount, and the mounts below it, which a remount of the first leaves as they are
     cat /proc/self/mountinfo > "$root/mounts"
     while read -r _ _ _ _ place _; do
@@ -210,7 +239,7 @@ readonly_here() {  # a mount, and the mounts below it, which a remount of the fi
 }
 mount -t tmpfs -o size=1m,mode=755 tmpfs "$root"
 for name in scratch tmp; do
-    mkdir "$root/$name"; mount -t tmpfs -o "size=$size,mode=1777" tmpfs "$root/$name"
+    mkdir "$root/$name"; mount -t tmpfs -o "nosuid,nodev,$options" tmpfs "$root/$name"
 done
 while [ "$1" != "::" ]; do
     if [ -L "$1" ]; then
@@ -228,6 +257,9 @@ shift
 mkdir -p "$root/course" "$root/proc" "$root/dev"
 mount --rbind "$library" "$root/course"; readonly_here "$root/course"
 mount -t proc proc "$root/proc"
+for name in keys key-users; do
+    if [ -e "$root/proc/$name" ]; then mount --bind /dev/null "$root/proc/$name"; fi
+done
 for name in null zero urandom random; do
     touch "$root/dev/$name"; mount --bind "/dev/$name" "$root/dev/$name"
 done
@@ -246,16 +278,16 @@ def _unshare(
     rights = _without_rights()
     if not rights:
         words += ["--user", "--map-root-user"]
-        rights = ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
+        rights = _without_bounds()
     words += ["sh", "-c", _UNSHARE, "sh", str(root), str(library)]
     words += [
-        str(limits.file_bytes),
+        _of_memory(limits),
         *python_paths(),
         "::",
         *hidden_paths(private),
         "::",
     ]
-    return [*words, *rights, *_python("/course", "/scratch")]
+    return [*words, *_python("/course", "/scratch", rights)]
 
 
 def _limits(
@@ -266,13 +298,14 @@ def _limits(
     rights = _without_rights()
     if rights:
         os.chown(home, NOBODY, NOBODY)
-    return [*rights, *_python(str(library), str(home))]
+    return _python(str(library), str(home), rights, walls=False)
 
 
 _STOPPED = (
     "reading or changing your files, the book's, the grades and other submissions "
-    "(they are not there), a network, signals to other processes, too many processes, "
-    "too much time, and too much memory of a process"
+    "(they are not there), a network, keys that the kernel keeps for a user, signals to "
+    "other processes, too many processes and files, too much time, and too much memory "
+    "of a process"
 )
 _NOT_STOPPED = "an error in the kernel that lets a process out; side channels"
 _WATCHED = (
@@ -287,9 +320,10 @@ WAYS = {
         Isolation("unshare", _STOPPED, _NOT_STOPPED, _unshare),
         Isolation(
             "limits",
-            "endless loops, too much memory of a process, large files; as root also "
-            "what the user nobody may not do",
-            "reading what you can read (the references, other submissions), a network, "
+            "endless loops, too much memory of a process, large files; on Linux a "
+            "network; as root also what the user nobody may not do",
+            "reading what you can read (the references, other submissions), this "
+            "machine's services that have a socket, elsewhere than on Linux a network, "
             "filling the disk; if you are not root also deleting and writing what you "
             "can: other files, the grader, grades, so that results can be forged",
             _limits,

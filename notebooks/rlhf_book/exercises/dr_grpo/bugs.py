@@ -40,15 +40,20 @@ def price_of_a_wrong_token(loss: Callable[..., Tensor]) -> None:
 
 
 def equal_advantages_equal_tokens(loss: Callable[..., Tensor]) -> None:
-    """Completions of one advantage and different lengths: each of their tokens has to weigh the same."""
-    lengths = torch.tensor([1, 2, 8, 8])
-    mask = (torch.arange(8) < lengths[:, None]).float()
-    logp = torch.full((4, 8), -1.0, requires_grad=True)
-    loss(logp, logp.detach(), torch.tensor([0.0, 0.0, 0.0, 1.0]), mask, 4).backward()
-    assert logp.grad is not None
-    shortest, longest = logp.grad[0, 0].item(), logp.grad[2, 0].item()
-    assert abs(shortest - longest) < 1e-9, (
-        f"one weighs {shortest:.5f}, another {longest:.5f}"
+    """At one advantage each token has to weigh the same, however long its completion, the
+    batch's longest one and the padding are, and half as much among twice as many."""
+    weights = []
+    short, mixed = [1, 2, 3, 3], [1, 2, 8, 8]
+    for lengths, width in ((mixed, 8), (short, 8), (short, 3), (mixed + mixed, 8)):
+        mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).float()
+        logp = torch.full(mask.shape, -1.0, requires_grad=True)
+        rewards = torch.tensor([0.0, 0.0, 0.0, 1.0] * (len(lengths) // 4))
+        loss(logp, logp.detach(), rewards, mask, 4).backward()
+        assert logp.grad is not None
+        weights += [len(lengths) * logp.grad[i, 0].item() for i in range(3)]
+    least, most = min(weights), max(weights)
+    assert most - least < 1e-5 * most, (
+        f"times the number of completions one weighs {least:.5f}, another {most:.5f}"
     )
 
 
@@ -85,7 +90,9 @@ HALF_A_REPAIR = Bug(
     moral="""
     The mean within each completion is still there: the option changed the advantage and left the aggregation alone. The
     two biases live in two columns of the table, and each needs its own repair. The habit: state the property that the
-    name promises (equal advantages, equal weight of every token) and test that, for lengths that differ.
+    name promises (equal advantages, equal weight of every token) and test that, for lengths that differ. And from batch
+    to batch: with the mean over the batch's tokens, its longest completion or its padded width as the denominator all
+    tokens of one batch weigh the same, and those of the next weigh something else; a plain sum grows with the batch.
     """,
 )
 
