@@ -8,10 +8,12 @@ import pytest
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
+from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import load_reward_model
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.tasks.reviews import BEST, DISHES
-from rlhf_minimal.training import MeanScore, Recipe, evaluate, evaluate_reward_model, load_policy, sample_pairs
+from rlhf_minimal.training import MeanScore, Recipe, evaluate, load_policy
 
 TASK = get_task("reviews")
 

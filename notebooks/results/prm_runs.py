@@ -66,7 +66,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -77,8 +77,19 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.fit import FitConfig, fit, optimizer_of
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.process_reward import (
+    AGGREGATES,
+    StepScorer,
+    auc,
+    label_steps,
+    sample_steps,
+    scored_steps,
+    step_loss,
+    weigh_steps,
+)
 from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.models.forward import joined, positions
 from rlhf_minimal.tasks import (
@@ -92,24 +103,15 @@ from rlhf_minimal.tasks import (
 )
 from rlhf_minimal.training import (
     Config,
-    FitConfig,
     Learner,
     Recipe,
     Rollout,
-    StepScorer,
-    Student,
     evaluate_votes,
-    fit,
     load_policy,
     roll_out,
-    rows_of_step,
-    sample_steps,
-    scored_steps,
     train,
     verified_steps,
-    weigh_steps,
 )
-from rlhf_minimal.training.steps import AGGREGATES, auc, label_steps, step_loss
 
 SEEDS = range(5)
 TASK = get_task("clock:slip")
@@ -343,21 +345,24 @@ def learn(
     if labels_of(arm) == "kept":
         rows = [row for row in rows if any(mark == mark for _, mark in row.steps)]
         measure = known_loss
-    losses: list[float] = []
-
-    def loss(step: int) -> Tensor:
-        return measure(scorer, rows_of_step(rows, step, config.batch_size, seed))
-
-    student = Student.begin(scorer.model, scorer.save, config)
+    optimizer, done = optimizer_of(scorer.model, config), 0
     last = steps or config.steps
 
     def pause(metrics: dict[str, float]) -> bool:
         return metrics["step"] % EVERY != 0 and metrics["step"] < last
 
-    while student.step < last:
-        history = fit(student, config, loss, pause)
-        losses = [one["loss"] for one in history]
-        yield student.step, sum(losses) / len(losses)
+    while done < last:
+        history = fit(
+            scorer.model,
+            rows,
+            partial(measure, scorer),
+            config,
+            optimizer=optimizer,
+            done=done,
+            on_step=pause,
+        )
+        done = int(history[-1]["step"])
+        yield done, sum(one["loss"] for one in history) / len(history)
 
 
 def votes_of(weigh: dict[str, RewardFunction | None], seed: int) -> dict[str, Any]:

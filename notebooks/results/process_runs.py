@@ -57,6 +57,7 @@ from recording import record
 
 from rlhf_minimal import Algorithm
 from rlhf_minimal.functional import aggregation
+from rlhf_minimal.lab.process_reward import StepScorer, weigh_steps
 from rlhf_minimal.tasks import (
     Problem,
     RewardFunction,
@@ -65,14 +66,7 @@ from rlhf_minimal.tasks import (
     checked_steps,
     verifier_reward,
 )
-from rlhf_minimal.training import (
-    Learner,
-    Recipe,
-    Rollout,
-    StepScorer,
-    train,
-    weigh_steps,
-)
+from rlhf_minimal.training import Learner, Recipe, Rollout, train
 
 STEPS, LAST = 80, 10  # steps of a run, and those at its end of which means are kept
 TASK = prm_runs.TASK

@@ -41,20 +41,14 @@ from transformers import PreTrainedModel
 
 from rlhf_book import tongues
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
+from rlhf_minimal.fit import FitConfig, imitate, preference_loss
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.tasks import CompletionRow, Problem
-from rlhf_minimal.training import (
-    FitConfig,
-    Recipe,
-    Rollout,
-    imitate,
-    load_policy,
-    roll_out,
-)
-from rlhf_minimal.training.preferences import preference_loss, sample_pairs
+from rlhf_minimal.training import Recipe, Rollout, load_policy, roll_out
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
 CENTRED_GRPO = replace(GRPO, advantage=advantages.group_centered)

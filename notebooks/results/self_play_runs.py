@@ -45,6 +45,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
+from rlhf_minimal.fit import FitConfig, completion_loss, imitate, teacher_rows
 from rlhf_minimal.functional import pairwise
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask
@@ -52,16 +53,8 @@ from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.pairwise import PAIRWISE, Pairs, pairwise_loss
 from rlhf_minimal.tasks import CompletionRow, get_task
 from rlhf_minimal.tasks.arithmetic import add
-from rlhf_minimal.training import (
-    FitConfig,
-    Recipe,
-    Rollout,
-    imitate,
-    load_policy,
-    roll_out,
-)
+from rlhf_minimal.training import Recipe, Rollout, load_policy, roll_out
 from rlhf_minimal.training.sampler import pad_left, pad_right
-from rlhf_minimal.training.supervised import completion_loss, teacher_rows
 
 TASK = get_task("addition")
 RECIPE = Recipe(ALGORITHMS["grpo"], TASK)

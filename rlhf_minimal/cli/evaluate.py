@@ -7,9 +7,9 @@ from rlhf_minimal import training
 from rlhf_minimal.cli import checkpoint, programs
 from rlhf_minimal.cli.console import at_least_1
 from rlhf_minimal.cli.settings import is_program
+from rlhf_minimal.lab.process_reward import AGGREGATES, weigh_steps
 from rlhf_minimal.tasks import RewardFunction, Task
 from rlhf_minimal.training.evaluation import HELD_OUT
-from rlhf_minimal.training.steps import AGGREGATES
 
 ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
 IF_MEMORY_RUNS_OUT = "lower -n"
@@ -76,6 +76,6 @@ def _scorer(args: argparse.Namespace, task: Task) -> RewardFunction:
     if args.scorer == "steps":
         return training.verified_steps(task)
     if not is_program(args.scorer):
-        return training.weigh_steps(programs.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
+        return weigh_steps(programs.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
     weigh: RewardFunction = programs.load(args.scorer, programs.Function)
     return weigh

@@ -5,9 +5,11 @@ import torch
 
 from rlhf_book import plotting
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.fit import imitate
+from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import PairRow, TextRow, get_task, read_rows
-from rlhf_minimal.training import Config, Recipe, imitate, sample_completions
+from rlhf_minimal.training import Config, Recipe
 from rlhf_minimal.training.trpo import mean_kl
 
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.process_reward import sample_steps
 from rlhf_minimal.tasks import Step, StepRow
-from rlhf_minimal.training import sample_steps, train
+from rlhf_minimal.training import train
 from rlhf_minimal.training.learner import Learner
 from tests.results.scripts import load, separated
 

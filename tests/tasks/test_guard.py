@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, score_all, verify_all
 from rlhf_minimal.tasks.rewards import LARGEST
 from rlhf_minimal.time_limit import in_time
-from rlhf_minimal.training import Config, Learner, Recipe, evaluate, sample_pairs, train
+from rlhf_minimal.training import Config, Learner, Recipe, evaluate, train
 from rlhf_minimal.training.metrics import OF_THE_MACHINE
 
 PROBLEMS = [Problem("1:", "2"), Problem("3:", "4"), Problem("5:", "6")]

@@ -14,7 +14,7 @@ import traitlets
 
 from rlhf_book.figures.widgets import STEP_EXPLORER_ALT, StepExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
-from rlhf_minimal.training.steps import AGGREGATES
+from rlhf_minimal.lab.process_reward import AGGREGATES
 from rlhf_minimal.training.votes import vote
 from tests.viz.node import run_in_node
 

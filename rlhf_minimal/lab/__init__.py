@@ -1,0 +1,1 @@
+"""What the core does not need: process rewards, rows that a model writes, a closer look at reward models."""
