@@ -87,7 +87,7 @@ FILES |= {"rows.jsonl", "held-out.jsonl", "run.lock"}
 def settings_of(*words):
     """What a command would have as its settings, before anything is loaded."""
     args = parsed(list(words))
-    return args.command._plan(args)[1]
+    return args.command._plan(args).settings
 
 
 @pytest.mark.parametrize("words", ["pretrain --task reviews", "sft", "reward", "prefer dpo"])

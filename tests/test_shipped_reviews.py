@@ -9,11 +9,13 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.evaluate import MeanScore, evaluate
+from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
+from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import load_reward_model
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.tasks.reviews import BEST, DISHES
 from rlhf_minimal.train import Recipe
-from rlhf_minimal.training import evaluate_reward_model, load_policy, sample_pairs
+from rlhf_minimal.training import load_policy
 
 TASK = get_task("reviews")
 

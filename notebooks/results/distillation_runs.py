@@ -46,13 +46,13 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import completion_loss
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.tasks import CompletionRow, get_task
 from rlhf_minimal.train import Recipe, roll_out
 from rlhf_minimal.training import load_policy
-from rlhf_minimal.training.supervised import completion_loss
 
 TASK = get_task("addition")
 STEPS, PROMPTS, GROUP = 20, 16, 8

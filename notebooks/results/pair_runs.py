@@ -35,19 +35,27 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import (
+    Example,
+    FitConfig,
+    encode_pairs,
+    fit,
+    make_pairs,
+    pair_loss,
+    pair_scores,
+    read_reference,
+    rows_of_step,
+    train_pairwise,
+)
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.reward_model_quality import expected_accuracy
+from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import RewardModel, Vocabulary
-from rlhf_minimal.pairwise import PAIRWISE, PairwiseAlgorithm, pairwise_loss
+from rlhf_minimal.pairwise import PAIRWISE, PairwiseAlgorithm, pairwise_scores
 from rlhf_minimal.tasks import PairRow, get_task, model_reward
 from rlhf_minimal.train import Recipe, roll_out, train
-from rlhf_minimal.training import load_policy, pairwise
-from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
-from rlhf_minimal.training.preferences import (
-    expected_accuracy,
-    pair_scores,
-    sample_pairs,
-)
+from rlhf_minimal.training import load_policy
 
 TASK = get_task("reviews")
 PAIRS, HELD_OUT, ROUNDS = 2000, 1000, 5
@@ -112,11 +120,12 @@ def learn_pairs(
     """dpo, coin and online: the policy at the end, and what was seen at each step."""
     reference, vocabulary = start()
     policy = copy.deepcopy(reference)
-    algorithm, seen = row(), []
-    examples: list[pairwise.Example] = []
+    algorithm = row()
+    examples: list[Example] = []
 
-    def gather(step: int) -> None:
-        """New pairs: all at the beginning, or a part at the beginning of each round."""
+    def batch(step: int) -> list[Example]:
+        """A step's pairs: all made at the beginning, or a part at the beginning of each round."""
+        rows = None
         if arm == "online" and (step - 1) % (STEPS // ROUNDS) == 0:
             rows = pairs_of(
                 policy,
@@ -128,29 +137,21 @@ def learn_pairs(
         elif step == 1:
             rows = pairs_of_start(seed)
             rows = tossed(rows, seed) if arm == "coin" else rows
-        else:
-            return
-        examples[:] = pairwise.read_reference(
-            pairwise.encode(rows, vocabulary, own=False), reference, vocabulary
-        )
-
-    def loss(step: int) -> torch.Tensor:
-        gather(step)
-        batch = rows_of_step(examples, step, BATCH, seed)
-        made = pairwise.make_pairs(algorithm, policy, vocabulary, batch)
-        seen.append(pairwise.describe(algorithm, made))
-        value = pairwise_loss(algorithm, made)
-        seen[-1]["loss"] = value.item()
-        return value
+        if rows is not None:
+            examples[:] = read_reference(
+                encode_pairs(rows, vocabulary), reference, vocabulary
+            )
+        return rows_of_step(examples, step, BATCH, seed)
 
     config = FitConfig(steps=STEPS, batch_size=BATCH, lr=LR, warm_up=20, seed=seed)
-    fit(
-        Student.begin(policy, policy.save_pretrained, config),
+    history = fit(
+        policy,
+        batch,
+        partial(pair_loss, algorithm, policy, vocabulary),
         config,
-        loss,
-        lambda metrics: metrics["step"] < steps,
+        on_step=lambda metrics: metrics["step"] < steps,
     )
-    return policy.eval(), seen
+    return policy.eval(), history
 
 
 def learn_reward(
@@ -163,7 +164,7 @@ def learn_reward(
     config = FitConfig(
         steps=REWARD_STEPS, batch_size=BATCH, lr=REWARD_LR, warm_up=20, seed=seed
     )
-    history = pairwise.train_pairwise(
+    history = train_pairwise(
         PAIRWISE["bradley_terry"],
         model,
         vocabulary,
@@ -194,13 +195,11 @@ def log_ratios(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """[N] and [N]: log-ratios to the start, of the chosen and of the rejected completions."""
     reference, vocabulary = start()
-    examples = pairwise.read_reference(
-        pairwise.encode(rows, vocabulary, own=False), reference, vocabulary
-    )
+    examples = read_reference(encode_pairs(rows, vocabulary), reference, vocabulary)
     found = []
     for i in range(0, len(examples), 500):
-        pairs = pairwise.make_pairs(row(), policy, vocabulary, examples[i : i + 500])
-        found.append(pairwise.pairwise_scores(row(), pairs))
+        pairs = make_pairs(row(), policy, vocabulary, examples[i : i + 500])
+        found.append(pairwise_scores(row(), pairs))
     chosen, rejected = (torch.cat(side) for side in zip(*found, strict=True))
     return chosen, rejected
 

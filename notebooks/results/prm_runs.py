@@ -66,7 +66,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import as_file, files
 from typing import Any
 
@@ -78,9 +78,20 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import FitConfig, fit, optimizer_of
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.process_reward import (
+    AGGREGATES,
+    StepScorer,
+    auc,
+    label_steps,
+    sample_steps,
+    scored_steps,
+    step_loss,
+    weigh_steps,
+)
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, policy_logits
@@ -96,18 +107,7 @@ from rlhf_minimal.tasks import (
     get_task,
 )
 from rlhf_minimal.train import Recipe, roll_out, train
-from rlhf_minimal.training import (
-    FitConfig,
-    StepScorer,
-    Student,
-    fit,
-    load_policy,
-    rows_of_step,
-    sample_steps,
-    scored_steps,
-    weigh_steps,
-)
-from rlhf_minimal.training.steps import AGGREGATES, auc, label_steps, step_loss
+from rlhf_minimal.training import load_policy
 
 SEEDS = range(5)
 TASK = get_task("clock:slip")
@@ -341,21 +341,24 @@ def learn(
     if labels_of(arm) == "kept":
         rows = [row for row in rows if any(mark == mark for _, mark in row.steps)]
         measure = known_loss
-    losses: list[float] = []
-
-    def loss(step: int) -> Tensor:
-        return measure(scorer, rows_of_step(rows, step, config.batch_size, seed))
-
-    student = Student.begin(scorer.model, scorer.save, config)
+    optimizer, done = optimizer_of(scorer.model, config), 0
     last = steps or config.steps
 
     def pause(metrics: dict[str, float]) -> bool:
         return metrics["step"] % EVERY != 0 and metrics["step"] < last
 
-    while student.step < last:
-        history = fit(student, config, loss, pause)
-        losses = [one["loss"] for one in history]
-        yield student.step, sum(losses) / len(losses)
+    while done < last:
+        history = fit(
+            scorer.model,
+            rows,
+            partial(measure, scorer),
+            config,
+            optimizer=optimizer,
+            done=done,
+            on_step=pause,
+        )
+        done = int(history[-1]["step"])
+        yield done, sum(one["loss"] for one in history) / len(history)
 
 
 def votes_of(weigh: dict[str, RewardFunction | None], seed: int) -> dict[str, Any]:

@@ -41,16 +41,17 @@ from transformers import PreTrainedModel
 
 from rlhf_book import tongues
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
+from rlhf_minimal.fit import FitConfig, imitate, preference_loss
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import CompletionRow, Problem
 from rlhf_minimal.train import Recipe, roll_out
-from rlhf_minimal.training import FitConfig, imitate, load_policy
-from rlhf_minimal.training.preferences import preference_loss, sample_pairs
+from rlhf_minimal.training import load_policy
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
 CENTRED_GRPO = replace(GRPO, advantage=advantages.group_centered)

@@ -51,22 +51,18 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import FitConfig, train_pairwise
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
+from rlhf_minimal.lab.sampled_rows import label_pair, sample_pairs, write_completions
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.tasks import PairRow, get_task, model_reward, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe, roll_out, train_step
-from rlhf_minimal.training import load_policy, pairwise
-from rlhf_minimal.training.fit import FitConfig
-from rlhf_minimal.training.preferences import (
-    evaluate_reward_model,
-    label_pair,
-    sample_pairs,
-    write_completions,
-)
+from rlhf_minimal.training import load_policy
 
 STEPS, WITHOUT_STEPS, PROMPTS, GROUP, BETA = 30, 40, 32, 4, 0.05
 FOUND = (10, 20, 30, 40)
@@ -212,7 +208,7 @@ def trained_on(
     rows = rows[: PAIRS - len(new)] + new
     model = first_reward_model()
     config = FitConfig(steps=FIT_STEPS, batch_size=64, lr=FIT_LR, warm_up=20, seed=seed)
-    history = pairwise.train_pairwise(
+    history = train_pairwise(
         PAIRWISE["bradley_terry"],
         model,
         vocabulary,

@@ -44,25 +44,23 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import FitConfig, fit
 from rlhf_minimal.functional.masked import last_token
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.prefixes import force, roll_out_from
+from rlhf_minimal.lab.process_reward import (
+    StepScorer,
+    sample_steps,
+    step_ends,
+    step_loss,
+)
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary
 from rlhf_minimal.sample import Rollout, read_with_cache, sample
 from rlhf_minimal.tasks import Problem, StepRow, get_task, random_reward
 from rlhf_minimal.tasks import Step as Mark
 from rlhf_minimal.train import Recipe, roll_out, train
-from rlhf_minimal.training import (
-    FitConfig,
-    StepScorer,
-    Student,
-    fit,
-    load_policy,
-    rows_of_step,
-    sample_steps,
-)
-from rlhf_minimal.training.steps import step_ends, step_loss
+from rlhf_minimal.training import load_policy
 
 TASK = get_task("clock")
 ROW = ALGORITHMS["dr_grpo"]
@@ -205,12 +203,14 @@ def scorer_of(arm: str, seed: int, steps: int | None = None) -> StepScorer:
             policy, vocabulary, SAMPLING, 3000, labels="program", seed=seed
         )
 
-    def loss(step: int) -> Tensor:
-        return step_loss(scorer, rows_of_step(rows, step, config.batch_size, seed))
-
-    student = Student.begin(scorer.model, scorer.save, config)
     last = steps or config.steps
-    fit(student, config, loss, lambda metrics: metrics["step"] < last)
+    fit(
+        scorer.model,
+        rows,
+        partial(step_loss, scorer),
+        config,
+        on_step=lambda metrics: metrics["step"] < last,
+    )
     return scorer
 
 

@@ -45,6 +45,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
+from rlhf_minimal.fit import FitConfig, completion_loss, imitate, teacher_rows
 from rlhf_minimal.functional import pairwise
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask
@@ -55,8 +56,7 @@ from rlhf_minimal.sample import Rollout, pad_left, pad_right
 from rlhf_minimal.tasks import CompletionRow, get_task
 from rlhf_minimal.tasks.arithmetic import add
 from rlhf_minimal.train import Recipe, roll_out
-from rlhf_minimal.training import FitConfig, imitate, load_policy
-from rlhf_minimal.training.supervised import completion_loss, teacher_rows
+from rlhf_minimal.training import load_policy
 
 TASK = get_task("addition")
 RECIPE = fast(Recipe(ALGORITHMS["grpo"], TASK))

@@ -12,17 +12,26 @@ from typing import Any
 import torch
 import transformers
 
-from rlhf_minimal.cli import diagnose, diff, evaluate, export, memory, sample, table, train
+from rlhf_minimal.cli import (
+    diagnose,
+    diff,
+    evaluate,
+    export,
+    memory,
+    prefer,
+    pretrain,
+    reward,
+    sample,
+    sft,
+    table,
+    train,
+)
 from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line, printable
-from rlhf_minimal.cli.prefer import Prefer
-from rlhf_minimal.cli.pretrain import Pretrain
-from rlhf_minimal.cli.reward import Reward
-from rlhf_minimal.cli.sft import Sft
 from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.tasks.base import check_name
 
-# A command is a module, or for those that share their course a class, with `ABOUT`, `add_arguments` and `run`.
-COMMANDS: Any = (train, Pretrain, Sft, Reward, Prefer, sample, evaluate, diagnose, table, memory, export, diff)
+# A command is a module with `ABOUT`, `add_arguments` and `run`.
+COMMANDS: Any = (train, pretrain, sft, reward, prefer, sample, evaluate, diagnose, table, memory, export, diff)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -8,10 +8,10 @@ from rlhf_minimal.cli.console import at_least_1, printable
 from rlhf_minimal.cli.settings import is_program
 from rlhf_minimal.evaluate import HELD_OUT, evaluate
 from rlhf_minimal.lab.prefixes import force
+from rlhf_minimal.lab.process_reward import AGGREGATES, weigh_steps
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.tasks import RewardFunction, Task
 from rlhf_minimal.train import roll_out
-from rlhf_minimal.training.steps import AGGREGATES, weigh_steps
 
 ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
 IF_MEMORY_RUNS_OUT = "lower -n"

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.cli.settings import is_program
 from rlhf_minimal.cli.starts import check_alphabet, find_device
+from rlhf_minimal.lab.process_reward import StepScorer, load_step_scorer, scored_steps
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import StepReward, Task, checked_steps, get_task
-from rlhf_minimal.training import StepScorer, load_step_scorer, scored_steps
 from rlhf_minimal.training.run_folder import check_same
 
 Kind = TypeVar("Kind")

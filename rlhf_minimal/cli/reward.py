@@ -1,149 +1,130 @@
 """`reward`: train a reward model on preferences, or a scorer of steps on labelled steps."""
 
+import argparse
 import math
-from pathlib import Path
-from typing import Any, ClassVar, Literal
-
-from torch import Tensor
+from functools import partial
+from typing import Any, Literal
 
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.cli.fitting import Job, Rows, settings_for
+from rlhf_minimal.cli.fitting import Measured, Plan, Rows, add_fit_flags, plan_of, rows_of, settings_for, train
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import load_start
-from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary, load_reward_model
+from rlhf_minimal.fit import preference_loss
+from rlhf_minimal.lab.process_reward import StepScorer, evaluate_steps, load_step_scorer, sample_steps, step_loss
+from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
+from rlhf_minimal.lab.sampled_rows import sample_pairs
+from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.pairwise import PAIRWISE
 from rlhf_minimal.tasks import PairRow, StepRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe
-from rlhf_minimal.training import StepScorer, load_step_scorer, sample_steps
-from rlhf_minimal.training.preferences import evaluate_reward_model, preference_loss, sample_pairs
-from rlhf_minimal.training.steps import evaluate_steps, step_loss
 
+ABOUT = (
+    "Train a reward model by Bradley-Terry, on pairs of a policy's samples or on those of a file. With "
+    "--label-steps, train a process reward model on the steps of samples, for train --step-reward and evaluate "
+    "--scorer."
+)
 ABOUT_LABELS = (
     "Train a scorer of steps, on labels of the task's checker (program), on the share of completions from there that "
     "are right (shepherd) or on whether one of them is (shepherd-hard), or on outcomes alone (outcome)."
 )
 ABOUT_HEAD = "What scores a step: the log-ratio of its tokens to the start, or a number read at its end."
 ABOUT_NORMALIZE = "Whether scores are shifted and scaled to mean 0 and standard deviation 1 on the rows."
+SETTINGS = [
+    *settings_for("prompt, chosen and rejected", rows=32_000, held_out=2000, steps=1200, lr=2e-3),
+    Setting("normalize", Literal["samples", "none"], "samples", ABOUT_NORMALIZE),
+    Setting("label_steps", Literal["none", "program", "shepherd", "shepherd-hard", "outcome"], "none", ABOUT_LABELS),
+    Setting("head", Literal["ratio", "scalar"], "ratio", ABOUT_HEAD),
+    Setting("beta", float, 10.0, "What a nat of the head ratio is worth."),
+    Setting("rollouts", int, 8, "Completions that go on from each step, for the labels of Math-Shepherd."),
+]
+GOES_WITH = {
+    "normalize": ("label_steps", "none"),
+    **dict.fromkeys(("head", "beta", "rollouts"), ("label_steps", None)),
+}
+IF_MEMORY_RUNS_OUT = "lower --batch-size"
 
 
-class Reward(Job):
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    add_fit_flags(sub, SETTINGS)
+
+
+def _missing(task: Task, settings: dict[str, Any]) -> str | None:
+    """For labels of steps, somebody has to say where a step ends."""
+    return None if settings["label_steps"] == "none" or task.steps else "steps"
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    """The checked settings."""
+    return plan_of(args, "reward", SETTINGS, goes_with=GOES_WITH, missing=_missing, compares=True)
+
+
+def run(args: argparse.Namespace) -> int:
+    """The command, from its flags to its run folder."""
+    plan = _plan(args)
+    return _train_reward_model(plan) if plan.settings["label_steps"] == "none" else _train_step_scorer(plan)
+
+
+def _train_reward_model(plan: Plan) -> int:
     """Trains a reward model on pairs of completions, of which one was preferred."""
+    policy, described = None, plan.origin
+    if plan.resumed:
+        reward_model = load_reward_model(plan.origin)
+    else:
+        policy, vocabulary, described = load_start(plan.origin, plan.task, plan.config.seed)
+        reward_model = RewardModel.from_policy(policy, vocabulary, seed=plan.config.seed)
+        policy.to(plan.device)  # type: ignore[arg-type]
+    reward_model.model.to(plan.device)  # type: ignore[arg-type]
 
-    ABOUT = (
-        "Train a reward model by Bradley-Terry, on pairs of a policy's samples or on those of a file. With "
-        "--label-steps, train a process reward model on the steps of samples, for train --step-reward and evaluate "
-        "--scorer."
-    )
-    SETTINGS: ClassVar = [
-        *settings_for("prompt, chosen and rejected", rows=32_000, held_out=2000, steps=1200, lr=2e-3),
-        Setting("normalize", Literal["samples", "none"], "samples", ABOUT_NORMALIZE),
-        Setting(
-            "label_steps", Literal["none", "program", "shepherd", "shepherd-hard", "outcome"], "none", ABOUT_LABELS
-        ),
-        Setting("head", Literal["ratio", "scalar"], "ratio", ABOUT_HEAD),
-        Setting("beta", float, 10.0, "What a nat of the head ratio is worth."),
-        Setting("rollouts", int, 8, "Completions that go on from each step, for the labels of Math-Shepherd."),
-    ]
-    GOES_WITH: ClassVar = {
-        "normalize": ("label_steps", "none"),
-        **dict.fromkeys(("head", "beta", "rollouts"), ("label_steps", None)),
-    }
-    row: type = PairRow
-    watched = ("loss", "accuracy")
-    compares = True
-    scorer: Any  # what is trained: a reward model, or a scorer of steps
+    def make(split: Split, n: int, seed: int) -> Rows:
+        assert policy is not None  # a resumed run has kept its rows
+        return sample_pairs(policy, reward_model.vocabulary, plan.task, n, split=split, seed=seed)
 
-    @classmethod
-    def for_task(cls, task: Task, settings: dict[str, Any]) -> type[Job]:
-        """A scorer of steps, where their labels are asked for."""
-        return cls if settings["label_steps"] == "none" else Steps
-
-    def begin(self, start: str, resumed: bool) -> None:
-        """Loads what a resumed run has trained, or makes it from a policy."""
-        if resumed:
-            self.scorer, self.described = self.load(start), start
-        else:
-            self.policy, vocabulary, self.described = load_start(start, self.task, self.settings["seed"])
-            self.scorer = self.new(vocabulary)
-        self.model, self.vocabulary = self.scorer.model, self.scorer.vocabulary
-
-    def load(self, folder: str) -> Any:
-        """The reward model in a folder."""
-        return load_reward_model(folder)
-
-    def new(self, vocabulary: Vocabulary | TokenizerVocabulary) -> Any:
-        """A reward model that begins with the policy."""
-        return RewardModel.from_policy(self.policy, vocabulary, seed=self.settings["seed"])
-
-    def write(self, folder: Path) -> None:
-        """Writes the model's files."""
-        self.scorer.save(folder)
-
-    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
-        """Pairs of the policy's samples with noisy labels."""
-        self.policy.to(self.model.device)  # type: ignore[arg-type]
-        return sample_pairs(self.policy, self.vocabulary, self.task, n, split=split, seed=seed)
-
-    def loss(self, rows: Rows) -> Tensor:
-        """The Bradley-Terry loss."""
-        return preference_loss(PAIRWISE["bradley_terry"], self.scorer, rows)
-
-    def measure(self, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """Accuracy, the best possible accuracy, and calibration."""
-        quality = evaluate_reward_model(self.scorer, held_out)
+    def measure(held_out: Rows) -> Measured:
+        quality = evaluate_reward_model(reward_model, held_out)
         return quality.as_json(), str(quality)
 
-    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """Computes the normalisation as well, which the model stores."""
-        measured, text = self.measure(held_out)
-        if self.settings["normalize"] == "samples":
-            some = rows[:2000]
-            answers = [row.chosen for row in some] + [row.rejected for row in some]
-            self.scorer.normalize([row.prompt for row in some] * 2, answers)
-        mean, std = self.scorer.mean, self.scorer.std
+    def finish() -> Measured:
+        measured, text = measure(kept[1])
+        if plan.settings["normalize"] == "samples":  # the model stores what normalises it
+            pairs = kept[0][:2000]
+            completions = [row.chosen for row in pairs] + [row.rejected for row in pairs]
+            reward_model.normalize([row.prompt for row in pairs] * 2, completions)
+        mean, std = reward_model.mean, reward_model.std
         return {**measured, "normalize": {"mean": mean, "std": std}}, f"{text}\nscores: (raw - {mean:.3f}) / {std:.3f}"
 
+    kept = rows_of(plan, reward_model.model, reward_model.vocabulary, PairRow, make)
+    loss = partial(preference_loss, PAIRWISE["bradley_terry"], reward_model)
+    options: dict[str, Any] = {"watched": ("loss", "accuracy"), "finish": finish}
+    return train(plan, reward_model.model, reward_model.save, described, kept, loss, measure, **options)
 
-class Steps(Reward):
+
+def _train_step_scorer(plan: Plan) -> int:
     """Trains a scorer of steps: a process reward model."""
+    policy, described, settings = None, plan.origin, plan.settings
+    if plan.resumed:
+        scorer = load_step_scorer(plan.origin)
+    else:
+        policy, vocabulary, described = load_start(plan.origin, plan.task, plan.config.seed)
+        scorer = StepScorer.from_policy(policy, vocabulary, settings["head"], beta=settings["beta"])
+        policy.to(plan.device)  # type: ignore[arg-type]
+    scorer.model.to(plan.device)  # type: ignore[arg-type]
 
-    row = StepRow
-    watched = ("loss", "auc")
+    def make(split: Split, n: int, seed: int) -> Rows:
+        assert policy is not None  # a resumed run has kept its rows
+        recipe = Recipe(ALGORITHMS["reinforce"], plan.task)  # any row of the table: it only samples
+        options = {"labels": settings["label_steps"], "rollouts": settings["rollouts"]}
+        return sample_steps(policy, scorer.vocabulary, recipe, n, split=split, seed=seed, **options)
 
-    @classmethod
-    def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
-        """Somebody has to say where a step ends."""
-        return None if task.steps else "steps"
+    def measure(held_out: Rows) -> Measured:
+        steps, quality = sum(len(row.steps) for row in held_out), evaluate_steps(scorer, held_out)
+        separated = f"AUC {quality['auc']:.3f}"
+        if math.isnan(quality["auc"]):
+            del quality["auc"]
+            separated = "no AUC, since all are right or all are wrong"
+        return {"held_out": steps, **quality}, f"{steps} steps held out: {separated}, loss {quality['loss']:.3f}"
 
-    def load(self, folder: str) -> Any:
-        """The scorer in a folder."""
-        return load_step_scorer(folder)
-
-    def new(self, vocabulary: Vocabulary | TokenizerVocabulary) -> Any:
-        """A scorer that begins with the policy."""
-        return StepScorer.from_policy(self.policy, vocabulary, self.settings["head"], beta=self.settings["beta"])
-
-    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
-        """The policy's samples with labelled steps."""
-        self.policy.to(self.model.device)  # type: ignore[arg-type]
-        recipe = Recipe(ALGORITHMS["reinforce"], self.task)  # any row of the table: it only samples
-        options = {"labels": self.settings["label_steps"], "rollouts": self.settings["rollouts"]}
-        return sample_steps(self.policy, self.vocabulary, recipe, n, split=split, seed=seed, **options)
-
-    def loss(self, rows: Rows) -> Tensor:
-        """Cross-entropy of the labels."""
-        return step_loss(self.scorer, rows)
-
-    def measure(self, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """How well steps are told apart; there is no AUC where all of them are right, or all wrong."""
-        steps, found = sum(len(row.steps) for row in held_out), evaluate_steps(self.scorer, held_out)
-        told = f"AUC {found['auc']:.3f}"
-        if math.isnan(found["auc"]):
-            del found["auc"]
-            told = "no AUC, since all are right or all are wrong"
-        return {"held_out": steps, **found}, f"{steps} steps held out: {told}, loss {found['loss']:.3f}"
-
-    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """The same: the scores of steps are log-odds, and are not normalised."""
-        return self.measure(held_out)
+    kept = rows_of(plan, scorer.model, scorer.vocabulary, StepRow, make)
+    loss = partial(step_loss, scorer)
+    return train(plan, scorer.model, scorer.save, described, kept, loss, measure, watched=("loss", "auc"))

@@ -56,7 +56,7 @@ def fields_of(config: type, said: Mapping[str, str] = {}, **defaults: Any) -> li
         defaults: In place of the class's own.
 
     Example:
-        >>> from rlhf_minimal.training import FitConfig
+        >>> from rlhf_minimal.fit import FitConfig
         >>> fields_of(FitConfig, steps=9)[0].help
         'Optimiser steps (default 9).'
     """

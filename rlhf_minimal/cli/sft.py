@@ -1,39 +1,66 @@
 """`sft`: supervised fine-tuning."""
 
-from typing import Any, ClassVar
+import argparse
+from functools import partial
 
-from torch import Tensor
+from rlhf_minimal.cli.fitting import (
+    Measured,
+    Plan,
+    Rows,
+    add_fit_flags,
+    demonstrations,
+    measure_loss,
+    plan_of,
+    rows_of,
+    score_samples,
+    settings_for,
+    train,
+)
+from rlhf_minimal.cli.starts import load_start
+from rlhf_minimal.fit import completion_loss
+from rlhf_minimal.tasks import CompletionRow
+from rlhf_minimal.training import save_policy
 
-from rlhf_minimal.cli.fitting import Job, Rows, demonstrations, settings_for
-from rlhf_minimal.tasks import CompletionRow, Task
-from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training.supervised import completion_loss
+ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
+SETTINGS = settings_for("prompt and completion, or messages", start="untrained", steps=700)
+IF_MEMORY_RUNS_OUT = "lower --batch-size"
 
 
-class Sft(Job):
-    """Trains on prompts with completions to imitate."""
+def add_arguments(sub: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    add_fit_flags(sub, SETTINGS)
 
-    ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
-    SETTINGS: ClassVar = settings_for("prompt and completion, or messages", start="untrained", steps=700)
-    row = CompletionRow
 
-    @classmethod
-    def missing(cls, task: Task, settings: dict[str, Any]) -> str | None:
-        """A teacher, if the task has none."""
-        return None if task.teacher else "teacher to imitate"
+def _plan(args: argparse.Namespace) -> Plan:
+    """The checked settings."""
+    return plan_of(args, "sft", SETTINGS, missing=lambda task, settings: None if task.teacher else "teacher to imitate")
 
-    def own_rows(self, split: Split, n: int, seed: int) -> Rows:
-        """Completions of the task's teacher."""
-        return demonstrations(self.task, self.vocabulary, split, n, seed)
 
-    def loss(self, rows: Rows) -> Tensor:
-        """Cross-entropy of the completions; prompt tokens carry no loss."""
-        return completion_loss(self.model, self.vocabulary, rows)
+def run(args: argparse.Namespace) -> int:
+    """The command, from its flags to its run folder."""
+    plan = _plan(args)
+    model, vocabulary, described = load_start(plan.origin, plan.task, plan.config.seed)
+    model.to(plan.device)  # type: ignore[arg-type]
+    kept = rows_of(plan, model, vocabulary, CompletionRow, partial(demonstrations, plan.task, vocabulary))
+    loss = partial(completion_loss, model, vocabulary)
 
-    def finish(self, rows: Rows, held_out: Rows) -> tuple[dict[str, Any], str]:
-        """The loss, and the verifier's scores of samples."""
-        measured, text = super().finish(rows, held_out)
-        if self.settings["data"] is not None:
+    def measure(held_out: Rows) -> Measured:
+        return measure_loss(loss, held_out)
+
+    def finish() -> Measured:
+        measured, text = measure(kept[1])
+        if plan.settings["data"] is not None:
             return measured, text  # rows of a file need not belong to the task
-        score, said, some = self.samples(self.model)
-        return {**measured, "score": score}, "\n".join([text, said, *some])
+        score, sentence, samples = score_samples(plan, model, vocabulary)
+        return {**measured, "score": score}, "\n".join([text, sentence, *samples])
+
+    return train(
+        plan,
+        model,
+        lambda folder: save_policy(folder, model, vocabulary),
+        described,
+        kept,
+        loss,
+        measure,
+        finish=finish,
+    )

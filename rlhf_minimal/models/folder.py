@@ -3,7 +3,7 @@
     config.json  model.safetensors                the model; transformers' `from_pretrained` reads it
     tokenizer.json  tokenizer_config.json         its tokenizer; `AutoTokenizer.from_pretrained` reads it
     vocabulary.json                               a character vocabulary's alphabet; else, whether prompts are chats
-    steps.json                                    where the model scores steps (`training.steps`): what kind it is
+    steps.json                                    where the model scores steps (`lab.process_reward`): what kind it is
 
 Policies and reward models are saved in the same way.
 """

@@ -191,7 +191,7 @@ def load_reward_model(folder: str | Path, *, of_steps: bool = False) -> RewardMo
 
     Args:
         folder: What `RewardModel.save` wrote, or a run folder that holds it under `checkpoint/`.
-        of_steps: Whether it is part of a step scorer (`training.load_step_scorer`), which is refused otherwise.
+        of_steps: Whether it is part of a step scorer (`load_step_scorer`), which is refused otherwise.
 
     Raises:
         ValueError: If it is missing, damaged, or not a reward model; the message says in one line which file and why.

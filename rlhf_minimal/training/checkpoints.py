@@ -128,7 +128,7 @@ def load_policy(folder: str | Path, *, of_steps: bool = False) -> tuple[PreTrain
 
     Args:
         folder: A checkpoint folder, or a run folder that holds one under `checkpoint/`.
-        of_steps: Whether it is part of a step scorer (`training.load_step_scorer`), which is refused otherwise.
+        of_steps: Whether it is part of a step scorer (`load_step_scorer`), which is refused otherwise.
 
     Raises:
         ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,

@@ -6,11 +6,12 @@ import torch
 from rlhf_book import plotting
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import imitate
+from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.lab.trust_region import mean_kl
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import PairRow, TextRow, get_task, read_rows
 from rlhf_minimal.train import Recipe
-from rlhf_minimal.training import imitate, sample_completions
 
 
 def test_an_unknown_split():

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.process_reward import sample_steps
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import Step, StepRow
 from rlhf_minimal.train import train
-from rlhf_minimal.training import sample_steps
 from tests.results.scripts import load, separated
 
 script, RECORD = load("prm_runs")

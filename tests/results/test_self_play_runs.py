@@ -6,8 +6,8 @@ import random
 import pytest
 import torch
 
+from rlhf_minimal.fit import FitConfig
 from rlhf_minimal.train import roll_out
-from rlhf_minimal.training import FitConfig
 from tests.results.scripts import load, separated
 
 script, RECORD = load("self_play_runs")

@@ -16,6 +16,7 @@ import torch
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import OF_THE_MACHINE
 from rlhf_minimal.models import Vocabulary, tiny_llama
@@ -23,7 +24,6 @@ from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, score_all, ve
 from rlhf_minimal.tasks.rewards import LARGEST
 from rlhf_minimal.time_limit import in_time
 from rlhf_minimal.train import Recipe, train
-from rlhf_minimal.training import sample_pairs
 
 PROBLEMS = [Problem("1:", "2"), Problem("3:", "4"), Problem("5:", "6")]
 ANSWERS = ["2", "bad", "6"]

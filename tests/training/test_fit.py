@@ -9,9 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from rlhf_minimal.cli.fitting import load_fit, save_fit
+from rlhf_minimal.fit import FitConfig, fit, optimizer_of, rows_of_step, supervised_loss
 from rlhf_minimal.models import Vocabulary, tiny_llama
-from rlhf_minimal.training import FitConfig, Student, load_policy, save_policy, supervised_loss
-from rlhf_minimal.training.fit import fit, rows_of_step
+from rlhf_minimal.training import load_policy, save_policy
 
 VOCABULARY = Vocabulary("abc:")
 ROWS = [("a:", "b"), ("b:", "cc"), ("c:", "a"), ("ab:", "abc"), ("ca:", ""), ("bb:", "b")]
@@ -22,16 +23,20 @@ def model(seed=0):
     return tiny_llama(len(VOCABULARY), width=16, layers=1, heads=2, seed=seed)
 
 
-def begin(policy, config=CONFIG):
-    return Student.begin(policy, lambda folder: save_policy(folder, policy, VOCABULARY), config)
+def save(folder, policy, optimizer, step, notes=None):
+    save_fit(folder, lambda new: save_policy(new, policy, VOCABULARY), optimizer, step, notes or {})
 
 
-def loss_of(policy, config=CONFIG):
-    def loss(step):
-        prompts, answers = zip(*rows_of_step(ROWS, step, config.batch_size, config.seed), strict=True)
-        return supervised_loss(policy, VOCABULARY, list(prompts), list(answers))
+def loss_of(policy):
+    def loss(rows):
+        prompts, completions = zip(*rows, strict=True)
+        return supervised_loss(policy, VOCABULARY, list(prompts), list(completions))
 
     return loss
+
+
+def run(policy, config=CONFIG, **options):
+    return fit(policy, ROWS, loss_of(policy), config, **options)
 
 
 def numbers(history):
@@ -41,13 +46,13 @@ def numbers(history):
 def test_it_is_a_loop_written_by_hand():
     """AdamW from its paper, with the clipped gradient and the learning rate of the step, in float64."""
     policy = model().double()
-    mine, loss = copy.deepcopy(policy), loss_of(policy)
-    history = fit(begin(policy), CONFIG, loss)
+    mine = copy.deepcopy(policy)
+    history = run(policy)
     parameters = list(mine.parameters())
     first = [torch.zeros_like(p) for p in parameters]
     second = [torch.zeros_like(p) for p in parameters]
     for step in range(1, 7):
-        value = loss_of(mine)(step)
+        value = loss_of(mine)(rows_of_step(ROWS, step, 4, 3))
         gradients = torch.autograd.grad(value, parameters)
         norm = math.sqrt(sum((g**2).sum().item() for g in gradients))
         rate = 0.01 * [1 / 2, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6][step - 1]
@@ -69,61 +74,73 @@ def test_it_is_a_loop_written_by_hand():
 def test_the_learning_rate_rises_falls_and_ends_just_above_zero():
     config = replace(CONFIG, steps=8, warm_up=3)
     policy = model()
-    rates = [metrics["lr"] for metrics in fit(begin(policy, config), config, loss_of(policy, config))]
+    rates = [metrics["lr"] for metrics in run(policy, config)]
     assert rates == pytest.approx([0.01 * x for x in (1 / 3, 2 / 3, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8)])
     config = replace(CONFIG, steps=2, warm_up=0)
     policy = model()
-    rates = [metrics["lr"] for metrics in fit(begin(policy, config), config, loss_of(policy, config))]
+    rates = [metrics["lr"] for metrics in run(policy, config)]
     assert rates == pytest.approx([0.01, 0.005])
 
 
 @pytest.mark.parametrize("damage", ["the loss", "its gradient"])
 def test_a_step_that_is_not_finite_is_not_taken(damage):
-    policy, bad_step = model(), 3
-    student, loss = begin(policy), loss_of(policy)
+    policy, bad_step, kept = model(), 3, []
+    loss = loss_of(policy)
 
-    def damaged(step):
-        value = loss(step)
-        if step < bad_step:
+    def damaged(rows):
+        value = loss(rows)
+        if len(kept) + 1 < bad_step:
             return value
         if damage == "the loss":
             return value * math.inf
         zero = sum(p.sum() for p in policy.parameters()) * 0.0
         return value + torch.sqrt(zero)  # finite, with a slope that is not
 
-    kept = []
     with pytest.raises(ValueError, match="step 3: the loss is .* lower --lr"):
-        fit(student, CONFIG, damaged, lambda metrics: kept.append(copy.deepcopy(policy.state_dict())))
-    assert student.step == len(kept) == 2
+        fit(policy, ROWS, damaged, CONFIG, on_step=lambda metrics: kept.append(copy.deepcopy(policy.state_dict())))
+    assert len(kept) == 2
     assert all(torch.equal(value, policy.state_dict()[name]) for name, value in kept[-1].items())
 
 
 def test_it_stops_when_it_is_told_to_and_goes_on_from_there():
     policy = model()
-    student = begin(policy)
-    assert [m["step"] for m in fit(student, CONFIG, loss_of(policy), lambda metrics: metrics["step"] < 2)] == [1, 2]
-    assert [m["step"] for m in fit(student, CONFIG, loss_of(policy), lambda metrics: None)] == [3, 4, 5, 6]
-    assert fit(student, CONFIG, loss_of(policy)) == []
+    options = {"optimizer": optimizer_of(policy, CONFIG)}
+    assert [m["step"] for m in run(policy, on_step=lambda metrics: metrics["step"] < 2, **options)] == [1, 2]
+    assert [m["step"] for m in run(policy, done=2, on_step=lambda metrics: None, **options)] == [3, 4, 5, 6]
+    assert run(policy, done=6, **options) == []
+
+
+def test_rows_may_be_made_for_each_step_and_a_loss_may_come_with_metrics():
+    one, other = model(), model()
+    plain, loss = run(one), loss_of(other)
+
+    def made(step):
+        return rows_of_step(ROWS, step, CONFIG.batch_size, CONFIG.seed)
+
+    both = fit(other, made, lambda rows: (loss(rows), {"rows": len(rows)}), CONFIG)
+    assert numbers(both) == [{**metrics, "rows": 4} for metrics in numbers(plain)]
+    assert all(torch.equal(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
+    with pytest.raises(ValueError, match="there is no row to train on"):
+        fit(one, [], loss_of(one), CONFIG)
 
 
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_a_resumed_run_repeats_every_bit(tmp_path, stop):
     """Model, moments and numbers, through files."""
     whole = model()
-    student = begin(whole)
-    history = fit(student, CONFIG, loss_of(whole))
-    student.save(tmp_path / "whole", {})
+    optimizer = optimizer_of(whole, CONFIG)
+    history = run(whole, optimizer=optimizer)
+    save(tmp_path / "whole", whole, optimizer, 6)
 
     cut = model()
-    student = begin(cut)
-    early = fit(student, CONFIG, loss_of(cut), lambda metrics: metrics["step"] < stop)
-    student.save(tmp_path / "cut", {"note": "kept"})
+    optimizer = optimizer_of(cut, CONFIG)
+    early = run(cut, optimizer=optimizer, on_step=lambda metrics: metrics["step"] < stop)
+    save(tmp_path / "cut", cut, optimizer, stop, {"note": "kept"})
     again, _ = load_policy(tmp_path / "cut")
-    student = begin(again)
-    student.restore(tmp_path / "cut")
-    assert student.step == stop
-    late = fit(student, CONFIG, loss_of(again))
-    student.save(tmp_path / "cut", {})
+    optimizer = optimizer_of(again, CONFIG)
+    assert load_fit(tmp_path / "cut", optimizer) == stop
+    late = run(again, optimizer=optimizer, done=stop)
+    save(tmp_path / "cut", again, optimizer, 6)
 
     assert numbers(early + late) == numbers(history)
     for file in ("model.safetensors", "trainer.safetensors"):
@@ -134,21 +151,21 @@ def test_a_resumed_run_repeats_every_bit(tmp_path, stop):
 
 def test_a_checkpoint_of_another_model_or_without_a_step_is_refused(tmp_path):
     policy = model()
-    student = begin(policy)
-    fit(student, CONFIG, loss_of(policy), lambda metrics: False)
-    student.save(tmp_path / "small", {})
+    optimizer = optimizer_of(policy, CONFIG)
+    run(policy, optimizer=optimizer, on_step=lambda metrics: False)
+    save(tmp_path / "small", policy, optimizer, 1)
     for sizes, reason in (
         ({"width": 16, "layers": 2}, "optimizer.10 is of another shape than its parameter"),
         ({"width": 32, "layers": 1}, "optimizer.0 is of another shape than its parameter"),
     ):
         larger = tiny_llama(len(VOCABULARY), heads=2, **sizes)
         with pytest.raises(ValueError, match=f"the checkpoint in .*small does not fit this model: {reason}"):
-            begin(larger).restore(tmp_path / "small")
+            load_fit(tmp_path / "small", optimizer_of(larger, CONFIG))
     notes = json.loads((tmp_path / "small" / "trainer.json").read_text())
     del notes["step"]
     (tmp_path / "small" / "trainer.json").write_text(json.dumps(notes))
     with pytest.raises(ValueError, match="small .*step"):
-        begin(policy).restore(tmp_path / "small")
+        load_fit(tmp_path / "small", optimizer)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +180,12 @@ def test_memory_that_runs_out_is_not_taken_for_another_model(tmp_path, monkeypat
     def load(state):
         raise full
 
-    student = begin(model())
-    student.save(tmp_path / "cut", {})
-    monkeypatch.setattr(student.optimizer, "load_state_dict", load)
+    policy = model()
+    optimizer = optimizer_of(policy, CONFIG)
+    save(tmp_path / "cut", policy, optimizer, 0)
+    monkeypatch.setattr(optimizer, "load_state_dict", load)
     with pytest.raises(type(full)) as caught:
-        student.restore(tmp_path / "cut")
+        load_fit(tmp_path / "cut", optimizer)
     assert caught.value is full
 
 

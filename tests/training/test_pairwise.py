@@ -22,11 +22,18 @@ import pytest
 import torch
 
 from rlhf_minimal import PAIRWISE, pairwise_gap, pairwise_loss
+from rlhf_minimal.fit import (
+    FitConfig,
+    evaluate_examples,
+    imitate,
+    make_pairs,
+    read_reference,
+    sample_rejected,
+    supervised_loss,
+    train_pairwise,
+)
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
-from rlhf_minimal.training import imitate, supervised_loss, train_pairwise
-from rlhf_minimal.training.fit import FitConfig
-from rlhf_minimal.training.pairwise import encode, evaluate_examples, make_pairs, read_reference, sample_rejected
 
 DIGITS, EVENS, ODDS = "0123456789", "02468", "13579"
 TASK = replace(get_task("even"), teacher=lambda problem, rng: rng.choice(DIGITS))
@@ -92,7 +99,7 @@ def test_a_row_learns_the_preference_and_by_how_much(name):
         model, reference = start(seed), start(seed) if row.reference else None
         if "scores" in row.needs:
             model = RewardModel.from_policy(model, VOCABULARY, seed=seed)
-        held_out = encode(true_pairs(200, seed), VOCABULARY, own=False)
+        held_out = encode_pairs(true_pairs(200, seed), VOCABULARY)
         before = evaluate_examples(row, model, VOCABULARY, held_out, reference)
         config = FitConfig(steps=60, batch_size=64, lr=5e-3, warm_up=10, seed=seed)
         history = train_pairwise(row, model, VOCABULARY, noisy_pairs(2000, seed), config)
@@ -174,7 +181,7 @@ ROWS = [PairRow("1:", "2", "3"), PairRow("205:", "44", "5"), PairRow("17:", "0",
 def test_log_probs_are_those_of_each_answer_alone():
     """Padded together or read one by one: the same numbers, the end token among them."""
     policy, reference = start(0), start(1)
-    pairs = make_pairs(PAIRWISE["dpo"], policy, VOCABULARY, encode(ROWS, VOCABULARY, own=False), reference)
+    pairs = make_pairs(PAIRWISE["dpo"], policy, VOCABULARY, encode_pairs(ROWS, VOCABULARY), reference)
     for side in ("chosen", "rejected"):
         for number, row in enumerate(ROWS):
             prompt, answer = VOCABULARY.encode(row.prompt), [*VOCABULARY.encode(getattr(row, side)), 0]
@@ -190,7 +197,7 @@ def test_log_probs_are_those_of_each_answer_alone():
 def test_a_reward_model_is_asked_for_its_raw_scores():
     reward_model = RewardModel.from_policy(start(), VOCABULARY)
     reward_model.normalize([row.prompt for row in ROWS], [row.chosen for row in ROWS])
-    pairs = make_pairs(PAIRWISE["bradley_terry"], reward_model, VOCABULARY, encode(ROWS, VOCABULARY, own=False))
+    pairs = make_pairs(PAIRWISE["bradley_terry"], reward_model, VOCABULARY, encode_pairs(ROWS, VOCABULARY))
     for side in ("chosen", "rejected"):
         alone = [reward_model.raw_scores([row.prompt], [getattr(row, side)]).item() for row in ROWS]
         assert getattr(pairs, f"{side}_scores").tolist() == pytest.approx(alone, abs=1e-4)
@@ -221,7 +228,7 @@ def test_equal_seeds_give_equal_runs(name):
 
 
 def test_own_samples_are_kept_as_they_were_written():
-    examples = encode([CompletionRow("1:", "2"), CompletionRow("205:", "444")] * 40, VOCABULARY, own=True)
+    examples = encode_pairs([CompletionRow("1:", "2"), CompletionRow("205:", "444")] * 40, VOCABULARY, sampled=True)
     policy = start()
     cut = sample_rejected(examples, policy, VOCABULARY, 1, seed="a")
     assert {len(example.rejected) for example in cut} == {1}  # one token, and no end token that nobody wrote
@@ -236,7 +243,7 @@ def test_own_samples_are_kept_as_they_were_written():
 
 def test_own_samples_come_from_the_policy():
     """Of 2000 samples, as many of each first token as its probability says."""
-    examples, policy = encode([CompletionRow("7:", "2")] * 2000, VOCABULARY, own=True), start()
+    examples, policy = encode_pairs([CompletionRow("7:", "2")] * 2000, VOCABULARY, sampled=True), start()
     first = torch.tensor([e.rejected[0] for e in sample_rejected(examples, policy, VOCABULARY, 2, seed="x")])
     with torch.no_grad():
         logits = policy_logits(
@@ -252,14 +259,14 @@ def test_one_batch_is_the_loss_of_its_pairs():
     policy, row = start(), PAIRWISE["ipo"]
     config = replace(QUICK, batch_size=len(ROWS), steps=1)
     (metrics,) = train_pairwise(row, policy, VOCABULARY, ROWS, config)
-    pairs = make_pairs(row, start(), VOCABULARY, encode(ROWS, VOCABULARY, own=False), start())
+    pairs = make_pairs(row, start(), VOCABULARY, encode_pairs(ROWS, VOCABULARY), start())
     assert metrics["loss"] == pytest.approx(pairwise_loss(row, pairs).item(), rel=1e-5)
     assert metrics["gap"] == pytest.approx(pairwise_gap(row, pairs).mean().item(), abs=1e-5)
     assert not torch.equal(policy.lm_head.weight, start().lm_head.weight)
 
 
 def test_a_judgement_does_not_depend_on_its_batches():
-    examples = encode(true_pairs(7, 0), VOCABULARY, own=False)
+    examples = encode_pairs(true_pairs(7, 0), VOCABULARY)
     small, large = (
         evaluate_examples(PAIRWISE["dpo"], start(0), VOCABULARY, examples, start(1), batch_size=size)
         for size in (2, 100)
@@ -270,7 +277,7 @@ def test_a_judgement_does_not_depend_on_its_batches():
 
 def test_a_reference_that_was_read_once_says_what_it_says_in_every_pass():
     policy, reference = start(0), start(1)
-    examples = encode(ROWS, VOCABULARY, own=False)
+    examples = encode_pairs(ROWS, VOCABULARY)
     for size in (1, 2, 512):
         known = read_reference(examples, reference, VOCABULARY, batch_size=size)
         assert [len(example.ref_chosen) for example in known] == [len(example.chosen) for example in examples]
@@ -335,7 +342,7 @@ def test_a_model_of_the_wrong_kind():
     with pytest.raises(ValueError, match="so it trains a policy; got RewardModel"):
         train_pairwise(PAIRWISE["dpo"], reward_model, VOCABULARY, ROWS, QUICK)
     with pytest.raises(ValueError, match="measures against a reference: pass a copy"):
-        evaluate_examples(PAIRWISE["dpo"], start(), VOCABULARY, encode(ROWS, VOCABULARY, own=False))
+        evaluate_examples(PAIRWISE["dpo"], start(), VOCABULARY, encode_pairs(ROWS, VOCABULARY))
     for wrong in (0, -1):
         with pytest.raises(ValueError, match="iterations must be at least 1"):
             train_pairwise(PAIRWISE["dpo"], start(), VOCABULARY, ROWS, QUICK, iterations=wrong)

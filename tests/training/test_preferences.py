@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from rlhf_minimal import PAIRWISE
+from rlhf_minimal.fit import preference_loss
+from rlhf_minimal.lab.reward_model_quality import bayes_accuracy, calibration, evaluate_reward_model, expected_accuracy
+from rlhf_minimal.lab.sampled_rows import label_pair, sample_pairs, write_completions
 from rlhf_minimal.models import RewardModel, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import PairRow, Problem, Task
-from rlhf_minimal.training import bayes_accuracy, evaluate_reward_model, preference_loss, sample_pairs
-from rlhf_minimal.training.preferences import calibration, expected_accuracy, label_pair, write_completions
 
 
 def worth(text):

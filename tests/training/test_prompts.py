@@ -16,22 +16,12 @@ from tokenizers.processors import TemplateProcessing
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import FitConfig, encode_pairs, imitate, language_loss, supervised_loss, teacher_rows
+from rlhf_minimal.lab.process_reward import StepScorer, sample_steps, scored_steps, weigh_steps
+from rlhf_minimal.lab.sampled_rows import sample_pairs, write_completions
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, StepRow, TextRow, get_task, model_reward, read_rows
 from rlhf_minimal.train import Recipe, roll_out
-from rlhf_minimal.training import (
-    FitConfig,
-    StepScorer,
-    imitate,
-    sample_pairs,
-    sample_steps,
-    scored_steps,
-    supervised_loss,
-    weigh_steps,
-)
-from rlhf_minimal.training.pairwise import encode
-from rlhf_minimal.training.preferences import write_completions
-from rlhf_minimal.training.supervised import language_loss, teacher_rows
 from tests.chat_model import tokenizer
 
 INSTRUCTION = "Answer with the number only."
@@ -128,7 +118,7 @@ def test_a_conversation_in_a_file_gets_its_template_once(vocabulary):
         supervised_loss(policy, vocabulary, [row.prompt], [row.completion])
     check(seen, expected)
     pairs = read([{"prompt": [asked], "chosen": [said], "rejected": [other]}], PairRow)
-    assert encode(pairs, vocabulary, own=False)[0].prompt == expected[0]
+    assert encode_pairs(pairs, vocabulary)[0].prompt == expected[0]
     reward_model = RewardModel.from_policy(policy, vocabulary)
     with reading(reward_model.model) as seen:
         reward_model.score([pairs[0].prompt], [pairs[0].chosen])
@@ -151,7 +141,7 @@ def test_pairs_are_asked_as_the_sampler_asks_and_say_so(vocabulary):
     assert seen == expected
     texts = [vocabulary.prompt_text(problem.prompt, system=INSTRUCTION) for problem in problems]
     assert rows[0].prompt in texts
-    assert encode(rows, vocabulary, own=False)[0].prompt == expected[texts.index(rows[0].prompt)]
+    assert encode_pairs(rows, vocabulary)[0].prompt == expected[texts.index(rows[0].prompt)]
     with reading(policy) as seen:
         write_completions(policy, vocabulary, ["12:"], group_size=1, max_new_tokens=1, seed="", system=INSTRUCTION)
     assert seen == beginnings(vocabulary, [Problem("12:", "")])

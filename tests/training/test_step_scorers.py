@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -12,28 +13,31 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.cli import main
+from rlhf_minimal.cli import fitting, main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
+from rlhf_minimal.fit import FitConfig, fit
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.process_reward import (
+    AGGREGATES,
+    StepScorer,
+    auc,
+    evaluate_steps,
+    label_steps,
+    load_step_scorer,
+    sample_steps,
+    scored_steps,
+    step_ends,
+    step_loss,
+    weigh_steps,
+)
 from rlhf_minimal.lab.votes import evaluate_votes
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.models.folder import OF_STEPS
 from rlhf_minimal.sample import select
 from rlhf_minimal.tasks import Problem, Step, StepRow, Task, get_task, read_rows, write_rows
 from rlhf_minimal.train import Recipe, roll_out
-from rlhf_minimal.training import (
-    FitConfig,
-    Student,
-    fit,
-    load_policy,
-    load_step_scorer,
-    sample_steps,
-    save_policy,
-    scored_steps,
-    weigh_steps,
-)
-from rlhf_minimal.training.steps import AGGREGATES, StepScorer, auc, evaluate_steps, label_steps, step_ends, step_loss
+from rlhf_minimal.training import load_policy, save_policy
 from tests.commands import fails
 from tests.commands import rows as metrics
 from tests.training.test_steps import BYTES
@@ -283,8 +287,7 @@ def test_the_loss_is_the_cross_entropy_of_all_steps(head):
 def test_a_scorer_learns_and_its_start_stays(head):
     scorer = scorer_of(head, moved=False)
     before = [weight.clone() for weight in scorer.reference.parameters()] if scorer.reference else []
-    student = Student.begin(scorer.model, scorer.save, config := FitConfig(steps=60, lr=1e-2, warm_up=5))
-    fit(student, config, lambda step: step_loss(scorer, ROWS))
+    fit(scorer.model, lambda step: ROWS, partial(step_loss, scorer), FitConfig(steps=60, lr=1e-2, warm_up=5))
     assert evaluate_steps(scorer, ROWS)["loss"] < 0.3 < math.log(2)
     assert evaluate_steps(scorer, ROWS)["auc"] == 1
     assert all(torch.equal(*pair) for pair in zip(before, scorer.reference.parameters() if before else [], strict=True))
@@ -468,16 +471,16 @@ def test_a_resumed_scorer_is_the_uninterrupted_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [*REWARD, "--label-steps", "program"]
     assert main([*words, "--out", "whole"]) == 0
-    kept = Student.save
+    kept = fitting.save_fit
 
-    def killed(student, folder, notes):
-        kept(student, folder, notes)
-        if student.step == 1:
+    def killed(folder, write, optimizer, step, notes):
+        kept(folder, write, optimizer, step, notes)
+        if step == 1:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Student, "save", killed)
+    monkeypatch.setattr(fitting, "save_fit", killed)
     assert main([*words, "--out", "cut"]) == 130
-    monkeypatch.setattr(Student, "save", kept)
+    monkeypatch.setattr(fitting, "save_fit", kept)
     assert main(["reward", "--resume", "--out", "cut"]) == 0
     one, other = (load_file(tmp_path / run / "checkpoint" / "model.safetensors") for run in ("whole", "cut"))
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -12,17 +12,12 @@ from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.fit import FitConfig, imitate, rows_of_step, supervised_loss
+from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, get_task, write_rows
 from rlhf_minimal.train import Recipe
-from rlhf_minimal.training import (
-    FitConfig,
-    imitate,
-    load_policy,
-    rows_of_step,
-    sample_completions,
-    supervised_loss,
-)
+from rlhf_minimal.training import load_policy
 
 
 def test_loss_counts_the_answer_and_its_end_and_nothing_of_the_prompt():

@@ -14,8 +14,8 @@ import traitlets
 
 from rlhf_book.figures.widgets import STEP_EXPLORER_ALT, StepExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
+from rlhf_minimal.lab.process_reward import AGGREGATES
 from rlhf_minimal.lab.votes import vote
-from rlhf_minimal.training.steps import AGGREGATES
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "step_explorer.mjs"

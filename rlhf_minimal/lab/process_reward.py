@@ -107,27 +107,27 @@ def label_steps(
     if task.score_range is not None:
         raise ValueError(f"labels of steps need a task whose completions are right or wrong; {task.name!r} grades them")
     check_count(rollouts=rollouts)
-    known: list[dict[int, float]] = []  # of every row: end of a step -> label
+    label_at: list[dict[int, float]] = []  # of every row: end of a step -> label
     points, prefixes = [], []  # where completions go on: row and end of a step, and what is written up to there
     for row, (problem, text) in enumerate(zip(written.problems, written.texts, strict=True)):
         ends = [] if labels == "outcome" else step_ends(task, text, problem)[:-1]
-        known.append(dict(task.steps(text, problem)) if task.steps and labels == "program" else {})
-        known[row][len(text)] = float(written.correct[row] == 1)
+        label_at.append(dict(task.steps(text, problem)) if task.steps and labels == "program" else {})
+        label_at[row][len(text)] = float(written.correct[row] == 1)
         if labels.startswith("shepherd"):
             ids = vocabulary.encode(text)
             points += [(row, end) for end in ends]
             prefixes += [ids[: vocabulary.token_of(ids, end) + 1] for end in ends]
     for i in range(0, len(points), 128):
-        some, draw = points[i : i + 128], f"shepherd/{seed}/{i}"
-        asked, begun = [written.problems[row] for row, _ in some], prefixes[i : i + 128]
+        part, draw = points[i : i + 128], f"shepherd/{seed}/{i}"
+        asked, begun = [written.problems[row] for row, _ in part], prefixes[i : i + 128]
         again = roll_out_from(policy, vocabulary, asked, by_verifier, prefixes=begun, group_size=rollouts, seed=draw)
         right = (again.correct == 1).double().view(-1, rollouts)  # [steps, N]
         share = right.amax(1) if labels == "shepherd-hard" else right.mean(1)
-        for (row, end), label in zip(some, share.tolist(), strict=True):
-            known[row][end] = label
+        for (row, end), label in zip(part, share.tolist(), strict=True):
+            label_at[row][end] = label
     prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in written.problems]
-    rows = zip(prompts, written.texts, known, strict=True)
-    return [StepRow(asked, text, tuple(Step(*one) for one in sorted(own.items()))) for asked, text, own in rows]
+    rows = zip(prompts, written.texts, label_at, strict=True)
+    return [StepRow(asked, text, tuple(Step(*one) for one in sorted(marks.items()))) for asked, text, marks in rows]
 
 
 def sample_steps(
@@ -244,16 +244,17 @@ class StepScorer:
         vocabulary, number = self.vocabulary, 0
         ids = [[*vocabulary.encode(row.completion), vocabulary.eos_id] for row in rows]
         places: list[tuple[int, int, int]] = []  # of every token that counts: row, place in the completion, step
-        for i, (own, row) in enumerate(zip(ids, rows, strict=True)):
+        for i, (written, row) in enumerate(zip(ids, rows, strict=True)):
             begin = 0
             for end, _ in row.steps:
-                last = len(own) - 1 if end == len(row.completion) else vocabulary.token_of(own[:-1], end)
+                at_end = end == len(row.completion)
+                last = len(written) - 1 if at_end else vocabulary.token_of(written[:-1], end)
                 places += [(i, t, number) for t in (range(begin, last + 1) if self.reference else [last])]
                 begin, number = last + 1, number + 1
         prompts, mask = pad_left([vocabulary.encode_beginning(row.prompt) for row in rows], vocabulary.pad_id)
-        written = pad_right(ids, vocabulary.pad_id)  # [B, T]
-        check_length(self.model, int(mask.sum(-1).max()), written.shape[1])
-        x = self.of_tokens(*(x.to(self.model.device) for x in (prompts, mask, written)))  # [B, T]
+        completions = pad_right(ids, vocabulary.pad_id)  # [B, T]
+        check_length(self.model, int(mask.sum(-1).max()), completions.shape[1])
+        x = self.of_tokens(*(x.to(self.model.device) for x in (prompts, mask, completions)))  # [B, T]
         at, tokens, steps = torch.tensor(places, dtype=torch.long, device=x.device).view(-1, 3).unbind(-1)
         return x.new_zeros(number).index_add(0, steps, x[at, tokens])
 
@@ -409,7 +410,7 @@ def _scored(scorer: StepScorer, task: Task, columns: Mapping[str, Any]) -> list[
     """The ends and the scores of the steps of every completion."""
     texts, problems = columns["completions"], columns["problem"]
     ends = [step_ends(task, text, problem) for text, problem in zip(texts, problems, strict=True)]
-    steps = (tuple(Step(end, 0.0) for end in own) for own in ends)
+    steps = (tuple(Step(end, 0.0) for end in row) for row in ends)
     prompts = [scorer.vocabulary.prompt_text(prompt, system=task.instruction) for prompt in columns["prompts"]]
     rows = [StepRow(*row) for row in zip(prompts, texts, steps, strict=True)]
     return list(zip(ends, scorer.score(rows), strict=True))

@@ -1,13 +1,11 @@
-"""Preference data and reward models: pairs with noisy labels, the loss, and how good a model is and can be.
+"""How good a reward model is and can be, on pairs it was not trained on: accuracy, its bounds, calibration.
 
-Here the true preference is known, so three numbers can be computed that elsewhere can only be estimated: how often the
-best possible model agrees with the labels (`bayes_accuracy`), how often this model does on average over the labels'
-noise (`expected_accuracy`), and whether its confidence matches its accuracy (`calibration`).
+In our tasks the true preference is known, so three numbers can be computed that elsewhere can only be estimated: how
+often the best possible model agrees with the labels (`bayes_accuracy`), how often this model does on average over the
+labels' noise (`expected_accuracy`), and whether its confidence matches its accuracy (`calibration`).
 """
 
 import math
-import random
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,91 +13,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
-from rlhf_minimal.models import AnyVocabulary, RewardModel
-from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
-from rlhf_minimal.sample import sample_ids
-from rlhf_minimal.tasks import PairRow, Task, verify_all
-from rlhf_minimal.tasks.base import Split
-
-
-def preference_loss(
-    algorithm: PairwiseAlgorithm, reward_model: RewardModel, rows: Sequence[PairRow]
-) -> Float[Tensor, ""]:
-    """The loss of a row of the second table for a reward model, with all 2 B completions in one forward.
-
-    Args:
-        algorithm: `PAIRWISE["bradley_terry"]` or a variant of it.
-        reward_model: Its raw scores are read, with gradient; normalisation does not matter.
-        rows: A batch of pairs.
-
-    Returns:
-        A scalar to minimise, in nats per pair.
-    """
-    chosen, rejected = pair_scores(reward_model, rows)
-    return pairwise_loss(algorithm, Pairs(chosen_scores=chosen, rejected_scores=rejected))
-
-
-def sample_pairs(
-    policy: PreTrainedModel,
-    vocabulary: AnyVocabulary,
-    task: Task,
-    n: int,
-    *,
-    split: Split = "train",
-    seed: int = 0,
-    batch_size: int = 500,
-) -> list[PairRow]:
-    """Pairs of a policy's own samples, labelled by the task's verifier with Bradley-Terry noise.
-
-    Two completions of one prompt are sampled at temperature 1; the first is chosen with probability
-    sigmoid(gold of the first - gold of the second). Pairs of equal completions, empty completions and those on which
-    the verifier fails are replaced. The row keeps the gold scores for measuring; the reward model never sees them.
-
-    Args:
-        policy: Whose samples are compared.
-        vocabulary: Its vocabulary.
-        task: Its `verify` is the gold score. Its instruction and a chat template stand in the prompts of the rows, as
-            the policy has read them.
-        n: How many pairs.
-        split: Which problems to ask, `"train"` or `"held_out"`.
-        seed: Seed of problems, samples and labels.
-        batch_size: Prompts sampled at once.
-
-    Raises:
-        ValueError: If the policy's completions are nearly all equal or empty, so that no pairs can be made.
-    """
-    pairs: list[PairRow] = []
-    for attempt in range(10 + 10 * n // batch_size):
-        name = f"pairs/{split}/{seed}/{attempt}"
-        problems = task.problems(split, batch_size, seed=name)
-        system, budget = task.instruction, task.max_new_tokens
-        asked = [problem.prompt for problem in problems]
-        texts = write_completions(
-            policy, vocabulary, asked, group_size=2, max_new_tokens=budget, seed=name, system=system
-        )
-        prompts = [vocabulary.prompt_text(prompt, system=system) for prompt in asked]
-        rng = random.Random(name)
-        scored = verify_all(task, [problem for problem in problems for _ in range(2)], texts)
-        for i, (prompt, one, other) in enumerate(zip(prompts, texts[::2], texts[1::2], strict=True)):
-            if one != other and one.strip() and other.strip() and not scored.faults.keys() & {2 * i, 2 * i + 1}:
-                pairs.append(label_pair(prompt, (one, other), (scored.values[2 * i], scored.values[2 * i + 1]), rng))
-        if len(pairs) >= n:
-            return pairs[:n]
-    raise ValueError(
-        f"{attempt + 1} rounds of {batch_size} prompts gave only {len(pairs)} pairs of two different completions: the "
-        "policy writes nearly always the same; take an earlier checkpoint"
-    )
-
-
-def label_pair(prompt: str, completions: tuple[str, str], gold: tuple[float, float], rng: random.Random) -> PairRow:
-    """One comparison: the first completion is chosen with probability sigmoid(its gold score - the other's)."""
-    chance = bradley_terry(*torch.tensor(gold, dtype=torch.float64).unbind()).item()
-    if rng.random() < chance:
-        return PairRow(prompt, *completions, *gold)
-    return PairRow(prompt, *completions[::-1], *gold[::-1])
+from rlhf_minimal.fit import pair_scores
+from rlhf_minimal.functional.pairwise import logistic_loss
+from rlhf_minimal.models import RewardModel
+from rlhf_minimal.tasks import PairRow
 
 
 def bayes_accuracy(gold_differences: Float[Tensor, " N"]) -> float:
@@ -265,32 +183,3 @@ def evaluate_reward_model(reward_model: RewardModel, rows: Sequence[PairRow]) ->
         calibration(differences),
         **with_gold,
     )
-
-
-def pair_scores(reward_model: RewardModel, rows: Sequence[PairRow]) -> tuple[Float[Tensor, " B"], Float[Tensor, " B"]]:
-    """[B] raw scores of the chosen and of the rejected completions, with gradient: all 2 B in one forward."""
-    answers = [row.chosen for row in rows] + [row.rejected for row in rows]
-    chosen, rejected = reward_model.raw_scores([row.prompt for row in rows] * 2, answers).chunk(2)
-    return chosen, rejected
-
-
-def write_completions(
-    policy: PreTrainedModel,
-    vocabulary: AnyVocabulary,
-    prompts: list[str],
-    *,
-    group_size: int,
-    max_new_tokens: int,
-    seed: str,
-    system: str = "",
-) -> list[str]:
-    """Samples at temperature 1 as text, those of one prompt next to each other; equal seeds give equal samples.
-
-    The policy is asked as in a run (`vocabulary.encode_prompt`): in its chat template, if it has one, after the message
-    `system`.
-    """
-    asked = [vocabulary.encode_prompt(prompt, system=system) for prompt in prompts]
-    draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"answers/{seed}".encode()))
-    options = {"max_new_tokens": max_new_tokens, "group_size": group_size, "generator": draws}
-    samples = sample_ids(policy, vocabulary, asked, **options)
-    return [vocabulary.decode(row) for row in samples.completions.tolist()]
