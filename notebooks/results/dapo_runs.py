@@ -43,8 +43,8 @@ from typing import Any
 from recording import SEEDS as SEEDS
 from recording import record
 
-from rlhf_minimal import ALGORITHMS, Algorithm
-from rlhf_minimal.functional import aggregation, gates, trust
+from rlhf_minimal import ALGORITHMS, Algorithm, contrib
+from rlhf_minimal.functional import aggregation, gates
 from rlhf_minimal.tasks import get_task, random_reward
 from rlhf_minimal.training import (
     Config,
@@ -116,8 +116,8 @@ ARMS = {
     "higher": Arm(replace(NONE, gate=DAPO.gate)),
     "bonus": Arm(replace(NONE, entropy=0.01)),
     "once": Arm(NONE, replace(CONFIG, epochs=1, minibatches=1)),
-    "high": Arm(replace(NONE, trust=partial(trust.high_entropy, share=0.2))),
-    "prompt": Arm(replace(DAPO, aggregate=aggregation.prompt_mean)),
+    "high": Arm(replace(NONE, trust=partial(contrib.trust.high_entropy, share=0.2))),
+    "prompt": Arm(replace(DAPO, aggregate=contrib.aggregation.prompt_mean)),
 }
 
 

@@ -35,7 +35,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.models import RewardModel, Vocabulary
-from rlhf_minimal.pairwise import PAIRWISE, PairwiseAlgorithm, pairwise_loss
+from rlhf_minimal.pairs import PAIRWISE, PairwiseAlgorithm, pairwise_loss
 from rlhf_minimal.tasks import PairRow, get_task, model_reward
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy, pairwise, train
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step

@@ -44,7 +44,7 @@ from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
-from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import CompletionRow, Problem
 from rlhf_minimal.training import (
     FitConfig,

@@ -52,7 +52,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model
-from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import PairRow, get_task, model_reward, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy, pairwise

@@ -48,8 +48,7 @@ from recording import record_of
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
-from rlhf_minimal.field import FIELD
+from rlhf_minimal import ALGORITHMS, Algorithm, Batch, contrib, policy_loss
 from rlhf_minimal.models import Vocabulary, load_reward_model
 from rlhf_minimal.objective import prepare
 from rlhf_minimal.tasks import RewardFunction, get_task, model_reward, random_reward
@@ -66,7 +65,7 @@ HELD_OUT, ON_THE_WAY = (
 )  # completions of held-out problems: at the end, and at each point before
 CONTROL, CONTROLLED = "coin", "dr_grpo"
 
-CHAPTERS = tuple(name for name in ALGORITHMS if name not in FIELD)
+CHAPTERS = tuple(name for name in ALGORITHMS if name not in contrib.ALGORITHMS)
 OTHERS = (
     "maxrl",
     "opo",

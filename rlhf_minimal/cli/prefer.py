@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlhf_minimal.cli.fitting import Job, Rows, demonstrations, settings_for
 from rlhf_minimal.cli.settings import Setting
-from rlhf_minimal.pairwise import PAIRWISE, pairwise_loss
+from rlhf_minimal.pairs import PAIRWISE, pairwise_loss
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import load_policy, pairwise, write_folder

@@ -11,7 +11,7 @@ from rlhf_minimal.cli.fitting import Job, Rows, settings_for
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, Vocabulary, load_reward_model
-from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import PairRow, StepRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import Recipe, StepScorer, load_step_scorer, sample_steps

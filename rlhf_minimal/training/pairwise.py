@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.models import AnyVocabulary, RewardModel, policy_logits
-from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
+from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
 from rlhf_minimal.tasks import CompletionRow, PairRow
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics

@@ -17,9 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal.functional.pairwise import bradley_terry, logistic_loss
 from rlhf_minimal.models import AnyVocabulary, RewardModel
-from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss
+from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, bradley_terry, logistic_loss, pairwise_loss
 from rlhf_minimal.tasks import PairRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training.sampler import sample_ids

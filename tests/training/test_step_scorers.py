@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from rlhf_minimal import ALGORITHMS
+from rlhf_minimal import ALGORITHMS, contrib
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
-from rlhf_minimal.functional import advantages
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.models.folder import OF_STEPS
 from rlhf_minimal.tasks import Problem, Step, StepRow, Task, get_task, read_rows, write_rows
@@ -370,7 +369,7 @@ def test_rows_with_steps_that_are_none(steps, message):
 def test_the_marks_of_a_rollout_are_what_the_scorer_says(head):
     scorer = scorer_of(head)
     policy, vocabulary = load_policy(ASSETS / "clock10")
-    algorithm = dataclasses.replace(ALGORITHMS["grpo"], advantage=advantages.own_step, kl=())
+    algorithm = dataclasses.replace(ALGORITHMS["grpo"], advantage=contrib.advantages.own_step, kl=())
     recipe = Recipe(algorithm, CLOCK, Config(), step_reward=scored_steps(scorer, CLOCK))
     written = roll_out(policy, vocabulary, CLOCK.problems("train", 12, seed=0), recipe, group_size=2, seed="s")
     assert written.step_ends.any()
