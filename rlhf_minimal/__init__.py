@@ -3,10 +3,13 @@
 Open `algorithms.py` first. Then `objective.py`, where the columns of the table meet.
 """
 
+from . import contrib
 from .algorithms import ALGORITHMS
 from .anatomy import diff, gradient_weight, table, token_weights
 from .objective import KL, Algorithm, Batch, NotFinite, Totals, policy_loss, prepare, value_loss
-from .pairwise import PAIRWISE, Pairs, PairwiseAlgorithm, pairwise_gap, pairwise_loss
+from .pairs import PAIRWISE, Pairs, PairwiseAlgorithm, pairwise_gap, pairwise_loss
+
+ALGORITHMS |= contrib.ALGORITHMS  # one registry for both
 
 __version__ = "0.2.0"
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "Pairs",
     "PairwiseAlgorithm",
     "Totals",
+    "contrib",
     "diff",
     "gradient_weight",
     "pairwise_gap",

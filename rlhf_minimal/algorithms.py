@@ -3,16 +3,15 @@ r"""THE TABLE. One row an algorithm, one cell a column; this is the code that ru
 Read a row from left to right: who gets the credit, how far has the policy moved, how much of the step is allowed, who
 counts how much, which KL penalty. Two rows differ where their cells differ, and nowhere else: `diff("dapo", "grpo")`.
 
-These are the rows that chapters are about; `field.py` has more, and `ALGORITHMS` holds both. No row inherits from
-another. Adding one is one more entry. Numbers are the papers' own unless a comment says "our choice". Arguments in
-order: advantage, ratio, gate, aggregate.
+These are the rows that chapters derive; `contrib` has more, and `rlhf_minimal.ALGORITHMS` holds both. No row inherits
+from another. Adding one is one more entry. Numbers are the papers' own unless a comment says "our choice". Arguments
+in order: advantage, ratio, gate, aggregate.
 """
 
 import difflib
 from functools import partial
 from math import exp
 
-from .field import FIELD
 from .functional import advantages, aggregation, filters, gates, ratios, shaping
 from .objective import KL, Algorithm
 
@@ -73,7 +72,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     # Yu et al., arXiv 2503.14476. Its four parts: clip-higher, the mixed-outcome filter (the loop refills), token-level
     # mean (over the batch, as every library has it; the paper prints it over a prompt's group), soft overlong penalty.
-    # Masking truncated completions is a cell of its own: keep=filters.not_truncated.
+    # Masking truncated completions is a cell of its own: keep=contrib.filters.not_truncated.
     "dapo": Algorithm(
         advantages.group_normalized,
         ratios.token,
@@ -133,7 +132,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
 }
 
-ALGORITHMS |= FIELD  # the rows of field.py: one registry for all
+ROWS = tuple(ALGORITHMS)  # those of this file; the package's front page adds the rows of `contrib`
 
 
 def get_algorithm(algorithm: str | Algorithm) -> Algorithm:

@@ -9,11 +9,10 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from .algorithms import ALGORITHMS, get_algorithm
-from .field import FIELD
+from .algorithms import ALGORITHMS, ROWS, get_algorithm
 from .functional.checks import check_mask
 from .objective import KL, Algorithm, Batch, Totals, policy_loss
-from .pairwise import PAIRWISE, PairwiseAlgorithm
+from .pairs import PAIRWISE, PairwiseAlgorithm
 
 Row = Algorithm | PairwiseAlgorithm
 # The order in which a reader needs the columns: whitening follows the advantage, shape and keep come late.
@@ -29,8 +28,8 @@ def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] 
     """A table as Markdown: one line for each row. Columns that no row uses are left out.
 
     Args:
-        algorithms: name -> row. Default: `ALGORITHMS` without the rows of `field.py`; `FIELD` for those, `ALGORITHMS`
-            for all, `PAIRWISE` for the second table.
+        algorithms: name -> row. Default: the rows of `algorithms.py`; `contrib.ALGORITHMS` for the others,
+            `ALGORITHMS` for all, `PAIRWISE` for the second table.
 
     Returns:
         Markdown.
@@ -45,7 +44,7 @@ def table(algorithms: Mapping[str, Algorithm] | Mapping[str, PairwiseAlgorithm] 
         | `reinforce` | `returns_to_go` | `on_policy` | `none` | `sequence_sum` |
     """
     if algorithms is None:
-        algorithms = {name: row for name, row in ALGORITHMS.items() if name not in FIELD}
+        algorithms = {name: row for name, row in ALGORITHMS.items() if name in ROWS}
     if not isinstance(algorithms, Mapping):
         raise ValueError(f"algorithms is a {type(algorithms).__name__}, expected {{name: Algorithm}}")
     kind = PairwiseAlgorithm if any(isinstance(row, PairwiseAlgorithm) for row in algorithms.values()) else Algorithm

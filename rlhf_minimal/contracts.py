@@ -29,28 +29,42 @@ from .functional.aggregation import Totals
 class AdvantageCell(Protocol):
     """Columns advantage and targets: who gets the credit, and what is the critic taught?
 
-    Called once a rollout, on whole groups, without gradient. Returns [B, T].
+    Called once a rollout, on whole groups, without gradient.
+
+    Args:
+        token_rewards: [B, T] earned at each token, in the reward's units, KL in the reward subtracted.
+        mask: [B, T], 1 on trained tokens; holes are skipped.
+        group_size: G, rows of a group contiguous; at least 2 if required: the cell compares completions of one prompt.
+        values: [B, T] the critic's estimate before each token.
+        baseline: [B] one number a sequence.
+        greedy_rewards: [B] the reward of the greedy completion of each row's prompt.
+        step_ends: [B, T], 1 on the last token of each step.
+        reward_parts: [B, K]; a cell that requires them does not read token_rewards.
+        old_logp: [B, T] log-probs (nats) under the policy that sampled.
+        ref_logp: [B, T] under the reference; a cell that requires it learns from a teacher.
+
+    Returns:
+        [B, T], 0 under a zero mask. A cell with one number a sequence gives it to each of the sequence's tokens.
+
+    Raises:
+        ValueError: tensors of another shape or dtype, or not finite on a trained token; no trained token; rows that do
+            not divide into groups, or groups of one where they are compared.
     """
 
     def __call__(
-        self,
-        token_rewards: Float[Tensor, "B T"],  # earned at each token, KL in the reward subtracted
-        mask: Shaped[Tensor, "B T"],
-        /,
-        *,
-        group_size: int,  # G, at least 2 if required: the cell compares completions of one prompt
-        values: Float[Tensor, "B T"],  # the critic's estimate before each token
-        baseline: Float[Tensor, " B"],
-        greedy_rewards: Float[Tensor, " B"],  # of the greedy completion of each row's prompt
-        step_ends: Shaped[Tensor, "B T"],  # 1 on the last token of each step
-        reward_parts: Float[Tensor, "B K"],  # a cell that requires them does not read token_rewards
-        old_logp: Float[Tensor, "B T"],
-        ref_logp: Float[Tensor, "B T"],  # of the reference; a cell that requires it learns from a teacher
-    ) -> Float[Tensor, "B T"]: ...
+        self, token_rewards: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /, *, group_size: int,
+        values: Float[Tensor, "B T"], baseline: Float[Tensor, " B"], greedy_rewards: Float[Tensor, " B"],
+        step_ends: Shaped[Tensor, "B T"], reward_parts: Float[Tensor, "B K"],
+        old_logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"],
+    ) -> Float[Tensor, "B T"]: ...  # fmt: skip
 
 
 class NormalizeCell(Protocol):
-    """Column normalize: advantages of the whole rollout in, [B, T] out."""
+    """Column normalize: advantages of the whole rollout in, [B, T] out.
+
+    Raises:
+        ValueError: as `AdvantageCell`; too few trained tokens or sequences to have a spread.
+    """
 
     def __call__(
         self, advantages: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /, *, group_size: int
@@ -58,7 +72,19 @@ class NormalizeCell(Protocol):
 
 
 class RatioCell(Protocol):
-    """Column ratio: how far has the policy moved? [B, T], finite under a zero mask too; the gradient enters here."""
+    """Column ratio: how far has the policy moved? The gradient enters the loss here, and only here.
+
+    Args:
+        logp: [B, T] log-probs (nats) under the policy being trained.
+        old_logp: [B, T] under the policy that sampled, a constant.
+        mask: [B, T], 1 on trained tokens.
+
+    Returns:
+        [B, T], positive, 1 = not moved; finite under a zero mask too.
+
+    Raises:
+        ValueError: tensors of another shape or dtype, or not finite on a trained token; no trained token.
+    """
 
     def __call__(
         self, logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /
@@ -66,7 +92,18 @@ class RatioCell(Protocol):
 
 
 class GateCell(Protocol):
-    """Column gate: an objective [B, T] to maximise, of ratio and advantage only. What reads more is a trust cell."""
+    """Column gate: how much of the step is allowed? What reads more than ratio and advantage is a trust cell.
+
+    Args:
+        ratio: [B, T] from a ratio cell, 1 = not moved.
+        advantage: [B, T], positive = reinforce.
+
+    Returns:
+        [B, T] objective, larger is better.
+
+    Raises:
+        ValueError: shapes that differ, integers.
+    """
 
     def __call__(self, ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], /) -> Float[Tensor, "B T"]: ...
 
@@ -75,83 +112,69 @@ class CorrectCell(Protocol):
     """Column correct: a weight from the engine that sampled to the old policy, fixed during the update; [B, T]."""
 
     def __call__(
-        self,
-        old_logp: Float[Tensor, "B T"],
-        sampler_logp: Float[Tensor, "B T"],
-        mask: Shaped[Tensor, "B T"],
-        /,
-        *,
+        self, old_logp: Float[Tensor, "B T"], sampler_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /, *,
         totals: Totals,
-    ) -> Float[Tensor, "B T"]: ...
+    ) -> Float[Tensor, "B T"]: ...  # fmt: skip
 
 
 class TrustCell(Protocol):
     """Column trust: which tokens may be trained on? A weight [B, T] on the gated objective, mostly 0 or 1.
 
     It reads the current policy, detached: no gradient flows through the weight. It multiplies only the policy term, not
-    the KL or the entropy bonus, and never changes a denominator: a token of weight 0 is still counted.
+    the KL or the entropy bonus, and never changes a denominator: a token of weight 0 is still counted. ``totals`` are
+    those of the whole optimiser step; the mask may be a part of it.
     """
 
     def __call__(
-        self,
-        mask: Shaped[Tensor, "B T"],
-        /,
-        *,
-        logp: Float[Tensor, "B T"],  # of the policy being trained
-        old_logp: Float[Tensor, "B T"],
-        sampler_logp: Float[Tensor, "B T"],
-        advantages: Float[Tensor, "B T"],
-        entropy: Float[Tensor, "B T"],
-        totals: Totals,  # of the whole optimiser step; the mask may be a part of it
-    ) -> Float[Tensor, "B T"]: ...
+        self, mask: Shaped[Tensor, "B T"], /, *, logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"],
+        sampler_logp: Float[Tensor, "B T"], advantages: Float[Tensor, "B T"], entropy: Float[Tensor, "B T"],
+        totals: Totals,
+    ) -> Float[Tensor, "B T"]: ...  # fmt: skip
 
 
 class AggregateCell(Protocol):
-    """Columns aggregate and entropy_aggregate, and `KL(aggregate=...)`: who counts how much? A scalar.
+    """Columns aggregate and entropy_aggregate, and `KL(aggregate=...)`: who counts how much?
 
-    Denominators are those of the whole optimiser step, so that the losses of its micro-batches add up.
+    Args:
+        x: [B, T] objective, or a penalty, of each token.
+        mask: [B, T], 1 on trained tokens.
+        totals: denominators of the whole optimiser step, so that the losses of its micro-batches add up; default: those
+            of this mask.
+        prompt_tokens: [B] trained tokens of each row's prompt in the whole step.
+        budget: tokens a completion was allowed.
+
+    Returns:
+        Scalar.
+
+    Raises:
+        ValueError: tensors of another shape or dtype, or not finite on a trained token; no trained token and no totals.
     """
 
     def __call__(
-        self,
-        x: Float[Tensor, "B T"],
-        mask: Shaped[Tensor, "B T"],
-        /,
-        *,
-        totals: Totals,
-        prompt_tokens: Int[Tensor, " B"],  # trained tokens of each row's prompt in the whole step
-        budget: int,  # tokens a completion was allowed
-    ) -> Float[Tensor, ""]: ...
+        self, x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], /, *, totals: Totals,
+        prompt_tokens: Int[Tensor, " B"], budget: int,
+    ) -> Float[Tensor, ""]: ...  # fmt: skip
 
 
 class ShapeCell(Protocol):
     """Column shape: outcome rewards [B] in, [B] out, before anything else sees them."""
 
     def __call__(
-        self,
-        rewards: Float[Tensor, " B"],
-        lengths: Real[Tensor, " B"],
-        /,
-        *,
-        group_size: int,
-        budget: int,
+        self, rewards: Float[Tensor, " B"], lengths: Real[Tensor, " B"], /, *, group_size: int, budget: int,
         truncated: Bool[Tensor, " B"],
-    ) -> Float[Tensor, " B"]: ...
+    ) -> Float[Tensor, " B"]: ...  # fmt: skip
 
 
 class KeepCell(Protocol):
-    """Column keep: which sequences are trained on? Raw rewards [B] in, bool [B] out; only the loop calls it."""
+    """Column keep: which sequences are trained on? Raw rewards [B] in, bool [B] out; only the loop calls it.
+
+    ``truncated`` is True where the budget ended the completion.
+    """
 
     def __call__(
-        self,
-        rewards: Float[Tensor, " B"],
-        /,
-        *,
-        truncated: Bool[Tensor, " B"],  # the budget ended the completion
-        lengths: Real[Tensor, " B"],
-        group_size: int,
-        budget: int,
-    ) -> Bool[Tensor, " B"]: ...
+        self, rewards: Float[Tensor, " B"], /, *, truncated: Bool[Tensor, " B"], lengths: Real[Tensor, " B"],
+        group_size: int, budget: int,
+    ) -> Bool[Tensor, " B"]: ...  # fmt: skip
 
 
 COLUMNS: dict[str, type] = {

@@ -29,7 +29,7 @@ from rlhf_minimal.functional.masked import completion_mask, masked_mean
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, RewardModel, policy_logits
 from rlhf_minimal.optimizer import new_optimizer
-from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
+from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
@@ -268,8 +268,10 @@ def imitate(
     if isinstance(source, Task):
         rows: Any = partial(teacher_rows, source, vocabulary, batch_size=config.batch_size, seed=config.seed)
     else:
-        is_file, limit = isinstance(source, str | Path), int(model.config.get_text_config().max_position_embeddings)
-        raw: Any = source if is_file else [vars(row) if isinstance(row, CompletionRow) else row for row in source]
+        limit = int(model.config.get_text_config().max_position_embeddings)
+        raw: Any = source
+        if not isinstance(source, str | Path):
+            raw = [vars(row) if isinstance(row, CompletionRow) else row for row in source]
         rows = read_rows(raw, CompletionRow, vocabulary, max_length=limit)
     history = fit(model, rows, lambda batch: completion_loss(model, vocabulary, batch), config, on_step=on_step)
     last = [metrics["loss"] for metrics in history[-50:]]
@@ -609,7 +611,7 @@ def make_pairs(
     sides: dict[str, Tensor] = {}
     for name, x in both.items():
         sides[name.format("chosen")], sides[name.format("rejected")] = x.chunk(2)
-    return Pairs(**sides)
+    return Pairs(**sides)  # type: ignore[arg-type]
 
 
 def _ids_and_mask(

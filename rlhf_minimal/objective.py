@@ -27,12 +27,14 @@ from .functional import masked
 from .functional.advantages import place_rewards
 from .functional.aggregation import Totals
 from .functional.checks import (
+    ROUNDING,
     check,
     check_count,
     check_flags,
     check_floating,
     check_group,
     check_integers,
+    check_logprobs,
     check_mask,
     check_not_negative,
     check_parts,
@@ -130,7 +132,7 @@ class Algorithm:
         keep: which sequences are trained on? (`functional.filters`; only the training loop calls it)
         correct: whose log-probs were sampled? (`functional.corrections`)
         entropy: coefficient of an entropy bonus, usually 0 to 0.01.
-        trust: which tokens may be trained on? A weight that may see the policy as it is now (`functional.trust`).
+        trust: which tokens may be trained on? A weight that may see the policy as it is now (`contrib.trust`).
         targets: what is the critic taught? A cell of the advantage column that reads values; default: what the policy's
             own advantage implies.
         entropy_aggregate: how the entropy bonus is averaged; default: as the policy term is.
@@ -320,12 +322,12 @@ class Batch:
         budget: tokens a completion was allowed.
         step_rewards: [B, T] rewards where they were earned; default: ``rewards`` on the last trained token.
         step_ends: [B, T], 1 on the last token of each step; default: the last trained token.
-        baseline: [B] for advantages.given_baseline.
-        greedy_rewards: [B] the reward of the greedy completion of each row's prompt, for advantages.greedy_baseline.
+        baseline: [B] for contrib.advantages.given_baseline.
+        greedy_rewards: [B] the reward of the greedy completion of each row's prompt.
         sampler_logp: [B, T] by the engine that sampled, if that is not the trainer itself.
         entropy: [B, T] of the policy being trained, for an entropy bonus; carries the gradient.
         truncated: [B] bool, True where the budget ended the completion.
-        reward_parts: [B, K] the parts that a reward is made of, for advantages.gdpo.
+        reward_parts: [B, K] the parts that a reward is made of, for contrib.advantages.gdpo.
         returns: [B, T] the critic's targets; `prepare` fills it.
         totals: denominators of the optimiser step, if this batch is a part of one; default: counted here.
         prompt_of: [B] integers, the prompt of each row, if the rows are no longer whole groups in order; `minibatch`
@@ -423,13 +425,12 @@ class Batch:
                     f"{name} holds {float(high if high > -low else low):.3g}, and from {LARGEST:g} on sums and squares "
                     "overflow: scale it down, or find out where it comes from"
                 )
-        # Only where policy and sampler agree on it: numbers made up for a test may be above 0 in one of them.
-        lowest = min(float(x.detach()[trained].min()) for x in (self.logp, self.old_logp))
-        if lowest > ROUNDING:
-            raise ValueError(
-                f"logp and old_logp are {lowest:.3g} and more on every trained token, and the logarithm of a "
-                "probability is at most 0: if these are negative log-likelihoods, pass log pi instead of -log pi"
-            )
+        # Numbers made up for a test may be above 0 in one of the two, so both have to look like -log pi.
+        logps = {name: x.detach()[trained] for name in _LOGPS if (x := getattr(self, name)) is not None}
+        check_logprobs(logp=logps["logp"], old_logp=logps["old_logp"])
+        if float(logps["logp"].max()) <= ROUNDING and float(logps["logp"].min()) < -ROUNDING:  # the policy's are right
+            for name, x in logps.items():
+                check_logprobs(**{name: x})
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
         fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
@@ -504,7 +505,7 @@ class Batch:
 
 
 LARGEST = 1e18  # its square is still a float32, and so is the sum of some thousands of them
-ROUNDING = 1e-3  # how far above 0 a log-prob may lie by rounding in half precision
+_LOGPS = ("logp", "old_logp", "ref_logp", "sampler_logp")
 _NO_NUMBERS = ("mask", "step_ends", "truncated", "prompt_of", "prompt_tokens")
 # Optional fields with a number for each token: [B, T], finite wherever the mask is 1.
 _OPTIONAL = ("ref_logp", "values", "advantages", "step_rewards", "sampler_logp", "entropy", "returns")
@@ -703,7 +704,12 @@ def value_loss(
     if clip is not None:
         near = old_values + (values - old_values).clamp(-clip, clip)
         error = torch.maximum(error, (near - returns) ** 2)
-    return 0.5 * error.sum() / totals.tokens
+    loss = 0.5 * error.sum() / totals.tokens
+    if not torch.isfinite(loss):
+        raise NotFinite(
+            "the value loss is not finite: the errors are too large to be squared, so scale the rewards down"
+        )
+    return loss
 
 
 def _trust_weight(algorithm: Algorithm, batch: Batch) -> Tensor:

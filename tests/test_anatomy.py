@@ -9,10 +9,9 @@ from functools import partial
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, anatomy, diff, gradient_weight, table, token_weights
-from rlhf_minimal.field import FIELD
-from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
-from rlhf_minimal.pairwise import PairwiseAlgorithm
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, anatomy, contrib, diff, gradient_weight, table, token_weights
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios
+from rlhf_minimal.pairs import PairwiseAlgorithm
 from tests.complete import share, weight
 
 every_row = pytest.mark.parametrize("name", ALGORITHMS)
@@ -107,7 +106,7 @@ def test_gradient_weight_leaves_out_what_needs_a_third_policy_and_nothing_else()
 
 
 def test_gradient_weight_of_a_variant():
-    dual = replace(ALGORITHMS["grpo"], gate=partial(gates.dual_clip, low=0.2, high=0.2, c=3.0))
+    dual = replace(ALGORITHMS["grpo"], gate=partial(contrib.gates.dual_clip, low=0.2, high=0.2, c=3.0))
     assert gradient_weight(dual, torch.tensor([2.9, 3.1]), -1.0).tolist() == pytest.approx([-2.9, 0.0])
 
 
@@ -123,7 +122,7 @@ BUDGET = 8
 
 
 # Means in which whole responses count alike (or prompts, which have one response each here); in the others tokens do.
-OF_RESPONSES = (aggregation.sequence_mean, aggregation.geometric_mean, aggregation.prompt_mean)
+OF_RESPONSES = (aggregation.sequence_mean, aggregation.geometric_mean, contrib.aggregation.prompt_mean)
 
 
 @every_row
@@ -165,7 +164,7 @@ def test_token_weights_take_any_mask(name):
 
 def test_token_weights_are_of_the_policy_term_alone():
     row = replace(ALGORITHMS["grpo"], kl=(KL(3.0, "k2", against="old"),), entropy=0.5)
-    row = replace(row, correct=corrections.truncated_importance, keep=filters.not_truncated)
+    row = replace(row, correct=corrections.truncated_importance, keep=contrib.filters.not_truncated)
     mask = torch.tensor(MASKS["holes"])
     assert torch.equal(token_weights(row, mask), token_weights("grpo", mask))
 
@@ -179,7 +178,7 @@ def rows_of(markdown):
 
 def test_table_has_every_row_in_order_and_is_rectangular():
     header, rule, *rows = rows_of(table())
-    assert [row[0] for row in rows] == [f"`{name}`" for name in ALGORITHMS if name not in FIELD]
+    assert [row[0] for row in rows] == [f"`{name}`" for name in ALGORITHMS if name not in contrib.ALGORITHMS]
     assert header == "algorithm advantage normalize ratio gate aggregate kl shape keep".split()
     assert set(rule) == {"---"}
     assert {len(row) for row in (header, rule, *rows)} == {len(header)}

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
-from rlhf_minimal.functional import advantages, checks, corrections, logprobs, shaping, trust
+from rlhf_minimal import ALGORITHMS, Batch, contrib, policy_loss, prepare
+from rlhf_minimal.functional import advantages, checks, logprobs
 from rlhf_minimal.functional.aggregation import Totals
 from rlhf_minimal.objective import ROUNDING
 
@@ -119,9 +119,9 @@ def test_log_probs_are_refused_only_where_all_of_them_are_above_0():
 def test_a_statistic_of_the_whole_step_says_which_cell_takes_it():
     x, mask, more = torch.zeros(2, 2), torch.ones(2, 2), Totals(sequences=4, tokens=8)
     for name, what, call in (
-        ("high_entropy", "a quantile", partial(trust.high_entropy, mask, entropy=x)),
-        ("clip_cov", "means", partial(trust.clip_cov, mask, logp=x, old_logp=x, advantages=x)),
-        ("normalized_importance", "a mean", partial(corrections.normalized_importance, x, x, mask)),
+        ("high_entropy", "a quantile", partial(contrib.trust.high_entropy, mask, entropy=x)),
+        ("clip_cov", "means", partial(contrib.trust.clip_cov, mask, logp=x, old_logp=x, advantages=x)),
+        ("normalized_importance", "a mean", partial(contrib.corrections.normalized_importance, x, x, mask)),
     ):
         with pytest.raises(ValueError, match=f"^{name} takes {what} over the whole optimiser step"):
             call(totals=more)
@@ -131,14 +131,14 @@ def test_the_quantile_of_more_tokens_than_torch_takes():
     """512 completions of 32 768 tokens are 2**24, and the quantile of 0 to n is its share of n."""
     n = 2**24 + 4
     entropy = torch.cat([torch.tensor([float("nan")]).double(), torch.arange(n, -1, -1).double()])[None]
-    weight = trust.high_entropy(~entropy.isnan(), entropy=entropy, share=0.625)  # half-way between two tokens
+    weight = contrib.trust.high_entropy(~entropy.isnan(), entropy=entropy, share=0.625)  # half-way between two tokens
     assert torch.equal(weight != 0, entropy >= 0.375 * n)
 
 
 def test_the_quantile_is_that_of_torch_while_torch_takes_it():
     """Its rounding too, by which a token on the edge is kept or not: 0.6 of 50 is a little more than 30 in float32."""
     entropy = torch.arange(51.0)[None]
-    weight = trust.high_entropy(torch.ones(1, 51), entropy=entropy, share=0.4)
+    weight = contrib.trust.high_entropy(torch.ones(1, 51), entropy=entropy, share=0.4)
     assert torch.equal(weight != 0, entropy >= torch.quantile(entropy, 1 - 0.4))
     assert weight.sum() == 20  # without the rounding 21
 
@@ -146,11 +146,15 @@ def test_the_quantile_is_that_of_torch_while_torch_takes_it():
 @pytest.mark.parametrize(
     ("field", "advantage", "words"),
     [
-        ("greedy_rewards", advantages.greedy_baseline, "the reward of the greedy completion of each row's prompt [B]"),
-        ("reward_parts", advantages.gdpo, "the parts of each reward [B, K], one column a reward"),
+        (
+            "greedy_rewards",
+            contrib.advantages.greedy_baseline,
+            "the reward of the greedy completion of each row's prompt [B]",
+        ),
+        ("reward_parts", contrib.advantages.gdpo, "the parts of each reward [B, K], one column a reward"),
         (
             "step_ends",
-            advantages.own_step,
+            contrib.advantages.own_step,
             "1 on the last token of each step [B, T], and step_rewards with their marks",
         ),
         ("truncated", None, "bool [B], True where the budget ended the completion"),
@@ -172,13 +176,15 @@ def test_what_an_option_should_be():
 
 
 def test_a_cosine_of_a_batch_without_tokens_to_spare_is_its_long_value():
-    long = shaping.cosine(torch.tensor([1.0, 0.0]), torch.tensor([9, 9]), budget=8, wrong_short=-3.0, wrong_long=-1.0)
+    long = contrib.shaping.cosine(
+        torch.tensor([1.0, 0.0]), torch.tensor([9, 9]), budget=8, wrong_short=-3.0, wrong_long=-1.0
+    )
     assert long.tolist() == [0.5, -1.0]
 
 
 def test_weights_below_1_are_brought_to_a_mean_of_1():
     old = torch.tensor([[-1.0, -2.0]])
-    weights = corrections.normalized_importance(old, torch.tensor([[-0.5, -0.5]]), torch.ones(1, 2))
+    weights = contrib.corrections.normalized_importance(old, torch.tensor([[-0.5, -0.5]]), torch.ones(1, 2))
     assert weights.mean().item() == pytest.approx(1)
     assert weights[0, 0] > 1 > weights[0, 1]
 

@@ -8,47 +8,47 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, Batch, functional, policy_loss, prepare
-from rlhf_minimal.functional import advantages, corrections, gates, logprobs, masked, pairwise, shaping, trust
+from rlhf_minimal import ALGORITHMS, Batch, contrib, functional, pairs, policy_loss, prepare
+from rlhf_minimal.functional import advantages, corrections, gates, logprobs, masked, shaping
 
 # cell -> its defaults. What is meant when nothing is said is printed in the book, and a library's or a paper's number.
 DEFAULTS = {
     advantages.gae: {"gamma": 1.0, "lam": 0.95},  # Ziegler et al. 1909.08593: no discount; lambda as in its code
     advantages.returns_to_go: {"gamma": 1.0},
     advantages.group_normalized: {"eps": 1e-4, "ddof": 1},  # TRL's epsilon; torch.std
-    advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
-    advantages.process: {"eps": 1e-4, "ddof": 1},
-    advantages.own_step: {"coef": 1.0, "eps": 1e-4, "ddof": 1},
-    advantages.first_wrong: {"coef": 1.0, "threshold": 0.5, "eps": 1e-4, "ddof": 1},
+    contrib.advantages.leave_one_out_normalized: {"std": "group", "eps": 1e-4},
+    contrib.advantages.process: {"eps": 1e-4, "ddof": 1},
+    contrib.advantages.own_step: {"coef": 1.0, "eps": 1e-4, "ddof": 1},
+    contrib.advantages.first_wrong: {"coef": 1.0, "threshold": 0.5, "eps": 1e-4, "ddof": 1},
     corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
-    corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},  # GLM-5 2602.15763: beta = 2
-    corrections.normalized_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
-    advantages.batch_std: {"eps": 1e-4, "ddof": 1},  # TRL
-    advantages.gae_by_length: {"alpha": 1.5, "gamma": 1.0},  # SAO 2607.07508, as reimplemented
-    advantages.prefix_weighted: {"gamma": 0.5},  # TRL
-    advantages.maxrl: {"eps": 1e-6},  # SkyRL
-    advantages.best_minus_second: {"eps": 1e-6},  # verl
-    advantages.gdpo: {"eps": 1e-6, "ddof": 1},  # verl
-    advantages.zscore_rows: {"eps": 1e-4, "ddof": 1},  # TRL
-    trust.off_policy_sequence: {"delta": 0.5},  # TRL
-    trust.dppo_tv: {"low": 0.2, "high": 0.2},  # prime-rl
-    trust.dppo_kl: {"low": 0.05, "high": 0.05},
-    trust.high_entropy: {"share": 0.2},  # Wang et al. 2506.01939
+    contrib.corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},  # GLM-5 2602.15763: beta = 2
+    contrib.corrections.normalized_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
+    contrib.advantages.batch_std: {"eps": 1e-4, "ddof": 1},  # TRL
+    contrib.advantages.gae_by_length: {"alpha": 1.5, "gamma": 1.0},  # SAO 2607.07508, as reimplemented
+    contrib.advantages.prefix_weighted: {"gamma": 0.5},  # TRL
+    contrib.advantages.maxrl: {"eps": 1e-6},  # SkyRL
+    contrib.advantages.best_minus_second: {"eps": 1e-6},  # verl
+    contrib.advantages.gdpo: {"eps": 1e-6, "ddof": 1},  # verl
+    contrib.advantages.zscore_rows: {"eps": 1e-4, "ddof": 1},  # TRL
+    contrib.trust.off_policy_sequence: {"delta": 0.5},  # TRL
+    contrib.trust.dppo_tv: {"low": 0.2, "high": 0.2},  # prime-rl
+    contrib.trust.dppo_kl: {"low": 0.05, "high": 0.05},
+    contrib.trust.high_entropy: {"share": 0.2},  # Wang et al. 2506.01939
     # verl
-    trust.clip_cov: {"share": 2e-4, "low": 1.0, "high": 5.0, "clip_low": 0.2, "clip_high": 0.2, "seed": 1},
+    contrib.trust.clip_cov: {"share": 2e-4, "low": 1.0, "high": 5.0, "clip_low": 0.2, "clip_high": 0.2, "seed": 1},
     advantages.whiten: {"eps": 1e-8, "ddof": 1},
     gates.clip_weight: {"floor": 0.0},
-    gates.dual_clip: {"c": 3.0},  # Ye et al. 1912.09729
+    contrib.gates.dual_clip: {"c": 3.0},  # Ye et al. 1912.09729
     gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},  # SAPO 2511.20347
-    gates.gamma: {"k_pos": 2.0, "k_neg": 3.0, "lam_pos": 3.0, "lam_neg": 2.0},  # VESPO 2602.10693
+    contrib.gates.vespo: {"k_pos": 2.0, "k_neg": 3.0, "lam_pos": 3.0, "lam_neg": 2.0},  # VESPO 2602.10693
     logprobs.chunked_logprobs: {"temperature": 1.0, "chunk": 1024},
     logprobs.token_logprobs: {"temperature": 1.0},
     logprobs.token_entropy: {"temperature": 1.0},
     masked.masked_var: {"ddof": 1},
-    pairwise.logistic_loss: {"beta": 1.0, "smoothing": 0.0},
+    pairs.logistic_loss: {"beta": 1.0, "smoothing": 0.0},
     shaping.soft_overlong: {"cache_fraction": 0.2},  # DAPO 2503.14476: 4096 of 20480 tokens
-    shaping.length_reward: {"coef": 1.0},
-    shaping.cosine: {"right_short": 1.0, "right_long": 0.5, "wrong_short": -1.0, "wrong_long": -0.5},  # TRL
+    contrib.shaping.length_reward: {"coef": 1.0},
+    contrib.shaping.cosine: {"right_short": 1.0, "right_long": 0.5, "wrong_short": -1.0, "wrong_long": -0.5},  # TRL
 }
 
 
@@ -60,8 +60,12 @@ def defaults(function):
 
 def test_every_default_of_a_cell_is_claimed_here():
     """A new one is a claim like the others: a budget, say, has none, since it is never the padded width."""
-    names = [module.name for module in pkgutil.iter_modules(functional.__path__) if module.name != "checks"]
-    modules = [importlib.import_module(f"{functional.__name__}.{name}") for name in names]
+    modules = [pairs] + [
+        importlib.import_module(f"{package.__name__}.{module.name}")
+        for package in (functional, contrib)
+        for module in pkgutil.iter_modules(package.__path__)
+        if module.name != "checks"
+    ]
     cells = {cell for m in modules for cell in vars(m).values() if getattr(cell, "__module__", "") == m.__name__}
     public = {cell for cell in cells if inspect.isfunction(cell) and not cell.__name__.startswith("_")}
     assert {cell.__name__: defaults(cell) for cell in public if defaults(cell)} == {
@@ -74,8 +78,12 @@ def test_an_option_left_out_is_its_default():
     ratio = torch.tensor([[0.2, 5.0]], dtype=torch.float64)
     bad = -torch.ones_like(ratio)
     plain = {"low": 0.2, "high": 0.2}
-    assert torch.equal(gates.dual_clip(ratio, bad, **plain), gates.dual_clip(ratio, bad, **plain, c=3.0))
-    assert not torch.equal(gates.dual_clip(ratio, bad, **plain), gates.dual_clip(ratio, bad, **plain, c=4.0))
+    assert torch.equal(
+        contrib.gates.dual_clip(ratio, bad, **plain), contrib.gates.dual_clip(ratio, bad, **plain, c=3.0)
+    )
+    assert not torch.equal(
+        contrib.gates.dual_clip(ratio, bad, **plain), contrib.gates.dual_clip(ratio, bad, **plain, c=4.0)
+    )
     for advantage, changed in ((-bad, {"tau_pos": 2.0}), (bad, {"tau_neg": 2.05})):
         assert torch.equal(gates.sigmoid(ratio, advantage), gates.sigmoid(ratio, advantage, tau_pos=1.0, tau_neg=1.05))
         assert not torch.equal(gates.sigmoid(ratio, advantage), gates.sigmoid(ratio, advantage, **changed))
@@ -83,9 +91,9 @@ def test_an_option_left_out_is_its_default():
     assert corrections.truncated_importance(old, sampled, mask)[0, 0] == 2.0
     rewards = torch.tensor([[1.0], [0.0], [0.0], [0.5]], dtype=torch.float64)
     given = {"group_size": 4, "std": "others"}
-    found = advantages.leave_one_out_normalized(rewards, torch.ones(4, 1), **given)
+    found = contrib.advantages.leave_one_out_normalized(rewards, torch.ones(4, 1), **given)
     torch.testing.assert_close(
-        found, advantages.leave_one_out_normalized(rewards, torch.ones(4, 1), **given, eps=1e-4), rtol=0, atol=0
+        found, contrib.advantages.leave_one_out_normalized(rewards, torch.ones(4, 1), **given, eps=1e-4), rtol=0, atol=0
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlhf_book.tabular import Tree
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib, policy_loss
 from rlhf_minimal.functional import (
     advantages,
     aggregation,
@@ -175,7 +175,7 @@ def test_reinforce_is_unbiased():
 def test_a_baseline_independent_of_the_action_is_free(b):
     """Any constant baseline leaves the expected gradient alone."""
     theta, R = policy(), rewards_of()
-    algorithm = plain(advantage=advantages.given_baseline)
+    algorithm = plain(advantage=contrib.advantages.given_baseline)
     _, gradient = expected(algorithm, theta, 1, rewards=R, baseline=torch.full_like(R, b))
     close(gradient, -TREE.policy_gradient(theta, R))
 
@@ -183,7 +183,7 @@ def test_a_baseline_independent_of_the_action_is_free(b):
 def test_a_baseline_that_looks_at_the_action_is_not_free():
     """The control: a baseline correlated with the response itself biases the gradient."""
     theta, R = policy(), rewards_of()
-    algorithm = plain(advantage=advantages.given_baseline)
+    algorithm = plain(advantage=contrib.advantages.given_baseline)
     _, gradient = expected(algorithm, theta, 1, rewards=R, baseline=R.clamp(min=0))
     differ(gradient, -TREE.policy_gradient(theta, R))
 
@@ -315,7 +315,7 @@ def test_the_length_average_optimises_reward_over_length():
 def test_under_the_length_average_a_baseline_is_not_free():
     """A baseline b then pushes the length itself: the bias is exactly b grad E[1/|o|]."""
     theta, R, b = policy(), rewards_of(), 2.0
-    algorithm = plain(advantage=advantages.given_baseline, aggregate=aggregation.sequence_mean)
+    algorithm = plain(advantage=contrib.advantages.given_baseline, aggregate=aggregation.sequence_mean)
     _, gradient = expected(algorithm, theta, 1, rewards=R, baseline=torch.full_like(R, b))
     close(gradient, -TREE.policy_gradient(theta, (R - b) / TREE.lengths))
     differ(gradient, -TREE.policy_gradient(theta, R / TREE.lengths))
@@ -424,7 +424,7 @@ def test_a_baseline_from_elsewhere_gives_all_wrong_groups_the_usual_direction(G)
     theta, R, b = policy(SMALL), binary_of(SMALL), 0.4
     rows, _ = SMALL.groups(G)
     all_wrong = (R[rows] == 0).all(1)
-    algorithm = plain(advantage=advantages.given_baseline)
+    algorithm = plain(advantage=contrib.advantages.given_baseline)
 
     def from_groups(chosen, rewards):
         total, p = torch.zeros_like(theta), SMALL.group_probs(theta, G).detach()
@@ -732,7 +732,7 @@ def test_only_the_product_of_ratios_corrects_a_response():
     """E_old[S R] = E_new[R], with its gradient, for S the product; not for the geometric mean, not for token ratios."""
     theta, old, R = policy(), TREE.random_logits(2), rewards_of()
     exact, exact_gradient = -TREE.expect(theta, R).detach(), -TREE.policy_gradient(theta, R)
-    value, gradient = off_policy(ratios.sequence_product, R, theta, old)
+    value, gradient = off_policy(contrib.ratios.sequence_product, R, theta, old)
     close(value, exact)
     close(gradient, exact_gradient)
     for ratio in (ratios.sequence, ratios.sequence_token, ratios.token):
@@ -745,7 +745,7 @@ def test_one_token_is_corrected_by_its_ratio():
     """A single action in a fixed state: E_old[r A] = E_new[A]. Here all ratios are one and the same thing."""
     tree = Tree(vocab=4, length=1)
     theta, old, R = policy(tree), tree.random_logits(2), rewards_of(tree)
-    for ratio in (ratios.token, ratios.sequence, ratios.sequence_product):
+    for ratio in (ratios.token, ratios.sequence, contrib.ratios.sequence_product):
         value, gradient = off_policy(ratio, R, theta, old, tree=tree)
         close(value, -tree.expect(theta, R).detach())
         close(gradient, -tree.policy_gradient(theta, R))
@@ -773,7 +773,8 @@ def test_the_price_of_the_exact_ratio():
     for step in (0.1, 0.3, 1.0):
         theta = old + step * TREE.random_logits(11)
         weights = {
-            r: r(TREE.logp(theta), TREE.logp(old), TREE.mask)[:, 0] for r in (ratios.sequence_product, ratios.sequence)
+            r: r(TREE.logp(theta), TREE.logp(old), TREE.mask)[:, 0]
+            for r in (contrib.ratios.sequence_product, ratios.sequence)
         }
         product, geometric = weights.values()
         variance = TREE.expect(old, product**2) - 1
@@ -952,7 +953,7 @@ def test_a_masked_weight_is_exact_without_its_band(high):
     theta, R = policy(), rewards_of()
     mu = theta.detach() + 0.5 * TREE.random_logits(8)
     exact = -TREE.policy_gradient(theta, R)
-    correct = partial(corrections.masked_importance, low=0.0, high=high, level="sequence")
+    correct = partial(contrib.corrections.masked_importance, low=0.0, high=high, level="sequence")
     tables = {"rewards": R, "behaviour": mu, "sampler_logp": TREE.logp(mu)}
     _, corrected = expected(plain(correct=correct), theta, 1, **tables)
     if high > 1e8:

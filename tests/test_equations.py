@@ -28,15 +28,15 @@ PLUMBING = {
     "objective.NotFinite": "an error, by its name",
     "objective.Batch": "a container; its checks have tests of their own",
     "algorithms.get_algorithm": "finds a row by its name",
-    "pairwise.PairwiseAlgorithm": "a row: it holds cells and computes nothing",
-    "pairwise.Pairs": "a container; its checks have tests of their own",
-    "pairwise.pairwise_scores": "calls the row's score on either side of the pairs",
+    "pairs.PairwiseAlgorithm": "a row: it holds cells and computes nothing",
+    "pairs.Pairs": "a container; its checks have tests of their own",
+    "pairs.pairwise_scores": "calls the row's score on either side of the pairs",
     "functional.logprobs.chunked_logprobs": "token log-probs and entropy once more, in another order",
     "anatomy.table": "prints the rows",
     "anatomy.diff": "prints what two rows do not share",
 }
 # Modules whose every public function must have an equation or stand above.
-EQUATIONAL = ("functional.", "objective.", "anatomy.", "algorithms.", "pairwise.")
+EQUATIONAL = ("functional.", "contrib.", "objective.", "anatomy.", "algorithms.", "pairs.")
 
 
 def short(function):

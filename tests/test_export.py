@@ -14,12 +14,11 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL
+from rlhf_minimal import ALGORITHMS, KL, contrib
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
-from rlhf_minimal.field import FIELD
-from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios, trust
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios
 from rlhf_minimal.lab.export import (
     NEVER,
     check_exportable,
@@ -130,12 +129,12 @@ grpo = ALGORITHMS["grpo"]
         (replace(grpo, entropy=0.01), "entropy bonus"),
         (replace(grpo, kl=(KL(0.1, "k1", place="advantage"),)), "KL in the advantage"),
         (replace(grpo, kl=(KL(0.1, "k3", aggregate=aggregation.token_mean),)), "kl: "),
-        (replace(grpo, correct=corrections.normalized_importance), "correct, normalized_importance"),
+        (replace(grpo, correct=contrib.corrections.normalized_importance), "correct, normalized_importance"),
         (replace(ALGORITHMS["vespo"], aggregate=aggregation.sequence_mean), "gate, gamma"),
         (ALGORITHMS["dppo"], "trust, dppo_tv"),
         (ALGORITHMS["scalerl"], "aggregate, prompt_mean"),
         (ALGORITHMS["reinforce_pp_baseline"], "normalize, whiten"),
-        (replace(grpo, advantage=advantages.leave_one_out_normalized), "advantage, leave_one_out_normalized"),
+        (replace(grpo, advantage=contrib.advantages.leave_one_out_normalized), "advantage, leave_one_out_normalized"),
     ],
 )
 def test_what_trl_lacks_is_refused_with_the_cell(algorithm, says):
@@ -155,7 +154,7 @@ def test_verl_has_reinforce_pp_with_a_baseline():
     assert found[f"{actor}.loss_agg_mode"] == "token-mean"
     with pytest.raises(ValueError, match="export to verl cannot express this row's targets, gae"):
         verl_settings(replace(ALGORITHMS["ppo"], targets=advantages.gae), 9)
-    for cells in ({"normalize": advantages.zscore_rows}, {"advantage": advantages.group_normalized}):
+    for cells in ({"normalize": contrib.advantages.zscore_rows}, {"advantage": advantages.group_normalized}):
         with pytest.raises(ValueError, match="verl cannot express this row's"):
             verl_settings(replace(ALGORITHMS["reinforce_pp_baseline"], **cells), 9)
 
@@ -163,7 +162,7 @@ def test_verl_has_reinforce_pp_with_a_baseline():
 IN_VERL = {"reinforce_pp_baseline", "icepop", "olmo3", "opo", "pass_at_k", "remax"}
 
 
-@pytest.mark.parametrize("name", [*(n for n in FIELD if n not in IN_VERL), "reinforce", "kimi_k2"])
+@pytest.mark.parametrize("name", [*(n for n in contrib.ALGORITHMS if n not in IN_VERL), "reinforce", "kimi_k2"])
 def test_what_verl_lacks_is_refused(name):
     with pytest.raises(ValueError, match="verl cannot express this row's"):
         verl_settings(ALGORITHMS[name], 9)
@@ -172,8 +171,8 @@ def test_what_verl_lacks_is_refused(name):
 def test_what_verl_lacks_beside_a_row_is_refused():
     for cells, says in (
         ({"correct": partial(corrections.truncated_importance, floor=0.5)}, "correct, truncated_importance"),
-        ({"correct": corrections.normalized_importance}, "correct, normalized_importance"),
-        ({"trust": trust.dppo_tv}, "trust, dppo_tv"),
+        ({"correct": contrib.corrections.normalized_importance}, "correct, normalized_importance"),
+        ({"trust": contrib.trust.dppo_tv}, "trust, dppo_tv"),
         ({"gate": partial(gates.sigmoid, tau_pos=1.0, tau_neg=1.05), "aggregate": aggregation.token_mean}, "gate, sig"),
         ({"gate": gates.none}, "gate, none"),
     ):
@@ -198,13 +197,13 @@ RUN_WITH = [  # the functions of both libraries ran with these settings, and the
     ),
     (
         "grpo",
-        {"correct": partial(corrections.masked_importance, low=0.0, high=3.0, level="sequence"), "kl": ()},
+        {"correct": partial(contrib.corrections.masked_importance, low=0.0, high=3.0, level="sequence"), "kl": ()},
         "icepop: trl sequence_mask, upper 3 (TRL's default), sequence_mean",
     ),
     ("icepop", {}, "icepop: verl 0.5_2.0, sequence_mean"),
     (
         "grpo",
-        {"correct": partial(corrections.masked_importance, low=0.0, high=3.0, level="sequence"), "kl": ()},
+        {"correct": partial(contrib.corrections.masked_importance, low=0.0, high=3.0, level="sequence"), "kl": ()},
         "sequence weight, masked above 3: verl 0_3, sequence_mean",
     ),
     ("opo", {}, "opo: none, sequence_sum"),
@@ -240,7 +239,7 @@ def test_settings_are_those_that_the_librarys_function_ran_with(row, cells, case
 
 
 def test_vespos_and_sapos_numbers_are_exported():
-    vespo = replace(ALGORITHMS["vespo"], gate=partial(gates.gamma, k_neg=4.0, lam_pos=1.5))
+    vespo = replace(ALGORITHMS["vespo"], gate=partial(contrib.gates.vespo, k_neg=4.0, lam_pos=1.5))
     found = trl_settings(vespo).settings
     assert [found[f"vespo_{name}"] for name in ("k_pos", "k_neg", "lambda_pos", "lambda_neg")] == [2.0, 4.0, 1.5, 2.0]
     sapo = replace(ALGORITHMS["sapo"], gate=partial(gates.sigmoid, tau_pos=2.0, tau_neg=3.0))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlhf_minimal import KL, Algorithm, Batch, policy_loss, prepare, value_loss
+from rlhf_minimal import KL, Algorithm, Batch, contrib, policy_loss, prepare, value_loss
 from rlhf_minimal.contracts import read_cell
 from rlhf_minimal.functional import advantages, aggregation, gates, ratios
 
@@ -58,7 +58,7 @@ clip = partial(gates.clip, low=0.2, high=0.2)
 clip_higher = partial(gates.clip, low=0.2, high=0.28)
 gspo_clip = partial(gates.clip, low=3e-4, high=4e-4)
 log_clip = partial(gates.clip, low=1 - exp(-0.4), high=exp(0.4) - 1)
-dual_clip = partial(gates.dual_clip, low=0.2, high=0.2, c=3.0)
+dual_clip = partial(contrib.gates.dual_clip, low=0.2, high=0.2, c=3.0)
 sapo_gate = partial(gates.sigmoid, tau_pos=1.0, tau_neg=1.05)
 cap = partial(gates.clip_weight, cap=5.0)
 TOKENS = float(MASK.sum())
@@ -89,7 +89,9 @@ SETTINGS = {
     # GSPO times the length: the sequence's ratio, summed over its tokens.
     "trl: luspo .2": Setting(row(ratios.sequence, clip, aggregation.sequence_sum)),
     "trl: gmpo log-clip .4": Setting(row(ratios.token, log_clip, aggregation.geometric_mean)),
-    "trl: rloo sequence-sum ratio eps=.2": Setting(row(ratios.sequence_product, clip, aggregation.sequence_mean)),
+    "trl: rloo sequence-sum ratio eps=.2": Setting(
+        row(contrib.ratios.sequence_product, clip, aggregation.sequence_mean)
+    ),
     "verl: vanilla token-mean eps=.2 dual clip 3": Setting(row(ratios.token, dual_clip, aggregation.token_mean)),
     # verl's mean within a sequence divides by its length + 1e-8.
     "verl: vanilla seq-mean-token-mean eps=.2 no dual clip": Setting(
@@ -193,7 +195,7 @@ ESTIMATORS = {
     "verl grpo without std": (lambda: outcome(advantages.group_centered), EXACT),
     "verl rloo": (lambda: outcome(advantages.leave_one_out), EXACT),
     "verl gpg": (gpg, CAST),  # its constant is a float32 tensor
-    "verl opo": (lambda: outcome(advantages.given_baseline), EXACT),
+    "verl opo": (lambda: outcome(contrib.advantages.given_baseline), EXACT),
     # verl whitens with sums divided by (tokens + 1e-8).
     "verl reinforce_plus_plus": (lambda: whitened(advantages.returns_to_go), CAST),
     "verl reinforce_plus_plus_baseline": (lambda: whitened(advantages.group_centered), CAST),

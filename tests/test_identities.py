@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, gradient_weight, policy_loss, prepare
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib, gradient_weight, policy_loss, prepare
 from rlhf_minimal.contracts import read_cell
 from rlhf_minimal.functional import (
     advantages,
@@ -24,7 +24,6 @@ from rlhf_minimal.functional import (
     masked,
     ratios,
     shaping,
-    trust,
 )
 
 SEEDS = range(10)
@@ -172,7 +171,7 @@ def test_one_token_responses_have_one_ratio(seed):
     mask[:, 2] = 1
     x["mask"] = mask
     expected = run(plain(gates.none, ratios.token), x)
-    for ratio in (ratios.sequence, ratios.sequence_token, ratios.sequence_product):
+    for ratio in (ratios.sequence, ratios.sequence_token, contrib.ratios.sequence_product):
         close(run(plain(gates.none, ratio), x)[1], expected[1])
 
 
@@ -204,15 +203,15 @@ def test_dual_clip_is_trls_delta(low, high, delta):
     def trl(w, A):
         return torch.min(w.clamp(max=delta) * A, w.clamp(1 - low, 1 + high) * A)
 
-    both(partial(gates.dual_clip, low=low, high=high, c=delta), trl)
+    both(partial(contrib.gates.dual_clip, low=low, high=high, c=delta), trl)
 
 
 def test_dual_clip_with_a_far_floor_is_clip():
-    both(partial(gates.dual_clip, low=0.2, high=0.3, c=1e9), partial(gates.clip, low=0.2, high=0.3))
+    both(partial(contrib.gates.dual_clip, low=0.2, high=0.3, c=1e9), partial(gates.clip, low=0.2, high=0.3))
 
 
 def test_dual_clip_holds_bad_tokens_at_c():
-    value, slope = curve(partial(gates.dual_clip, low=0.2, high=0.2, c=3.0))
+    value, slope = curve(partial(contrib.gates.dual_clip, low=0.2, high=0.2, c=3.0))
     w, A = grid()
     far = (w > 3) & (A < 0)
     close(value[far], 3 * A[far])
@@ -479,13 +478,13 @@ def test_cosine_between_its_values(length, right, wrong):
     """Half way is the mean of the two ends, a quarter of the way the curve is still nearer to the short one."""
     rewards = torch.tensor([1.0, 0.2, 0.0, -1.0], dtype=torch.float64)
     numbers = {"right_short": 3.0, "right_long": 1.0, "wrong_short": -4.0, "wrong_long": 0.0}
-    shaped = shaping.cosine(rewards, torch.full((4,), length), budget=100, **numbers)
+    shaped = contrib.shaping.cosine(rewards, torch.full((4,), length), budget=100, **numbers)
     close(shaped, torch.tensor([right, right, wrong, wrong], dtype=torch.float64))
 
 
 def test_cosine_stays_where_it_is_behind_the_budget():
     rewards = torch.tensor([1.0, 1.0, 1.0], dtype=torch.float64)
-    shaped = shaping.cosine(rewards, torch.tensor([100, 150, 200]), budget=100)
+    shaped = contrib.shaping.cosine(rewards, torch.tensor([100, 150, 200]), budget=100)
     close(shaped, torch.full((3,), 0.5, dtype=torch.float64))
 
 
@@ -493,13 +492,13 @@ def test_length_reward_of_kimi():
     """lambda = .5 - (len - min) / (max - min) for the right answers, min(0, lambda) for the wrong ones."""
     rewards = torch.tensor([1.0, 1.0, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
     lengths = torch.tensor([10, 20, 10, 20, 7, 7])
-    shaped = shaping.length_reward(rewards, lengths, group_size=2, coef=0.4)
+    shaped = contrib.shaping.length_reward(rewards, lengths, group_size=2, coef=0.4)
     bonus = torch.tensor([0.5, -0.5, 0.0, -0.5, 0.0, 0.0], dtype=torch.float64)
     close(shaped, rewards + 0.4 * bonus)
-    three = shaping.length_reward(torch.tensor([1.0, 1.0, 0.0]).double(), torch.tensor([4, 5, 8]), group_size=3)
+    three = contrib.shaping.length_reward(torch.tensor([1.0, 1.0, 0.0]).double(), torch.tensor([4, 5, 8]), group_size=3)
     close(three, torch.tensor([1.5, 1.25, -0.5], dtype=torch.float64))
-    assert torch.equal(shaping.length_reward(rewards, lengths, group_size=2, coef=0.0), rewards)
-    by_one_token = shaping.length_reward(rewards, torch.tensor([4, 5] * 3), group_size=2)
+    assert torch.equal(contrib.shaping.length_reward(rewards, lengths, group_size=2, coef=0.0), rewards)
+    by_one_token = contrib.shaping.length_reward(rewards, torch.tensor([4, 5] * 3), group_size=2)
     close(by_one_token, torch.tensor([1.5, 0.5, 0.0, -0.5, 1.5, -0.5], dtype=torch.float64))
 
 
@@ -513,7 +512,7 @@ def test_mixed_outcomes_goes_by_spread_and_not_by_the_mean():
 
 def test_not_truncated():
     truncated = torch.tensor([True, False, True])
-    assert filters.not_truncated(torch.ones(3), truncated=truncated).tolist() == [False, True, False]
+    assert contrib.filters.not_truncated(torch.ones(3), truncated=truncated).tolist() == [False, True, False]
 
 
 # ---- advantages ---------------------------------------------------------------------------------------------------
@@ -522,7 +521,7 @@ def test_not_truncated():
 def test_given_baseline_of_a_running_mean():
     x = sample(5)
     baseline = torch.linspace(-1, 1, P, dtype=torch.float64).repeat_interleave(G)
-    row = cells("reinforce", advantage=advantages.given_baseline)
+    row = cells("reinforce", advantage=contrib.advantages.given_baseline)
     A = run(row, x, baseline=baseline)[2]
     close(A, ((x["rewards"] - baseline)[:, None] * x["mask"]))
     ema, means = 0.0, x["rewards"].view(P, G).mean(-1)
@@ -536,7 +535,7 @@ def test_given_baseline_of_the_greedy_response():
     """ReMax: the group's own mean as the baseline is the centred advantage, the greedy reward is not."""
     x = sample(6)
     mean = x["rewards"].view(P, G).mean(-1).repeat_interleave(G)
-    row = cells("reinforce", advantage=advantages.given_baseline)
+    row = cells("reinforce", advantage=contrib.advantages.given_baseline)
     centred = cells("reinforce", advantage=advantages.group_centered)
     close(run(row, x, baseline=mean)[1], run(centred, x)[1])
     differ(run(row, x, baseline=mean + 0.5)[1], run(centred, x)[1])
@@ -545,7 +544,7 @@ def test_given_baseline_of_the_greedy_response():
 def test_the_greedy_baseline_is_a_given_one():
     x = sample(6)
     greedy = torch.linspace(-1, 1, P, dtype=torch.float64).repeat_interleave(G)
-    given = cells("reinforce", advantage=advantages.given_baseline)
+    given = cells("reinforce", advantage=contrib.advantages.given_baseline)
     close(run(cells("remax"), x, greedy_rewards=greedy)[1], run(given, x, baseline=greedy)[1])
     differ(run(cells("remax"), x, greedy_rewards=greedy)[1], run(cells("remax"), x, greedy_rewards=-greedy)[1])
 
@@ -554,7 +553,9 @@ def test_a_product_with_a_tokens_own_gradient():
     """The value is the product's; summed over a row, the product gives each token the gradient |o| times as large."""
     x = sample(2)
     logp = x["logp"].clone().requires_grad_()
-    whole, own = (f(logp, x["old_logp"], x["mask"]) for f in (ratios.sequence_product, ratios.product_token))
+    whole, own = (
+        f(logp, x["old_logp"], x["mask"]) for f in (contrib.ratios.sequence_product, contrib.ratios.product_token)
+    )
     trained = x["mask"] != 0
     close(own[trained], whole[trained])
     lengths = x["mask"].sum(-1, keepdim=True)
@@ -567,10 +568,10 @@ def test_topr_of_the_whole_completion_and_vespo_differ_in_the_taper_alone():
     """On the policy that sampled both are REINFORCE on the same advantage; far from it a taper falls on both sides."""
     x = sample(4)
     on_policy = x | {"logp": x["old_logp"]}
-    topr = cells("topr", ratio=ratios.product_token)
+    topr = cells("topr", ratio=contrib.ratios.product_token)
     plain = cells("topr", ratio=ratios.on_policy, gate=gates.none)
     close(run(topr, on_policy)[1], run(plain, on_policy)[1])
-    same = cells(topr, gate=gates.gamma)
+    same = cells(topr, gate=contrib.gates.vespo)
     close(run(same, on_policy)[1], run(plain, on_policy)[1])
     differ(run(topr, x)[1], run(same, x)[1])
 
@@ -581,7 +582,7 @@ def test_the_gamma_gate_is_a_hill(A, k, lam):
     w = torch.cat([torch.linspace(0.01, 6, 600, dtype=torch.float64), torch.tensor([1.0, k / lam]).double()])[None]
     w.requires_grad_()
     numbers = {"k_pos": k, "lam_pos": lam} if A > 0 else {"k_neg": k, "lam_neg": lam}
-    value = gates.gamma(w, torch.full_like(w, A), **numbers)
+    value = contrib.gates.vespo(w, torch.full_like(w, A), **numbers)
     (slope,) = torch.autograd.grad(value.sum(), w)
     weight = (w * slope / A).detach()[0]
     close(weight, (value / A).detach()[0])
@@ -598,7 +599,7 @@ def test_process_supervision_by_hand():
     ends = torch.tensor([[0, 1, 0, 1, 0, 0], [1, 0, 1, 1, 0, 0]])
     steps = torch.tensor([[0, 1.0, 0, 0, 9, 9], [0, 0, 0, 1.0, 9, 9]], dtype=torch.float64)
     mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 0, 0]])
-    ours = advantages.process(steps, mask, group_size=2, step_ends=ends, eps=0.0)
+    ours = contrib.advantages.process(steps, mask, group_size=2, step_ends=ends, eps=0.0)
     good, bad = 0.6 / math.sqrt(0.3), -0.4 / math.sqrt(0.3)
     expected = torch.tensor(
         [
@@ -608,14 +609,14 @@ def test_process_supervision_by_hand():
         dtype=torch.float64,
     )
     close(ours, expected)
-    population = advantages.process(steps, mask, group_size=2, step_ends=ends, eps=0.0, ddof=0)
+    population = contrib.advantages.process(steps, mask, group_size=2, step_ends=ends, eps=0.0, ddof=0)
     close(population, expected * math.sqrt(0.3 / 0.24))
 
 
 def test_process_supervision_of_the_last_token_is_outcome_supervision():
     x = sample(7)
     outcome, process = (
-        run(cells("grpo", advantage=cell), x) for cell in (advantages.group_normalized, advantages.process)
+        run(cells("grpo", advantage=cell), x) for cell in (advantages.group_normalized, contrib.advantages.process)
     )
     close(outcome[2], process[2])
 
@@ -628,7 +629,7 @@ def test_process_supervision_from_a_batch():
     batch = Batch(
         logp, logp, torch.ones(2, 3), torch.tensor([7.0, 8.0]), 2, step_rewards=steps, step_ends=ends, budget=100
     )
-    row = cells("grpo", advantage=partial(advantages.process, eps=0.0), kl=())
+    row = cells("grpo", advantage=partial(contrib.advantages.process, eps=0.0), kl=())
     expected = torch.tensor([[1, 0, 1], [0, 1, 1]]) * steps
     normal = (expected - 0.75) / 0.5 * ends
     close(prepare(row, batch).advantages, normal.flip(-1).cumsum(-1).flip(-1))
@@ -676,7 +677,7 @@ def test_whitening_stands_after_the_penalty_and_sees_all_tokens():
 
 def test_leave_one_out_over_the_others_std_by_hand():
     rewards = torch.tensor([[1.0], [2.0], [4.0]], dtype=torch.float64)
-    ours = advantages.leave_one_out_normalized(rewards, torch.ones(3, 1), group_size=3, std="others", eps=0.5)
+    ours = contrib.advantages.leave_one_out_normalized(rewards, torch.ones(3, 1), group_size=3, std="others", eps=0.5)
     expected = [(1 - 3) / (2**0.5 + 0.5), (2 - 2.5) / (4.5**0.5 + 0.5), (4 - 1.5) / (0.5**0.5 + 0.5)]
     close(ours.flatten(), torch.tensor(expected, dtype=torch.float64))
 
@@ -684,7 +685,7 @@ def test_leave_one_out_over_the_others_std_by_hand():
 def test_two_scored_steps_are_enough_to_compare():
     steps = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
     ends = torch.tensor([[1, 1], [0, 0]])
-    ours = advantages.process(steps, torch.ones(2, 2), group_size=2, step_ends=ends, eps=0.0)
+    ours = contrib.advantages.process(steps, torch.ones(2, 2), group_size=2, step_ends=ends, eps=0.0)
     close(ours, torch.tensor([[0.0, -(0.5**0.5)], [0.0, 0.0]], dtype=torch.float64))
 
 
@@ -711,7 +712,7 @@ COLUMN_OF = {
     "corrections": "correct",
     "trust": "trust",
     advantages.whiten: "normalize",
-    advantages.zscore_rows: "normalize",
+    contrib.advantages.zscore_rows: "normalize",
 }
 NEEDS = {
     advantages.gae: {"values"},
@@ -719,40 +720,40 @@ NEEDS = {
     advantages.group_centered: {"group"},
     advantages.group_normalized: {"group"},
     advantages.leave_one_out: {"group"},
-    advantages.leave_one_out_normalized: {"group"},
-    advantages.process: {"group"},
-    advantages.given_baseline: {"baseline"},
-    advantages.greedy_baseline: {"greedy_rewards"},
-    advantages.gpg: {"group"},
+    contrib.advantages.leave_one_out_normalized: {"group"},
+    contrib.advantages.process: {"group"},
+    contrib.advantages.given_baseline: {"baseline"},
+    contrib.advantages.greedy_baseline: {"greedy_rewards"},
+    contrib.advantages.gpg: {"group"},
     advantages.whiten: set(),
-    advantages.batch_std: {"group"},
-    advantages.gae_by_length: {"values"},
-    advantages.maxrl: {"group"},
-    advantages.opo: {"group"},
-    advantages.best_minus_second: {"group"},
-    advantages.teacher_gap: {"ref_logp"},
-    advantages.prefix_weighted: {"ref_logp"},
-    advantages.gdpo: {"group", "reward_parts"},
-    advantages.zscore_rows: set(),
+    contrib.advantages.batch_std: {"group"},
+    contrib.advantages.gae_by_length: {"values"},
+    contrib.advantages.maxrl: {"group"},
+    contrib.advantages.opo: {"group"},
+    contrib.advantages.best_minus_second: {"group"},
+    contrib.advantages.teacher_gap: {"ref_logp"},
+    contrib.advantages.prefix_weighted: {"ref_logp"},
+    contrib.advantages.gdpo: {"group", "reward_parts"},
+    contrib.advantages.zscore_rows: set(),
     aggregation.token_mean: set(),
-    aggregation.token_sum: set(),
-    aggregation.prompt_mean: set(),  # what it divides by is counted from every batch
+    contrib.aggregation.token_sum: set(),
+    contrib.aggregation.prompt_mean: set(),  # what it divides by is counted from every batch
     aggregation.sequence_mean: set(),
     aggregation.sequence_sum: set(),
     aggregation.fixed_length: {"budget"},
     aggregation.geometric_mean: set(),
     shaping.soft_overlong: {"budget"},
-    shaping.cosine: {"budget"},
-    shaping.length_reward: {"group"},  # it compares the completions of a prompt
+    contrib.shaping.cosine: {"budget"},
+    contrib.shaping.length_reward: {"group"},  # it compares the completions of a prompt
     filters.mixed_outcomes: {"group"},
-    filters.not_truncated: {"truncated"},
-    trust.off_policy_sequence: {"sampler_logp"},
-    trust.dppo_tv: set(),
-    trust.dppo_kl: set(),
-    trust.high_entropy: {"entropy"},
-    trust.clip_cov: set(),
-    corrections.masked_importance: set(),
-    corrections.normalized_importance: set(),
+    contrib.filters.not_truncated: {"truncated"},
+    contrib.trust.off_policy_sequence: {"sampler_logp"},
+    contrib.trust.dppo_tv: set(),
+    contrib.trust.dppo_kl: set(),
+    contrib.trust.high_entropy: {"entropy"},
+    contrib.trust.clip_cov: set(),
+    contrib.corrections.masked_importance: set(),
+    contrib.corrections.normalized_importance: set(),
     corrections.truncated_importance: set(),  # whose column always takes sampler_logp
 }
 
@@ -825,7 +826,7 @@ def sampler_of(x, seed=1):
 def test_icepop_without_a_band_is_clip_times_importance(seed, level):
     x = sample(seed)
     x["sampler_logp"] = sampler_of(x)
-    wide = partial(corrections.masked_importance, low=0.0, high=INF, level=level)
+    wide = partial(contrib.corrections.masked_importance, low=0.0, high=INF, level=level)
     weighted = partial(corrections.truncated_importance, cap=INF, level=level)
     ours, capped = (run(cells("icepop", correct=cell), x) for cell in (wide, weighted))
     close(ours[1], capped[1])
@@ -840,7 +841,7 @@ def test_normalized_weights_have_the_mean_1_and_undo_an_offset(level):
     x = sample(2)
     x["mask"][3] = 0  # a row without a trained token belongs to no mean
     sampler, mask = sampler_of(x), x["mask"]
-    of = partial(corrections.normalized_importance, mask=mask, cap=INF, level=level)
+    of = partial(contrib.corrections.normalized_importance, mask=mask, cap=INF, level=level)
     plain_weights = corrections.truncated_importance(x["old_logp"], sampler, mask, cap=INF, level=level)
     weights = of(x["old_logp"], sampler)
     counted = weights[mask != 0] if level == "token" else weights[(mask != 0).any(-1), 0]
@@ -855,7 +856,7 @@ def test_normalized_weights_have_the_mean_1_and_undo_an_offset(level):
     x["sampler_logp"] = sampler
     scaled, plain_gradient = (
         run(cells("grpo", kl=(), correct=partial(cell, cap=INF, level=level)), x)[1]
-        for cell in (corrections.normalized_importance, corrections.truncated_importance)
+        for cell in (contrib.corrections.normalized_importance, corrections.truncated_importance)
     )
     close(scaled, plain_gradient * share[0])
 
@@ -865,7 +866,7 @@ def test_a_mask_is_the_truncated_weight_inside_its_band_and_nothing_outside(low,
     x = sample(3)
     old, sampler, mask = x["old_logp"], sampler_of(x), x["mask"]
     masked_, capped = (
-        corrections.masked_importance(old, sampler, mask, low=low, high=high),
+        contrib.corrections.masked_importance(old, sampler, mask, low=low, high=high),
         corrections.truncated_importance(old, sampler, mask, floor=low, cap=high),
     )
     inside = (capped > low) & (capped < high)
@@ -877,9 +878,9 @@ def test_a_mask_is_the_truncated_weight_inside_its_band_and_nothing_outside(low,
 @pytest.mark.parametrize("seed", SEEDS)
 def test_dppo_with_endless_bounds_has_no_gate(seed):
     x = sample(seed, spread=1.0)
-    free = partial(trust.dppo_tv, low=1.0, high=1.0)
+    free = partial(contrib.trust.dppo_tv, low=1.0, high=1.0)
     close(run(cells("dppo", trust=free), x)[1], run(cells("dppo", trust=None), x)[1])
-    endless = partial(trust.dppo_kl, low=INF, high=INF)
+    endless = partial(contrib.trust.dppo_kl, low=INF, high=INF)
     close(run(cells("dppo", trust=endless), x)[1], run(cells("dppo", trust=None), x)[1])
     differ(run(ALGORITHMS["dppo"], x)[1], run(cells("dppo", trust=None), x)[1])
 
@@ -889,7 +890,7 @@ def test_a_bound_of_zero_stops_all_that_moves_on_and_nothing_that_comes_back():
     x = sample(5)
     A = run(cells("dppo", kl=()), x)[2]
     back = (x["logp"] - x["old_logp"]) * A <= 0
-    for cell in (trust.dppo_tv, trust.dppo_kl):
+    for cell in (contrib.trust.dppo_tv, contrib.trust.dppo_kl):
         _, gradient, _ = run(cells("dppo", kl=(), trust=partial(cell, low=0.0, high=0.0)), x)
         assert torch.equal(gradient != 0, back & (x["mask"] != 0) & (A != 0))
 
@@ -900,15 +901,15 @@ def test_the_distances_of_dppo_by_hand():
     given = {name: torch.full((1, 1), x, dtype=torch.float64) for name, x in logs.items()}
     given |= {"mask": torch.ones(1, 1), "advantages": torch.ones(1, 1).double()}
     kl = p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
-    for cell, distance in ((trust.dppo_tv, q - p), (trust.dppo_kl, kl)):
+    for cell, distance in ((contrib.trust.dppo_tv, q - p), (contrib.trust.dppo_kl, kl)):
         assert cell(**given, high=distance + 1e-9).item() == 1
         assert cell(**given, high=distance - 1e-9).item() == 0
         falling = given | {"old_logp": given["logp"], "logp": given["old_logp"], "advantages": -given["advantages"]}
-        back = cell(**falling, low=(q - p + 1e-9 if cell is trust.dppo_tv else 1.0))
+        back = cell(**falling, low=(q - p + 1e-9 if cell is contrib.trust.dppo_tv else 1.0))
         assert back.item() == 1
     certain = given | {"logp": torch.zeros(1, 1).double(), "old_logp": torch.zeros(1, 1).double()}
-    assert trust.dppo_kl(**certain).item() == 1  # a token that has probability 1, before and now
-    assert trust.dppo_kl(**given | {"logp": torch.zeros(1, 1).double()}).item() == 0
+    assert contrib.trust.dppo_kl(**certain).item() == 1  # a token that has probability 1, before and now
+    assert contrib.trust.dppo_kl(**given | {"logp": torch.zeros(1, 1).double()}).item() == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -916,9 +917,9 @@ def test_a_sequence_that_may_drift_without_end_is_always_trusted(seed):
     x = sample(seed)
     x["sampler_logp"] = sampler_of(x)
     row = cells("deepseek_v32", kl=())
-    anything = cells(row, trust=partial(trust.off_policy_sequence, delta=INF))
+    anything = cells(row, trust=partial(contrib.trust.off_policy_sequence, delta=INF))
     close(run(anything, x)[1], run(cells(row, trust=None), x)[1])
-    nothing_bad = cells(row, trust=partial(trust.off_policy_sequence, delta=0.0))
+    nothing_bad = cells(row, trust=partial(contrib.trust.off_policy_sequence, delta=0.0))
     _, gradient, A = run(nothing_bad, x)
     drift = ((x["sampler_logp"] - x["logp"]) * x["mask"]).sum(-1) / x["mask"].sum(-1)
     forgotten = (drift > 0) & (A[:, 0] < 0)
@@ -930,10 +931,10 @@ def test_a_sequence_that_may_drift_without_end_is_always_trusted(seed):
 def test_high_entropy_of_all_tokens_is_no_trust_at_all():
     x = sample(2)
     entropy = torch.rand(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    row = cells("dapo", shape=None, trust=partial(trust.high_entropy, share=1.0))
+    row = cells("dapo", shape=None, trust=partial(contrib.trust.high_entropy, share=1.0))
     close(run(row, x, entropy=entropy)[1], run(cells(row, trust=None), x)[1])
-    some = cells(row, trust=partial(trust.high_entropy, share=0.25))
-    kept = trust.high_entropy(x["mask"], entropy=entropy, share=0.25) != 0
+    some = cells(row, trust=partial(contrib.trust.high_entropy, share=0.25))
+    kept = contrib.trust.high_entropy(x["mask"], entropy=entropy, share=0.25) != 0
     close(run(some, x, entropy=entropy)[1], run(cells(row, trust=None), x)[1] * kept)
     assert abs(int(kept.sum()) - 0.25 * int(x["mask"].sum())) <= 1
 
@@ -941,7 +942,9 @@ def test_high_entropy_of_all_tokens_is_no_trust_at_all():
 def test_clip_cov_leaves_out_a_share_of_the_tokens_in_its_band():
     x = sample(2, spread=0.4)
     A = torch.randn(B, T, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    of = partial(trust.clip_cov, x["mask"], logp=x["logp"], old_logp=x["old_logp"], advantages=A, low=0.01, high=2.0)
+    of = partial(
+        contrib.trust.clip_cov, x["mask"], logp=x["logp"], old_logp=x["old_logp"], advantages=A, low=0.01, high=2.0
+    )
     trained, ratio = x["mask"] != 0, (x["logp"] - x["old_logp"]).exp()
     among = set()  # by hand, in a loop
     mean_a, mean_l = float(A[trained].mean()), float(x["logp"][trained].mean())
@@ -961,7 +964,7 @@ def test_clip_cov_leaves_out_a_share_of_the_tokens_in_its_band():
     # A wider clip range stops fewer tokens, so that more may be drawn; and in a row its tokens have no gradient.
     assert (of(share=1.0, clip_low=0.9, clip_high=9.0) <= of(share=1.0)).all()
     differ(of(share=1.0, clip_low=0.9, clip_high=9.0), of(share=1.0))
-    row = cells("dapo", shape=None, trust=partial(trust.clip_cov, low=0.01, high=2.0, share=1.0))
+    row = cells("dapo", shape=None, trust=partial(contrib.trust.clip_cov, low=0.01, high=2.0, share=1.0))
     kept = run(row, x, advantages=A)[1]
     close(kept, run(cells(row, trust=None), x, advantages=A)[1] * of(share=1.0, clip_high=0.2))
 
@@ -969,7 +972,7 @@ def test_clip_cov_leaves_out_a_share_of_the_tokens_in_its_band():
 def test_gpg_is_the_centred_reward_times_one_number():
     x = sample(3)
     x["rewards"] = torch.tensor([1.0, 0.0, 0.0, 0.0] * P, dtype=torch.float64)[:B]
-    gpg, centred = (cells("reinforce", advantage=cell) for cell in (advantages.gpg, advantages.group_centered))
+    gpg, centred = (cells("reinforce", advantage=cell) for cell in (contrib.advantages.gpg, advantages.group_centered))
     close(run(gpg, x)[1], run(centred, x)[1] * B / int(x["rewards"].sum()))
     x["rewards"] = torch.zeros(B, dtype=torch.float64)
     assert (run(gpg, x)[1] == 0).all()
@@ -978,7 +981,7 @@ def test_gpg_is_the_centred_reward_times_one_number():
 def test_a_sum_is_the_mean_times_the_tokens():
     x = sample(1)
     whole, mean = (
-        run(cells("grpo", kl=(), aggregate=cell), x) for cell in (aggregation.token_sum, aggregation.token_mean)
+        run(cells("grpo", kl=(), aggregate=cell), x) for cell in (contrib.aggregation.token_sum, aggregation.token_mean)
     )
     close(whole[1], mean[1] * x["mask"].sum())
 
@@ -1003,7 +1006,7 @@ def test_a_prompt_mean_of_equal_lengths_is_the_sequence_mean(seed):
     # One completion a prompt: a prompt's tokens are the completion's.
     mask = sample(seed)["mask"]
     whole = aggregation.Totals(B, int(mask.sum()), prompts=B)
-    single = aggregation.prompt_mean(x["values"], mask, prompt_tokens=masked.lengths(mask), totals=whole)
+    single = contrib.aggregation.prompt_mean(x["values"], mask, prompt_tokens=masked.lengths(mask), totals=whole)
     close(single, aggregation.sequence_mean(x["values"], mask))
 
 
@@ -1025,10 +1028,10 @@ def test_a_minibatch_counts_a_prompts_tokens_anew_and_a_part_does_not():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_batchs_spread_is_the_groups_where_there_is_one_group(seed):
     x = {name: value[:G] for name, value in sample(seed).items()}
-    one = run(cells("grpo", kl=(), advantage=advantages.batch_std), x)
+    one = run(cells("grpo", kl=(), advantage=contrib.advantages.batch_std), x)
     close(one[2], run(cells("grpo", kl=()), x)[2])
     x = sample(seed)
-    A = run(cells("grpo", kl=(), advantage=advantages.batch_std), x)[2]
+    A = run(cells("grpo", kl=(), advantage=contrib.advantages.batch_std), x)[2]
     centred = run(cells("grpo", kl=(), advantage=advantages.group_centered), x)[2]
     close(A, centred / (x["rewards"].std() + 1e-4))
 
@@ -1037,7 +1040,7 @@ def test_the_batchs_spread_is_the_groups_where_there_is_one_group(seed):
 def test_gae_by_length_is_gae_with_each_rows_own_lambda(seed):
     x = sample(seed)
     rewards = advantages.place_rewards(x["rewards"], x["mask"])
-    ours = advantages.gae_by_length(rewards, x["mask"], values=x["values"], alpha=0.8)
+    ours = contrib.advantages.gae_by_length(rewards, x["mask"], values=x["values"], alpha=0.8)
     for i, n in enumerate(masked.lengths(x["mask"]).tolist()):
         row = slice(i, i + 1)
         lam = 1 - 1 / max(0.8 * n, 1.0)
@@ -1049,16 +1052,16 @@ def test_gae_by_length_is_gae_with_each_rows_own_lambda(seed):
 def test_the_baseline_of_opo_balances_tokens_and_that_of_the_mean_rows(seed):
     x = sample(seed)
     rewards = advantages.place_rewards(x["rewards"], x["mask"])
-    A = advantages.opo(rewards, x["mask"], group_size=G)
+    A = contrib.advantages.opo(rewards, x["mask"], group_size=G)
     close(A.view(-1, G * T).sum(-1), torch.zeros(B // G, dtype=torch.float64))
     assert (masked.sequence_mean(A, x["mask"]).view(-1, G).sum(-1).abs() > 1e-6).any()
     whole = torch.ones_like(x["mask"])  # equal lengths
-    close(*(cell(rewards, whole, group_size=G) for cell in (advantages.opo, advantages.group_centered)))
+    close(*(cell(rewards, whole, group_size=G) for cell in (contrib.advantages.opo, advantages.group_centered)))
 
 
 def test_maxrl_gives_a_prompt_one_over_its_pass_rate():
     rewards = torch.tensor([1, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0], dtype=torch.float64)[:, None]
-    A = advantages.maxrl(rewards, torch.ones(12, 1), group_size=4, eps=0.0).flatten()
+    A = contrib.advantages.maxrl(rewards, torch.ones(12, 1), group_size=4, eps=0.0).flatten()
     expected = [1 / 0.25 - 1, -1, -1, -1, *[1 / 0.75 - 1] * 3, -1, 0, 0, 0, 0]  # R / p - 1; nothing where p is 0
     close(A, torch.tensor(expected, dtype=torch.float64))
 
@@ -1070,7 +1073,9 @@ def test_best_minus_second_is_the_gradient_of_pass_at_k(size, p):
     total = 0.0
     for throws in itertools.product((0.0, 1.0), repeat=size):
         rewards = torch.tensor(throws, dtype=torch.float64)
-        A = advantages.best_minus_second(rewards[:, None], torch.ones(size, 1), group_size=size, eps=1.0).flatten()
+        A = contrib.advantages.best_minus_second(
+            rewards[:, None], torch.ones(size, 1), group_size=size, eps=1.0
+        ).flatten()
         lead = A * (rewards.std() + 1.0)
         chance = math.prod(p if r else 1 - p for r in throws)
         total += chance * float((lead * (rewards - p)).sum())
@@ -1083,7 +1088,7 @@ def test_a_window_forgets_where_a_clip_leads_back():
     A = torch.tensor([-1.0, 1.0], dtype=torch.float64).repeat_interleave(30)
     window, clipped = (
         gradient_weight(cells("dr_grpo", gate=partial(gate, low=0.25, high=0.35)), w, A)
-        for gate in (gates.mask_weight, gates.clip)
+        for gate in (contrib.gates.mask_weight, gates.clip)
     )
     inside = (w > 0.75) & (w < 1.35)
     back = ((w > 1.35) & (A < 0)) | ((w < 0.75) & (A > 0))
@@ -1118,9 +1123,9 @@ def test_one_part_of_a_reward_is_the_reward(seed):
     x = sample(seed)
     x["mask"][0, 0] = 1
     parts = {"reward_parts": x["rewards"][:, None]}
-    ours = run(cells("grpo", kl=(), advantage=partial(advantages.gdpo, eps=1e-4)), x, **parts)
+    ours = run(cells("grpo", kl=(), advantage=partial(contrib.advantages.gdpo, eps=1e-4)), x, **parts)
     close(ours[2], run(cells("grpo", kl=()), x)[2])
-    weighted = partial(advantages.gdpo, eps=1e-4, weights=(2.0, -1.0))
+    weighted = partial(contrib.advantages.gdpo, eps=1e-4, weights=(2.0, -1.0))
     both = {"reward_parts": torch.stack([x["rewards"], x["rewards"]], dim=1)}
     close(run(cells("grpo", kl=(), advantage=weighted), x, **both)[2], ours[2])
 
@@ -1130,7 +1135,7 @@ def test_parts_that_are_compared_before_they_are_added():
     parts = torch.tensor([[0.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]).double()
     other = torch.tensor([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]).double()
     call = {"token_rewards": torch.zeros(4, 1).double(), "mask": torch.ones(4, 1), "group_size": 4, "eps": 0.0}
-    one, two = (advantages.gdpo(**call, reward_parts=p) for p in (parts, other))
+    one, two = (contrib.advantages.gdpo(**call, reward_parts=p) for p in (parts, other))
     close(two, 2 * one)
     close(one[0, 0], torch.tensor(1.5).double())
 
@@ -1140,10 +1145,10 @@ def test_rows_are_normalised_as_tokens_are_where_lengths_are_equal(seed):
     x = sample(seed)
     x["mask"] = torch.ones_like(x["mask"])
     A = run(cells("dr_grpo"), x)[2]
-    rows = advantages.zscore_rows(A, x["mask"], eps=0.0, ddof=0)
+    rows = contrib.advantages.zscore_rows(A, x["mask"], eps=0.0, ddof=0)
     close(rows, advantages.whiten(A, x["mask"], eps=0.0, ddof=0))
     mask = sample(seed)["mask"]
-    short = advantages.zscore_rows(masked.zero_outside(A, mask), mask, eps=0.0)
+    short = contrib.advantages.zscore_rows(masked.zero_outside(A, mask), mask, eps=0.0)
     close(short[:, 0], (A[:, 0] - A[:, 0].mean()) / A[:, 0].std())
 
 
@@ -1272,9 +1277,9 @@ def test_both_forms_of_on_policy_distillation_agree_until_the_first_update(seed)
 def test_prefix_weights_fall_with_the_share_of_the_gap_that_lies_before(seed):
     x = sample(seed)
     call = {"token_rewards": x["mask"].double(), "mask": x["mask"]} | {k: x[k] for k in ("old_logp", "ref_logp")}
-    gap = advantages.teacher_gap(**call)
-    close(advantages.prefix_weighted(**call, gamma=0.0), gap)
-    ours = advantages.prefix_weighted(**call, gamma=0.7)
+    gap = contrib.advantages.teacher_gap(**call)
+    close(contrib.advantages.prefix_weighted(**call, gamma=0.0), gap)
+    ours = contrib.advantages.prefix_weighted(**call, gamma=0.7)
     for row, weighted in zip(gap.tolist(), ours.tolist(), strict=True):
         before, total = 0.0, sum(map(abs, row))
         for a, A in zip(row, weighted, strict=True):
@@ -1286,7 +1291,7 @@ def test_prefix_weights_fall_with_the_share_of_the_gap_that_lies_before(seed):
 def test_prefix_weights_of_a_teacher_that_agrees_are_nothing():
     x = sample(0)
     call = {"token_rewards": x["mask"].double(), "mask": x["mask"], "old_logp": x["ref_logp"]}
-    assert torch.equal(advantages.prefix_weighted(**call, ref_logp=x["ref_logp"]), torch.zeros(B, T).double())
+    assert torch.equal(contrib.advantages.prefix_weighted(**call, ref_logp=x["ref_logp"]), torch.zeros(B, T).double())
 
 
 def test_a_limit_caps_what_a_teacher_pays():
@@ -1294,6 +1299,6 @@ def test_a_limit_caps_what_a_teacher_pays():
     call = {"token_rewards": torch.zeros_like(x["mask"]), "mask": x["mask"]} | {
         k: x[k] for k in ("old_logp", "ref_logp")
     }
-    free, capped = advantages.teacher_gap(**call), advantages.teacher_gap(**call, limit=0.1)
+    free, capped = contrib.advantages.teacher_gap(**call), contrib.advantages.teacher_gap(**call, limit=0.1)
     close(capped, free.clamp(-0.1, 0.1))
     differ(capped, free)

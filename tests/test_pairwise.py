@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from rlhf_book.tabular import Tree
 from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap, pairwise_loss, table
-from rlhf_minimal.functional import pairwise
-from rlhf_minimal.pairwise import pairwise_scores
+from rlhf_minimal import pairs as pairwise
+from rlhf_minimal.pairs import pairwise_scores
 
 TREE = Tree(vocab=3, length=3)  # 15 completions of 1 to 3 tokens
 SMALL = Tree(vocab=3, length=2)  # 7 completions

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rlhf_book.tabular import Tree
-from rlhf_minimal import ALGORITHMS, KL, Batch, gradient_weight, policy_loss, prepare, token_weights
+from rlhf_minimal import ALGORITHMS, KL, Batch, contrib, gradient_weight, policy_loss, prepare, token_weights
 from rlhf_minimal.functional import advantages, aggregation, gates, kl, logprobs, masked, ratios
 
 f64 = partial(torch.tensor, dtype=torch.float64)
@@ -266,7 +266,7 @@ def test_a_constant_group_has_exactly_no_advantage(dtype):
                 advantages.group_normalized,
                 partial(advantages.group_normalized, eps=1e-8),
                 advantages.leave_one_out,
-                advantages.leave_one_out_normalized,
+                contrib.advantages.leave_one_out_normalized,
             ):
                 A = cell(token_rewards, mask, group_size=G)
                 assert (A == 0).all(), (cell, G, r)
@@ -390,7 +390,7 @@ def test_gspo_band_is_that_of_a_geometric_mean():
     band = ALGORITHMS["gspo"].gate.keywords
     assert share_outside(0.2, 0.2) == 0
     assert share_outside(band["low"], band["high"]) > 0.8
-    product = ratios.sequence_product(noise - 2, torch.full_like(noise, -2.0), mask)[:, 0]
+    product = contrib.ratios.sequence_product(noise - 2, torch.full_like(noise, -2.0), mask)[:, 0]
     assert ((product - 1).abs() > 0.2).double().mean() > 0.5  # and a product leaves .2 most of the time
 
 
@@ -510,7 +510,7 @@ def test_grpo_ratios_are_per_token():
         batch = batch_of(log_ratio, mask, [1.0])
         return gradient(policy_loss(algorithm, batch), batch.logp)[0]
 
-    summed = replace(row, ratio=ratios.sequence_product)
+    summed = replace(row, ratio=contrib.ratios.sequence_product)
     everywhere = torch.full((1, T), math.log(1.1), dtype=torch.float64)
     assert (of(summed, everywhere) == 0).all()  # 1.1^10 = 2.6 is out of the band: the whole response is lost
     assert same(of(row, everywhere), -1.1 / T)

@@ -14,7 +14,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rlhf_minimal import ALGORITHMS, KL, Batch, gradient_weight, policy_loss, prepare, value_loss
+from rlhf_minimal import ALGORITHMS, KL, Batch, contrib, gradient_weight, policy_loss, prepare, value_loss
 from rlhf_minimal.contracts import read_cell
 from rlhf_minimal.functional import advantages, aggregation, corrections, gates, kl, logprobs, masked, ratios
 
@@ -316,17 +316,22 @@ def test_at_ratio_one_every_row_has_slope_a(name, A):
 GATES = {
     "none": gates.none,
     "clip": partial(gates.clip, low=0.2, high=0.3),
-    "dual_clip": partial(gates.dual_clip, low=0.2, high=0.3, c=3.0),
+    "dual_clip": partial(contrib.gates.dual_clip, low=0.2, high=0.3, c=3.0),
     "clip_weight": partial(gates.clip_weight, cap=5.0),
     "sigmoid": partial(gates.sigmoid, tau_pos=0.5, tau_neg=2.0),
-    "mask_weight": partial(gates.mask_weight, low=0.2, high=0.3),
-    "topr": gates.topr,
-    "gamma": gates.gamma,
+    "mask_weight": partial(contrib.gates.mask_weight, low=0.2, high=0.3),
+    "topr": contrib.gates.topr,
+    "vespo": contrib.gates.vespo,
 }
 
 
 def test_no_gate_is_forgotten():
-    public = {name for name, f in vars(gates).items() if inspect.isfunction(f) and f.__module__ == gates.__name__}
+    public = {
+        name
+        for module in (gates, contrib.gates)
+        for name, f in vars(module).items()
+        if inspect.isfunction(f) and f.__module__ == module.__name__
+    }
     assert {name for name in public if not name.startswith("_")} == GATES.keys()
 
 
@@ -502,7 +507,7 @@ def test_leave_one_out_does_not_see_ones_own_reward_in_its_baseline(scene):
 
 @given(scenes(groups=(3, 4)))
 def test_leave_one_out_with_the_others_std_does_not_see_ones_own_reward_either(scene):
-    cell = partial(advantages.leave_one_out_normalized, std="others", eps=0.0)
+    cell = partial(contrib.advantages.leave_one_out_normalized, std="others", eps=0.0)
     A, R = outcome(cell, scene), scene.tensors["rewards"]
     others = R[1 : scene.G]
     expected = (R[0] - others.mean()) / others.std()
@@ -513,7 +518,7 @@ def test_leave_one_out_with_the_others_std_does_not_see_ones_own_reward_either(s
 @given(scenes())
 def test_leave_one_out_over_the_groups_std_is_a_scaled_z_score(scene):
     G = scene.G
-    ours = outcome(partial(advantages.leave_one_out_normalized, std="group", eps=0.01), scene)
+    ours = outcome(partial(contrib.advantages.leave_one_out_normalized, std="group", eps=0.01), scene)
     same([ours], [G / (G - 1) * outcome(partial(advantages.group_normalized, eps=0.01), scene)])
 
 
@@ -584,16 +589,16 @@ def without_stop_gradients(algorithm, logp, scene):
     old, mask = scene.tensors["old_logp"], scene.tensors["mask"]
     now, constant = masked.zero_outside(logp.detach(), mask), algorithm.ratio(logp.detach(), old, mask)
     cells = {}
-    if algorithm.ratio in (ratios.on_policy, ratios.sequence_token, ratios.product_token):
+    if algorithm.ratio in (ratios.on_policy, ratios.sequence_token, contrib.ratios.product_token):
         cells["ratio"] = lambda logp, old, mask: constant * torch.exp(masked.zero_outside(logp, mask) - now)
     if getattr(algorithm.gate, "func", None) is gates.clip_weight:
         cap = algorithm.gate.keywords["cap"]
         cells["gate"] = lambda ratio, advantage: constant.clamp(max=cap) / constant * ratio * advantage
-    if algorithm.gate is gates.topr:
+    if algorithm.gate is contrib.gates.topr:
         taper = lambda A: torch.where(A > 0, torch.ones_like(constant), constant.clamp(max=1.0))  # noqa: E731
         cells["gate"] = lambda ratio, advantage: taper(advantage) / constant * ratio * advantage
-    if algorithm.gate is gates.gamma:
-        weight = lambda A: gates.gamma(constant, A) / A.where(A != 0, torch.ones_like(A))  # noqa: E731
+    if algorithm.gate is contrib.gates.vespo:
+        weight = lambda A: contrib.gates.vespo(constant, A) / A.where(A != 0, torch.ones_like(A))  # noqa: E731
         cells["gate"] = lambda ratio, advantage: weight(advantage) / constant * ratio * advantage
     return replace(algorithm, **cells)
 
@@ -631,13 +636,18 @@ def test_gradient_of_the_value_loss_is_the_finite_difference(clip, scene):
 SMOOTH = {
     "token": lambda x, mask: ratios.token(x, x.detach() * 0 - 1, mask),
     "sequence": lambda x, mask: ratios.sequence(x, x.detach() * 0 - 1, mask),
-    "sequence_product": lambda x, mask: ratios.sequence_product(x, x.detach() * 0 - 1, mask),
+    "sequence_product": lambda x, mask: contrib.ratios.sequence_product(x, x.detach() * 0 - 1, mask),
     **{f"gate {name}": partial(lambda gate, x, mask: gate(x.exp(), mask - 0.4), gate) for name, gate in GATES.items()},
     **{
         cell.__name__: partial(lambda cell, x, mask: cell(x, mask, totals=aggregation.Totals(2, 9)), cell)
-        for cell in (aggregation.token_mean, aggregation.token_sum, aggregation.sequence_mean, aggregation.sequence_sum)
+        for cell in (
+            aggregation.token_mean,
+            contrib.aggregation.token_sum,
+            aggregation.sequence_mean,
+            aggregation.sequence_sum,
+        )
     },
-    "prompt_mean": lambda x, mask: aggregation.prompt_mean(
+    "prompt_mean": lambda x, mask: contrib.aggregation.prompt_mean(
         x, mask, prompt_tokens=torch.full((len(x),), 9), totals=aggregation.Totals(2, 9, prompts=3)
     ),
     "fixed_length": lambda x, mask: aggregation.fixed_length(x, mask, budget=5, totals=aggregation.Totals(2, 9)),
@@ -653,7 +663,7 @@ SMOOTH = {
     "token_logprobs": lambda x, mask: logprobs.token_logprobs(x[None], mask[None, :, 0].long(), temperature=0.7),
     "token_entropy": lambda x, mask: logprobs.token_entropy(x[None], temperature=0.7),
 }
-for gate in ("clip_weight", "topr", "gamma"):  # a stop-gradient; held to its constant above, with the row that uses it
+for gate in ("clip_weight", "topr", "vespo"):  # a stop-gradient; held to its constant above, with the row that uses it
     del SMOOTH[f"gate {gate}"]
 
 

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
+from rlhf_minimal import ALGORITHMS, Batch, contrib, policy_loss, prepare
 from rlhf_minimal.functional import advantages
 
 G = 3
-CELLS = (advantages.own_step, advantages.first_wrong)
+CELLS = (contrib.advantages.own_step, contrib.advantages.first_wrong)
 
 
 @st.composite
@@ -78,7 +78,7 @@ def blame(marks, steps):
 
 @settings(deadline=None, max_examples=60)
 @given(groups())
-@pytest.mark.parametrize(("cell", "pay"), [(advantages.own_step, own), (advantages.first_wrong, blame)])
+@pytest.mark.parametrize(("cell", "pay"), [(contrib.advantages.own_step, own), (contrib.advantages.first_wrong, blame)])
 def test_the_cell_is_its_transcription(cell, pay, case):
     rewards, ends, outcomes, mask = case
     ours = cell(total(*case), mask, group_size=G, step_ends=ends)
@@ -120,7 +120,7 @@ def test_who_is_paid_for_a_late_wrong_step():
     ends = torch.tensor([[0, 1, 0, 1, 0, 1, 0]] * 2)
     mask, outcome = torch.ones(2, 7).double(), torch.zeros(2, 7).double()
     gap = {}
-    for cell in (advantages.process, *CELLS):
+    for cell in (contrib.advantages.process, *CELLS):
         A = cell(marks + outcome, mask, group_size=2, step_ends=ends)
         gap[cell.__name__] = (A[0] - A[1]).tolist()
     assert all(x > 1 for x in gap["process"][:6])
@@ -136,7 +136,7 @@ def test_one_more_right_step_pays_the_earlier_ones_only_if_the_future_is_summed(
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0]]).double()
     marks = torch.tensor([[0, 1.0, 0, 1.0, 0], [0, 1.0, 0, 0, 0], [0, 0.0, 0, 0, 0]]).double()
     first = {}
-    for cell in (advantages.process, *CELLS):
+    for cell in (contrib.advantages.process, *CELLS):
         A = cell(marks, mask, group_size=3, step_ends=ends)
         first[cell.__name__] = float(A[0, 0] - A[1, 0])
     assert first["process"] > 0.4
@@ -156,11 +156,11 @@ def test_the_gradient_reaches_the_tokens_of_the_step_alone(cell):
     policy_loss(row, batch).backward()
     assert (logp.grad[0, :2] > 0).all()  # a wrong step becomes less likely: the loss falls with its log-prob
     assert (logp.grad[:, 2:] == 0).all()
-    assert (logp.grad[1, :2] < 0).all() if cell is advantages.own_step else (logp.grad[1] == 0).all()
+    assert (logp.grad[1, :2] < 0).all() if cell is contrib.advantages.own_step else (logp.grad[1] == 0).all()
 
 
 def test_a_row_that_pays_for_steps_needs_their_ends():
-    row = replace(ALGORITHMS["grpo"], kl=(), advantage=advantages.own_step)
+    row = replace(ALGORITHMS["grpo"], kl=(), advantage=contrib.advantages.own_step)
     assert "step_ends" in row.needs
     logp = torch.zeros(2, 3)
     with pytest.raises(ValueError, match="needs step_ends: pass Batch"):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, policy_loss, prepare
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib, policy_loss, prepare
 from rlhf_minimal.functional import advantages, aggregation, corrections, gates, ratios, shaping
 
 trl = pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
@@ -57,7 +57,7 @@ GRPO_SETTINGS = {
     "dapo": (dapo, {"loss_type": "dapo", "epsilon_high": 0.28}),
     "dapo, KL uncorrected": (replace(dapo, kl=leash.kl), {"loss_type": "dapo", "epsilon_high": 0.28, **UNCORRECTED}),
     "dapo, dual clip": (
-        replace(dapo, gate=partial(gates.dual_clip, low=0.2, high=0.2, c=1.7)),
+        replace(dapo, gate=partial(contrib.gates.dual_clip, low=0.2, high=0.2, c=1.7)),
         {"loss_type": "dapo", "delta": 1.7},
     ),
     "dapo, sampler correction": (
@@ -262,7 +262,7 @@ def test_gmpo_trainer(beta, dtype):
 def test_rloo_trainer(dtype):
     """TRL's RLOO is PPO on the product of a response's ratios; our row follows the paper and has no clip."""
     algorithm = replace(
-        ALGORITHMS["rloo"], ratio=ratios.sequence_product, gate=clip, aggregate=aggregation.sequence_mean, kl=()
+        ALGORITHMS["rloo"], ratio=contrib.ratios.sequence_product, gate=clip, aggregate=aggregation.sequence_mean, kl=()
     )
     tolerance = TOLERANCE[dtype]
     for seed in SEEDS:
@@ -334,7 +334,7 @@ def test_cosine_scaled_reward(monkeypatch):
         }
         theirs = accuracy_rewards.get_cosine_scaled_reward(100, **(of_trl if numbers else {}))
         expected = theirs([[]] * 120, [""] * 120, [[1] * n for n in lengths.tolist()])
-        ours = shaping.cosine(rewards, lengths, budget=100, **numbers)
+        ours = contrib.shaping.cosine(rewards, lengths, budget=100, **numbers)
         torch.testing.assert_close(ours, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-12)
 
 

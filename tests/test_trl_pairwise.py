@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, pairwise_loss
-from rlhf_minimal.functional import pairwise
+from rlhf_minimal import pairs as pairwise
 
 trl = pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
 from trl import DPOTrainer, RewardTrainer  # noqa: E402

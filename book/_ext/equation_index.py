@@ -42,7 +42,7 @@ class Function:
     def short(self) -> str:
         """The name that readers of the book know: gates.clip, policy_loss."""
         leaf = self.module.rsplit(".", 1)[1]
-        return f"{leaf}.{self.name}" if ".functional." in self.module else self.name
+        return f"{leaf}.{self.name}" if ".functional." in self.module or ".contrib." in self.module else self.name
 
     @property
     def label(self) -> str | None:

@@ -217,7 +217,7 @@ def keep_as_code(app, env, node, contnode):
     if not node.get("soft"):
         return None
     domain = env.get_domain("py")
-    for prefix in ("rlhf_minimal.", "rlhf_minimal.functional."):
+    for prefix in ("rlhf_minimal.", "rlhf_minimal.functional.", "rlhf_minimal.contrib."):
         target = prefix + node["reftarget"]
         if found := domain.objects.get(target) or domain.modules.get(target):
             return make_refnode(app.builder, node["refdoc"], found.docname, found.node_id, contnode, target)

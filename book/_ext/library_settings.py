@@ -15,9 +15,9 @@ from data_files import read, using
 from generated import box, table
 
 import rlhf_minimal
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib
 from rlhf_minimal.config import Config
-from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping, trust
+from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "coverage.yml"
 STATUSES = {  # as the page prints it, and what it means
@@ -27,17 +27,17 @@ STATUSES = {  # as the page prints it, and what it means
     "not": "not here, with the reason",
 }
 MODULES = {
-    "advantage": advantages,
-    "targets": advantages,
-    "normalize": advantages,
-    "ratio": ratios,
-    "gate": gates,
-    "aggregate": aggregation,
-    "entropy_aggregate": aggregation,
-    "shape": shaping,
-    "keep": filters,
-    "correct": corrections,
-    "trust": trust,
+    "advantage": (advantages, contrib.advantages),
+    "targets": (advantages, contrib.advantages),
+    "normalize": (advantages, contrib.advantages),
+    "ratio": (ratios, contrib.ratios),
+    "gate": (gates, contrib.gates),
+    "aggregate": (aggregation, contrib.aggregation),
+    "entropy_aggregate": (aggregation, contrib.aggregation),
+    "shape": (shaping, contrib.shaping),
+    "keep": (filters, contrib.filters),
+    "correct": (corrections, contrib.corrections),
+    "trust": (contrib.trust,),
 }
 # What stands in the columns that a setting leaves open.
 OPEN = Algorithm(advantages.returns_to_go, ratios.on_policy, gates.none, aggregation.token_mean)
@@ -94,9 +94,9 @@ def cell(column, said):
     if said is None:
         return None
     ((name, numbers),) = said.items() if isinstance(said, dict) else ((said, {}),)
-    function = getattr(MODULES[column], name, None)
+    function = next((found for module in MODULES[column] if (found := getattr(module, name, None))), None)
     if not callable(function):
-        raise ValueError(f"{column}: {MODULES[column].__name__} has no {name!r}")
+        raise ValueError(f"{column}: {MODULES[column][0].__name__} has no {name!r}")
     if unknown := set(numbers) - set(signature(function).parameters):
         raise ValueError(f"{column}: {name} takes no {', '.join(sorted(unknown))}")
     return partial(function, **numbers) if numbers else function

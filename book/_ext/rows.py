@@ -7,7 +7,7 @@ from generated import box, table
 
 import rlhf_minimal
 from rlhf_book.facts import facts_of, families
-from rlhf_minimal.field import FIELD
+from rlhf_minimal import contrib
 
 BETWEEN = ("algorithm", "advantage", "ratio", "gate", "aggregate")  # the objective shows them; the rest is "further"
 
@@ -48,8 +48,8 @@ def in_words(*names):
 
 
 def field():
-    """The rows of `field.py`, which the table leaves out."""
-    return rlhf_minimal.table(FIELD)
+    """The rows of `contrib`, which the table leaves out."""
+    return rlhf_minimal.table(contrib.ALGORITHMS)
 
 
 def changes(first, second):
@@ -89,12 +89,12 @@ def steps():
 
 def cheat_sheet():
     """A line a row of `algorithms.py`: advantage, objective, what a token's score is multiplied by, and why."""
-    return sheet_of([name for name in rlhf_minimal.ALGORITHMS if name not in FIELD])
+    return sheet_of([name for name in rlhf_minimal.ALGORITHMS if name not in contrib.ALGORITHMS])
 
 
 def cheat_sheet_of_the_field():
-    """The same of the rows of `field.py`."""
-    return sheet_of(FIELD)
+    """The same of the rows of `contrib`."""
+    return sheet_of(contrib.ALGORITHMS)
 
 
 def sheet_of(names):

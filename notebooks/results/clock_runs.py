@@ -76,7 +76,7 @@ from recording import SEEDS as SEEDS
 from recording import record
 from torch import Tensor
 
-from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal import ALGORITHMS, Algorithm, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, gates
 from rlhf_minimal.functional.masked import zero_outside
@@ -212,11 +212,11 @@ ARMS = {
         "clock", ALGORITHMS["dr_grpo"], GROWTH, "coin", kept=("moves", *LENGTHS)
     ),
     "outcome": Arm(LONG, OUTCOME, STEPS, kept=("moves", *LENGTHS)),
-    "future": marked(advantages.process),
-    "own": marked(advantages.own_step),
-    "blame": marked(advantages.first_wrong),
-    "fine": marked(advantages.process, marks=fine_for_the_first_wrong),
-    "marks": marked(advantages.process, reward="nothing"),
+    "future": marked(contrib.advantages.process),
+    "own": marked(contrib.advantages.own_step),
+    "blame": marked(contrib.advantages.first_wrong),
+    "fine": marked(contrib.advantages.process, marks=fine_for_the_first_wrong),
+    "marks": marked(contrib.advantages.process, reward="nothing"),
     **{
         f"divisor-{name}": Arm(
             ALL,

@@ -43,9 +43,9 @@ from typing import Any
 from recording import SEEDS as SEEDS
 from recording import record
 
-from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal import ALGORITHMS, Algorithm, contrib
 from rlhf_minimal.config import Config
-from rlhf_minimal.functional import aggregation, gates, trust
+from rlhf_minimal.functional import aggregation, gates
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics
@@ -114,8 +114,8 @@ ARMS = {
     "higher": Arm(replace(NONE, gate=DAPO.gate)),
     "bonus": Arm(replace(NONE, entropy=0.01)),
     "once": Arm(NONE, replace(CONFIG, epochs=1, minibatches=1)),
-    "high": Arm(replace(NONE, trust=partial(trust.high_entropy, share=0.2))),
-    "prompt": Arm(replace(DAPO, aggregate=aggregation.prompt_mean)),
+    "high": Arm(replace(NONE, trust=partial(contrib.trust.high_entropy, share=0.2))),
+    "prompt": Arm(replace(DAPO, aggregate=contrib.aggregation.prompt_mean)),
 }
 
 

@@ -6,7 +6,7 @@
 Writes notebooks/results/diagnosis-runs.json, a line a run, with the metrics that `diagnose` reads. The bugs are those of
 rlhf_book/diseases.py; an arm is SET:SETTING/BUG.
 
-The rules of rlhf_minimal/extras/diagnosis.py and their thresholds were written with the arms "written:" alone (the task
+The rules of rlhf_minimal/lab/diagnosis.py and their thresholds were written with the arms "written:" alone (the task
 addition, rows grpo and ppo, seeds 100 and 101). The arms "scored:" and "healthy:" are other tasks, other rows and the
 seeds 0 to 3, and were run when the rules had been committed; rules that came later say so. The arms "later:" came after
 the score: controls, and bugs at milder doses.

@@ -35,7 +35,7 @@ from recording import SEEDS as SEEDS
 from recording import record
 from torch import Tensor
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import aggregation, gates, ratios
@@ -62,7 +62,7 @@ def spread(log_ratio: Tensor, mask: Tensor, *, totals: Totals) -> Tensor:
 
 NONE = replace(ALGORITHMS["kimi_k2"], kl=())
 RATIO = replace(NONE, ratio=ratios.token)
-WINDOW = replace(RATIO, gate=partial(gates.mask_weight, **BOUNDS))
+WINDOW = replace(RATIO, gate=partial(contrib.gates.mask_weight, **BOUNDS))
 assert NONE.aggregate is aggregation.sequence_sum
 
 BRAKES: dict[str, Algorithm] = {

@@ -47,10 +47,10 @@ from recording import SEEDS as SEEDS
 from recording import record
 from transformers import PreTrainedModel
 
-from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal import ALGORITHMS, Algorithm, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
-from rlhf_minimal.functional import corrections, gates, trust
+from rlhf_minimal.functional import corrections, gates
 from rlhf_minimal.lab.fast import Fast, fast
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
@@ -67,12 +67,12 @@ WAYS: dict[str, Algorithm] = {
     "blind": GRPO,
     "ratio": GRPO,
     "truncated": replace(GRPO, correct=corrections.truncated_importance),
-    "masked": replace(GRPO, correct=corrections.masked_importance),
-    "sequence": replace(GRPO, trust=trust.off_policy_sequence),
+    "masked": replace(GRPO, correct=contrib.corrections.masked_importance),
+    "sequence": replace(GRPO, trust=contrib.trust.off_policy_sequence),
     "unclipped": UNCLIPPED,
-    "dppo": replace(UNCLIPPED, trust=trust.dppo_tv),
+    "dppo": replace(UNCLIPPED, trust=contrib.trust.dppo_tv),
     "narrow": replace(
-        GRPO, correct=partial(corrections.masked_importance, low=0.8, high=1.2)
+        GRPO, correct=partial(contrib.corrections.masked_importance, low=0.8, high=1.2)
     ),
     "wide": replace(GRPO, gate=partial(gates.clip, low=0.5, high=1.0)),
     "product": replace(
@@ -86,7 +86,7 @@ WAYS: dict[str, Algorithm] = {
     "product-0-above-3": replace(
         GRPO,
         correct=partial(
-            corrections.masked_importance, level="sequence", low=0.0, high=3.0
+            contrib.corrections.masked_importance, level="sequence", low=0.0, high=3.0
         ),
     ),
 }

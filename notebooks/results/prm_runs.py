@@ -76,10 +76,9 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from transformers import PreTrainedModel
 
-from rlhf_minimal import ALGORITHMS
+from rlhf_minimal import ALGORITHMS, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, fit, optimizer_of
-from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.process_reward import (
@@ -399,7 +398,7 @@ def plan_of(arm: str, seed: int, scorer: StepScorer | None) -> Recipe:
     marks: StepReward | None = checked_steps(TASK) if arm == "checker" else None
     if scorer is not None:
         marks = scored_steps(scorer, TASK)
-    cell = advantages.own_step if marks else OUTCOME.advantage
+    cell = contrib.advantages.own_step if marks else OUTCOME.advantage
     config = replace(LOOP, seed=seed)
     return fast(
         Recipe(replace(OUTCOME, advantage=cell), TASK, config, step_reward=marks)

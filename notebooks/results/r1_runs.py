@@ -47,7 +47,7 @@ from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama
-from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import CompletionRow, Problem
 from rlhf_minimal.train import Recipe, roll_out

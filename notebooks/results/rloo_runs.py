@@ -27,7 +27,7 @@ from recording import SEEDS as SEEDS
 from recording import record
 from torch import Tensor
 
-from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal import ALGORITHMS, Algorithm, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import advantages
@@ -51,10 +51,10 @@ RLOO = replace(ALGORITHMS["rloo"], kl=())
 BASELINES: dict[str, Algorithm] = {
     "rloo": RLOO,
     "centred": replace(RLOO, advantage=advantages.group_centered),
-    "std": replace(RLOO, advantage=advantages.leave_one_out_normalized),
+    "std": replace(RLOO, advantage=contrib.advantages.leave_one_out_normalized),
     "std-others": replace(
         RLOO,
-        advantage=partial(advantages.leave_one_out_normalized, std="others"),
+        advantage=partial(contrib.advantages.leave_one_out_normalized, std="others"),
     ),
     "batch": replace(RLOO, advantage=batch_centered),
     "pp": replace(

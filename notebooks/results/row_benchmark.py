@@ -48,9 +48,8 @@ from recording import record_of
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
+from rlhf_minimal import ALGORITHMS, Algorithm, Batch, contrib, policy_loss
 from rlhf_minimal.config import Config
-from rlhf_minimal.field import FIELD
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, load_reward_model
@@ -68,7 +67,7 @@ HELD_OUT, ON_THE_WAY = (
 )  # completions of held-out problems: at the end, and at each point before
 CONTROL, CONTROLLED = "coin", "dr_grpo"
 
-CHAPTERS = tuple(name for name in ALGORITHMS if name not in FIELD)
+CHAPTERS = tuple(name for name in ALGORITHMS if name not in contrib.ALGORITHMS)
 OTHERS = (
     "maxrl",
     "opo",

@@ -45,13 +45,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
+from rlhf_minimal import pairs as pairwise
 from rlhf_minimal.fit import FitConfig, completion_loss, imitate, teacher_rows
-from rlhf_minimal.functional import pairwise
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.models import Vocabulary, policy_logits
-from rlhf_minimal.pairwise import PAIRWISE, Pairs, pairwise_loss
+from rlhf_minimal.pairs import PAIRWISE, Pairs, pairwise_loss
 from rlhf_minimal.sample import Rollout, pad_left, pad_right
 from rlhf_minimal.tasks import CompletionRow, get_task
 from rlhf_minimal.tasks.arithmetic import add

@@ -29,7 +29,7 @@ from rlhf_minimal.fit import (
     sample_rejected,
 )
 from rlhf_minimal.lab.sampled_rows import sample_pairs
-from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import load_policy, save_policy, write_folder
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
     def finish() -> Measured:
         measured, text = measure(held_out)
-        lines, samples = [text], []
+        lines, samples = [text], list[str]()
         if settings["data"] is None:
             for when, policy in (("before", load_policy(plan.folder.reference)[0]), ("after", model)):
                 measured[when], sentence, samples = score_samples(plan, policy, vocabulary)

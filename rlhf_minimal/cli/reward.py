@@ -14,7 +14,7 @@ from rlhf_minimal.lab.process_reward import StepScorer, evaluate_steps, load_ste
 from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
 from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import RewardModel, load_reward_model
-from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import PairRow, StepRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe

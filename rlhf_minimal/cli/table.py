@@ -3,11 +3,10 @@
 import argparse
 
 from rlhf_minimal import anatomy
-from rlhf_minimal.algorithms import ALGORITHMS
+from rlhf_minimal.algorithms import ALGORITHMS, ROWS
 from rlhf_minimal.cli.programs import load
-from rlhf_minimal.field import FIELD
 from rlhf_minimal.objective import Algorithm
-from rlhf_minimal.pairwise import PAIRWISE
+from rlhf_minimal.pairs import PAIRWISE
 
 ABOUT = "Print the table of algorithms."
 
@@ -27,6 +26,6 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints it as Markdown."""
     own = {text.rpartition(":")[2]: load(text, Algorithm) for text in args.row or []}
-    chapters = {name: row for name, row in ALGORITHMS.items() if args.all or name not in FIELD}
+    chapters = {name: row for name, row in ALGORITHMS.items() if args.all or name in ROWS}
     print(anatomy.table(PAIRWISE if args.pairs else chapters | own))
     return 0

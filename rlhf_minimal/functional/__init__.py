@@ -9,10 +9,8 @@ from . import (
     kl,
     logprobs,
     masked,
-    pairwise,
     ratios,
     shaping,
-    trust,
 )
 
 __all__ = [
@@ -24,8 +22,6 @@ __all__ = [
     "kl",
     "logprobs",
     "masked",
-    "pairwise",
     "ratios",
     "shaping",
-    "trust",
 ]

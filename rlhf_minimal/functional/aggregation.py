@@ -2,16 +2,17 @@ r"""The aggregate column: who counts how much when [B, T] becomes one number?
 
 Denominators are a property of the whole optimiser batch, never of a micro-batch: they are given as `Totals`, so that
 the losses of micro-batches sum to the loss of the whole. Without totals the tensor given is the whole batch.
+Arguments and errors are those of `contracts.AggregateCell`.
 """
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from . import masked
-from .checks import check, check_count, check_integers, check_tokens
+from .checks import check, check_count, check_tokens
 from .masked import lengths, zero_outside
 
 
@@ -71,103 +72,12 @@ def token_mean(
     Chapter: dapo. Source: arXiv 2503.14476, eq. 8. Differs from the paper: over the batch, as every library does; the
     paper writes it over one prompt's group.
 
-    Args:
-        x: [B, T] objective per token.
-        mask: [B, T], 1 on trained tokens.
-        totals: denominators of the whole optimiser batch; default: this mask.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: bad shapes, dtype, or non-finite trained tokens; an all-masked batch without totals.
-
     Example:
         >>> token_mean(torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]]))
         tensor(2.)
     """
     totals = _totals(x, mask, totals)
     return zero_outside(x, mask).sum() / totals.tokens
-
-
-def token_sum(
-    x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, totals: Totals | None = None
-) -> Float[Tensor, ""]:
-    r"""A plain sum (:eq:`eq-token-sum`): the step grows with the batch, so the learning rate has to know its size.
-
-    .. math:: \sum_i \sum_t x_{i,t}
-
-    Chapter: anatomy-in-depth. Source: verl's `token-sum`.
-
-    Args:
-        x: [B, T] objective per token.
-        mask: [B, T], 1 on trained tokens.
-        totals: not read; a column gives it to every aggregate.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: bad shapes, dtype, or non-finite trained tokens; an all-masked batch without totals.
-
-    Example:
-        >>> token_sum(torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]]))
-        tensor(6.)
-    """
-    _totals(x, mask, totals)
-    return zero_outside(x, mask).sum()
-
-
-def prompt_mean(
-    x: Float[Tensor, "B T"],
-    mask: Shaped[Tensor, "B T"],
-    *,
-    prompt_tokens: Int[Tensor, " B"],
-    totals: Totals | None = None,
-) -> Float[Tensor, ""]:
-    r"""Every prompt weighs the same, and within it every token (:eq:`eq-prompt-mean`), as in ScaleRL.
-
-    .. math:: \frac1P \sum_p \frac1{\sum_{i \in g(p)} |o_i|} \sum_{i \in g(p)} \sum_t x_{i,t}
-
-    Between `token_mean`, in which a prompt with long completions weighs more, and `sequence_mean`, in which a token of
-    a long completion weighs less. It is DAPO's loss as the paper writes it.
-
-    Chapter: dapo. Source: DAPO, arXiv 2503.14476, eq. 8; ScaleRL, arXiv 2510.13786.
-
-    Args:
-        x: [B, T] objective per token.
-        mask: [B, T], 1 on trained tokens.
-        prompt_tokens: [B] trained tokens of each row's prompt in the whole optimiser batch, including rows
-            that are not in this part.
-        totals: denominators of the whole optimiser batch, the number of prompts among them.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: no number of prompts; bad shapes, dtype, or non-finite trained tokens.
-
-    Example:
-        >>> x, mask = torch.tensor([[1.0, 1.0], [4.0, 0.0], [6.0, 0.0]]), torch.tensor([[1, 1], [1, 0], [1, 0]])
-        >>> totals = Totals(sequences=3, tokens=4, prompts=2)
-        >>> prompt_mean(x, mask, prompt_tokens=torch.tensor([3, 3, 1]), totals=totals)
-        tensor(4.)
-    """
-    given, totals = totals, _totals(x, mask, totals)
-    check_integers("prompt_tokens", prompt_tokens)
-    if prompt_tokens.shape != mask.shape[:1]:
-        raise ValueError(f"prompt_tokens has shape {tuple(prompt_tokens.shape)}, expected ({len(mask)},): one a row")
-    if not (prompt_tokens >= lengths(mask)).all():
-        raise ValueError(
-            f"prompt_tokens is {prompt_tokens.tolist()}, expected one number for each of {len(mask)} rows, the trained "
-            "tokens of its prompt, at least as many as its own"
-        )
-    if given is None or totals.prompts is None:
-        raise ValueError(
-            "prompt_mean divides by the number of prompts: pass totals=Totals(sequences, tokens, prompts=P), as "
-            "Batch does itself"
-        )
-    return (zero_outside(x, mask).sum(-1) / prompt_tokens.clamp(min=1)).sum() / totals.prompts
 
 
 def sequence_mean(
@@ -180,17 +90,6 @@ def sequence_mean(
     Every completion weighs the same, so a token of a long one weighs less: the length bias that Dr. GRPO removes.
 
     Chapter: grpo; dr-grpo for what it does. Source: arXiv 2402.03300, eq. 3.
-
-    Args:
-        x: [B, T] objective per token.
-        mask: [B, T], 1 on trained tokens.
-        totals: denominators of the whole optimiser batch; default: this mask.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: bad shapes, dtype, or non-finite trained tokens; an all-masked batch without totals.
 
     Example:
         >>> sequence_mean(torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]]))
@@ -210,17 +109,6 @@ def sequence_sum(
     The sum over tokens *is* the log-probability of the completion, so nothing is normalised away.
 
     Chapter: policy-gradients. Source: Williams 1992.
-
-    Args:
-        x: [B, T] objective per token.
-        mask: [B, T], 1 on trained tokens.
-        totals: denominators of the whole optimiser batch; default: this mask.
-
-    Returns:
-        Scalar.
-
-    Raises:
-        ValueError: bad shapes, dtype, or non-finite trained tokens; an all-masked batch without totals.
 
     Example:
         >>> sequence_sum(torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]]))
@@ -242,16 +130,10 @@ def fixed_length(
     Chapter: dr-grpo. Source: arXiv 2503.20783, section 3.2 and its masked_mean listing.
 
     Args:
-        x: [B, T] objective per token.
-        mask: [B, T], 1 on trained tokens.
         budget: L, tokens a completion was allowed; never the padded width.
-        totals: denominators of the whole optimiser batch; default: this mask.
-
-    Returns:
-        Scalar.
 
     Raises:
-        ValueError: no budget; bad shapes, dtype, or non-finite trained tokens.
+        ValueError: no budget.
 
     Example:
         >>> x, mask = torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]])
@@ -282,14 +164,12 @@ def geometric_mean(
 
     Args:
         x: [B, T] objective per token, of one sign within a row.
-        mask: [B, T], 1 on trained tokens.
-        totals: denominators of the whole optimiser batch; default: this mask.
 
     Returns:
         Scalar. A row with a zero (A = 0) counts 0 and has no gradient.
 
     Raises:
-        ValueError: mixed signs within a row; bad shapes, dtype, or non-finite trained tokens.
+        ValueError: mixed signs within a row.
 
     Example:
         >>> geometric_mean(torch.tensor([[1.0, 4.0]]), torch.tensor([[1, 1]]))

@@ -64,6 +64,31 @@ def check_tokens(mask: Tensor, **tensors: Tensor) -> None:
             )
 
 
+ROUNDING = 1e-3  # how far above 0 a log-prob may lie by rounding in half precision
+
+
+def check_logprobs(**logps: Tensor) -> None:
+    """Log-probs of trained tokens, in one tensor or several that only together can be told from made-up numbers.
+
+    Refused where each of them is nowhere below 0 and somewhere above it: those are negative log-likelihoods.
+    """
+    if all(x.numel() and float(x.min()) >= -ROUNDING and float(x.max()) > ROUNDING for x in logps.values()):
+        low, high = min(float(x.min()) for x in logps.values()), max(float(x.max()) for x in logps.values())
+        raise ValueError(
+            f"{' and '.join(logps)}: {low:.3g} and more on every trained token, up to {high:.3g}, and the logarithm of "
+            "a probability is at most 0: if these are negative log-likelihoods, pass log pi instead of -log pi"
+        )
+
+
+def check_fits(what: str, x: Tensor) -> None:
+    """What was computed from finite numbers is finite: it would be 0, NaN or an infinity without a word."""
+    if not torch.isfinite(x).all():
+        raise ValueError(
+            f"{what} overflows {x.dtype}: the numbers are too large to be squared, so scale them down, or find out "
+            "where they come from"
+        )
+
+
 def check_mask(mask: Any, name: str = "mask") -> None:
     """A mask is [B, T] and holds zeros and ones only; any dtype."""
     check_tensor(name, mask)

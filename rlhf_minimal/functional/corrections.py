@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from .aggregation import Totals
 from .checks import check, check_not_negative, check_positive
 from .masked import sequence_sum, zero_outside
 
@@ -57,97 +56,6 @@ def truncated_importance(
     if not cap > floor:
         raise ValueError(f"cap is {cap} and floor {floor}: the cap is the larger of the two")
     return _weight(old_logp, sampler_logp, mask, level).clamp(floor, cap)
-
-
-def masked_importance(
-    old_logp: Float[Tensor, "B T"],
-    sampler_logp: Float[Tensor, "B T"] | None,
-    mask: Shaped[Tensor, "B T"],
-    *,
-    low: float = 0.5,
-    high: float = 2.0,
-    level: str = "token",
-) -> Float[Tensor, "B T"]:
-    r"""Importance weight inside a band, and nothing outside it (:eq:`eq-masked-importance`): IcePop.
-
-    .. math:: c_t = \rho_t\, [\text{low} \le \rho_t \le \text{high}], \qquad \rho_t = \pi_{old}(o_t) / \mu(o_t)
-
-    Where the two log-probs differ by a large factor, one of them is wrong. `truncated_importance` still trains on such
-    a token with the largest weight allowed; this leaves it out. The token is still counted in the mean.
-
-    Chapter: off-policy. Source: IcePop, arXiv 2510.18855; GLM-5, arXiv 2602.15763, eq. 1 (low = 1 / high). With level
-    "sequence" and high = 3 TRL's default.
-
-    Args:
-        old_logp: [B, T] old policy, by the trainer (nats).
-        sampler_logp: [B, T] old policy, by the engine that sampled.
-        mask: [B, T], 1 on trained tokens.
-        low: smallest weight that is kept, usually 0.5.
-        high: largest weight that is kept, above low, usually 2.
-        level: "token", or "sequence": one weight a row, the product over its tokens.
-
-    Returns:
-        [B, T] weights, without gradient; 1 where both agree, 0 outside the band.
-
-    Raises:
-        ValueError: no ``sampler_logp``, an unknown level, a band without width, bad tensors.
-
-    Example:
-        >>> masked_importance(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-1.0, -9.0]]), torch.ones(1, 2))
-        tensor([[1., 0.]])
-    """
-    check_not_negative(low=low, high=high)
-    if not high > low:
-        raise ValueError(f"low is {low} and high {high}: the band lies between them, low below high")
-    weight = _weight(old_logp, sampler_logp, mask, level)
-    return torch.where((weight >= low) & (weight <= high), weight, torch.zeros_like(weight))
-
-
-def normalized_importance(
-    old_logp: Float[Tensor, "B T"],
-    sampler_logp: Float[Tensor, "B T"] | None,
-    mask: Shaped[Tensor, "B T"],
-    *,
-    totals: Totals | None = None,
-    cap: float = 2.0,
-    floor: float = 0.0,
-    level: str = "token",
-) -> Float[Tensor, "B T"]:
-    r"""`truncated_importance` over its own mean in the step (:eq:`eq-normalized-importance`).
-
-    .. math:: \hat c_t = c_t / \bar c
-
-    The mean is over tokens, or over sequences where a weight belongs to a whole one. After the division weights have
-    the mean 1, so a cap or a systematic offset between the engines does not change the size of the step. The price is
-    a bias that falls with the size of the batch: self-normalised importance sampling.
-
-    Chapter: off-policy. Source: verl's `rollout_is_batch_normalize`, which takes the mean over the whole rollout.
-
-    Args:
-        old_logp: [B, T] old policy, by the trainer (nats).
-        sampler_logp: [B, T] old policy, by the engine that sampled.
-        mask: [B, T], 1 on trained tokens of a whole optimiser step.
-        totals: counts of the whole optimiser step, to check that the mask is all of it; default: not checked.
-        cap: C, above the floor, usually 2.
-        floor: smallest weight before the division, usually 0.
-        level: "token", or "sequence": one weight a row, and a mean over rows that have a trained token.
-
-    Returns:
-        [B, T] weights, without gradient.
-
-    Raises:
-        ValueError: a part of an optimiser step; whatever `truncated_importance` refuses.
-
-    Example:
-        >>> normalized_importance(torch.tensor([[0.0, 0.0]]), torch.tensor([[0.0, -9.0]]), torch.ones(1, 2))
-        tensor([[0.6667, 1.3333]])
-    """
-    weight = truncated_importance(old_logp, sampler_logp, mask, cap=cap, floor=floor, level=level)
-    if totals is not None:
-        totals.check_whole(mask, "normalized_importance takes a mean")
-    counted = mask != 0 if level == "token" else (mask != 0).any(-1)
-    mean = (weight if level == "token" else weight[:, 0])[counted].mean()
-    return weight / mean.clamp(min=1e-8)
 
 
 def _weight(old_logp: Tensor, sampler_logp: Tensor | None, mask: Tensor, level: str) -> Tensor:

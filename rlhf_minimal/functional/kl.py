@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .checks import check_pair
+from .checks import check_fits, check_pair
 
 
 def k1(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -70,7 +70,10 @@ def k2(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Floa
         >>> k2(torch.tensor([-1.0]), torch.tensor([-3.0]))
         tensor([2.])
     """
-    return 0.5 * _difference(logp, ref_logp) ** 2
+    d = _difference(logp, ref_logp)
+    square = d**2
+    check_fits("k2", square[torch.isfinite(d)])
+    return 0.5 * square
 
 
 def k3(logp: Float[Tensor, "*shape"], ref_logp: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from .checks import (
     check,
     check_ddof,
+    check_fits,
     check_floating,
     check_integers,
     check_mask,
@@ -101,7 +102,9 @@ def masked_var(x: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, ddof: in
             f"{tokens} trained token(s) have no variance with ddof={ddof}: whiten over a larger batch, or set "
             "normalize=None"
         )
-    return (zero_outside(x - mean, mask) ** 2).sum() / (tokens - ddof)
+    variance = (zero_outside(x - mean, mask) ** 2).sum() / (tokens - ddof)
+    check_fits("the variance", variance)
+    return variance
 
 
 def lengths(mask: Shaped[Tensor, "B T"]) -> Int[Tensor, " B"]:

@@ -2,6 +2,7 @@ r"""The ratio column: how far has the policy moved since it sampled, and at whic
 
 Every ratio is [B, T], and the gradient enters the loss only through it. Under a zero mask it is finite and the loss
 leaves it out: 1 where each token has a ratio of its own, and the row's number where that is the whole row's.
+Arguments and errors are those of `contracts.RatioCell`.
 """
 
 import torch
@@ -9,7 +10,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from .checks import check
-from .masked import sequence_mean, sequence_sum, zero_outside
+from .masked import sequence_mean, zero_outside
 
 
 def on_policy(
@@ -25,15 +26,10 @@ def on_policy(
     Chapter: policy-gradients. Source: Williams 1992; the magic-box form of Foerster et al., arXiv 1802.05098.
 
     Args:
-        logp: [B, T] log-probs under the policy being trained (nats).
         old_logp: [B, T], checked but not used.
-        mask: [B, T], 1 on trained tokens.
 
     Returns:
         [B, T], 1 everywhere.
-
-    Raises:
-        ValueError: bad shapes, dtype, or a non-finite trained token.
 
     Example:
         >>> on_policy(torch.tensor([[-2.0]]), torch.tensor([[-9.0]]), torch.ones(1, 1))
@@ -56,16 +52,8 @@ def token(
 
     Chapter: ppo-clip. Source: arXiv 1707.06347, section 3.
 
-    Args:
-        logp: [B, T] log-probs under the policy being trained (nats).
-        old_logp: [B, T] the sampler's, a constant.
-        mask: [B, T], 1 on trained tokens.
-
     Returns:
         [B, T], positive.
-
-    Raises:
-        ValueError: bad shapes, dtype, or a non-finite trained token.
 
     Example:
         >>> token(torch.tensor([[0.5]]).log(), torch.tensor([[0.25]]).log(), torch.ones(1, 1))
@@ -86,16 +74,8 @@ def sequence(
 
     Chapter: gspo. Source: arXiv 2507.18071, eq. 7.
 
-    Args:
-        logp: [B, T] log-probs under the policy being trained (nats).
-        old_logp: [B, T] the sampler's, a constant.
-        mask: [B, T], 1 on trained tokens.
-
     Returns:
         [B, T], the same number on every token of a row.
-
-    Raises:
-        ValueError: bad shapes, dtype, or a non-finite trained token.
 
     Example:
         >>> sequence(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.5]]).log(), torch.ones(1, 2))
@@ -116,82 +96,14 @@ def sequence_token(
 
     Chapter: gspo. Source: arXiv 2507.18071, eq. 14.
 
-    Args:
-        logp: [B, T] log-probs under the policy being trained (nats).
-        old_logp: [B, T] the sampler's, a constant.
-        mask: [B, T], 1 on trained tokens.
-
     Returns:
         [B, T], the same number on every token of a row, each with its own gradient.
-
-    Raises:
-        ValueError: bad shapes, dtype, or a non-finite trained token.
 
     Example:
         >>> sequence_token(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.5]]).log(), torch.ones(1, 2))
         tensor([[1.4142, 1.4142]])
     """
     return sequence(logp, old_logp, mask).detach() * on_policy(logp, old_logp, mask)
-
-
-def sequence_product(
-    logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
-) -> Float[Tensor, "B T"]:
-    r"""The exact importance weight of a whole sequence (:eq:`eq-ratio-product`).
-
-    .. math:: W_i = \prod_t w_{i,t} = \exp\Big(\sum_t \log w_{i,t}\Big)
-
-    Unbiased; if every token adds noise, its variance grows exponentially with the length.
-
-    Chapter: gspo. Source: RLOO's ratio in TRL 1.16; importance sampling, e.g. Precup et al. 2000.
-
-    Args:
-        logp: [B, T] log-probs under the policy being trained (nats).
-        old_logp: [B, T] the sampler's, a constant.
-        mask: [B, T], 1 on trained tokens.
-
-    Returns:
-        [B, T], the same number on every token of a row. With ``aggregation.sequence_mean`` it counts once a row.
-
-    Raises:
-        ValueError: bad shapes, dtype, or a non-finite trained token.
-
-    Example:
-        >>> sequence_product(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.25]]).log(), torch.ones(1, 2))
-        tensor([[4., 4.]])
-    """
-    total = sequence_sum(_log_ratio(logp, old_logp, mask), mask)  # [B]
-    return torch.exp(total)[:, None].expand_as(logp)
-
-
-def product_token(
-    logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
-) -> Float[Tensor, "B T"]:
-    r"""The whole sequence's weight with each token's own gradient (:eq:`eq-ratio-product-token`).
-
-    .. math:: W_{i,t} = \mathrm{sg}[W_i] \cdot \pi_t / \mathrm{sg}[\pi_t]
-
-    What a loss needs that weighs a completion by its importance weight and averages over tokens. `sequence_product` has
-    the same value, and on every token the gradient of all tokens.
-
-    Chapter: soft-gates. Source: VESPO, arXiv 2602.10693; TOPR, arXiv 2503.14286.
-
-    Args:
-        logp: [B, T] log-probs under the policy being trained (nats).
-        old_logp: [B, T] the sampler's, a constant.
-        mask: [B, T], 1 on trained tokens.
-
-    Returns:
-        [B, T], the same number on every token of a row, each with its own gradient.
-
-    Raises:
-        ValueError: bad shapes, dtype, or a non-finite trained token.
-
-    Example:
-        >>> product_token(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.25, 0.25]]).log(), torch.ones(1, 2))
-        tensor([[4., 4.]])
-    """
-    return sequence_product(logp, old_logp, mask).detach() * on_policy(logp, old_logp, mask)
 
 
 def _log_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:

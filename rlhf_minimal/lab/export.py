@@ -19,8 +19,9 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
+from rlhf_minimal import contrib
 from rlhf_minimal.config import Config
-from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, trust
+from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import TASKS
@@ -84,13 +85,13 @@ def trl_settings(algorithm: Algorithm) -> Settings:
         return Settings("RLOOTrainer", {"epsilon": 0.2, "beta": _reward_kl(algorithm, "TRL")}, tuple(differs))
     if advantage not in TRL_SCALES:
         raise _lacks("TRL", "advantage", advantage, "its GRPO trainer compares completions of a group only")
-    if ratio not in (ratios.token, ratios.sequence, ratios.sequence_token) and gate is not gates.gamma:
+    if ratio not in (ratios.token, ratios.sequence, ratios.sequence_token) and gate is not contrib.gates.vespo:
         raise _lacks("TRL", "ratio", ratio, "it has the ratio of tokens and of sequences")
     if ratio is ratios.sequence_token:
         differs.append("TRL uses the sequence ratio; with one advantage per completion the two are equal.")
     common: dict[str, Any] = {
         "scale_rewards": TRL_SCALES[advantage],
-        "importance_sampling_level": "token" if ratio in (ratios.token, ratios.product_token) else "sequence",
+        "importance_sampling_level": "token" if ratio in (ratios.token, contrib.ratios.product_token) else "sequence",
         "epsilon": 0.2,
         **_trl_trust(algorithm),
         **_loss_kl(algorithm, "TRL"),
@@ -105,14 +106,14 @@ def trl_settings(algorithm: Algorithm) -> Settings:
 TRL_SCALES: dict[Callable[..., Any], str] = {
     advantages.group_normalized: "group",
     advantages.group_centered: "none",
-    advantages.batch_std: "batch",
+    contrib.advantages.batch_std: "batch",
 }
 
 
 def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     """TRL's trainer for groups, and its settings for gate and aggregate."""
     _, (ratio, _), (gate, bounds), (aggregate, _) = map(_cell, _main(algorithm))
-    if gate is gates.gamma and (ratio, aggregate) == (ratios.product_token, aggregation.token_mean):
+    if gate is contrib.gates.vespo and (ratio, aggregate) == (contrib.ratios.product_token, aggregation.token_mean):
         numbers = {f"vespo_{name.replace('lam', 'lambda')}": x for name, x in (GAMMA | bounds).items()}
         return "GRPOTrainer", {"loss_type": "vespo", **numbers}
     if (ratio, gate, aggregate) == (ratios.sequence, gates.clip, aggregation.sequence_sum):
@@ -129,8 +130,8 @@ def _trl_loss(algorithm: Algorithm) -> tuple[str, dict[str, Any]]:
     if gate is gates.clip and loss == "gmpo":
         low, high = round(-math.log1p(-bounds["low"]), 12), round(math.log1p(bounds["high"]), 12)
         return "GMPOTrainer", {"epsilon": low, "epsilon_high": high}
-    if gate in (gates.clip, gates.dual_clip):
-        delta = {"delta": bounds["c"]} if gate is gates.dual_clip else {}
+    if gate in (gates.clip, contrib.gates.dual_clip):
+        delta = {"delta": bounds["c"]} if gate is contrib.gates.dual_clip else {}
         return "GRPOTrainer", {"loss_type": loss, "epsilon": bounds["low"], "epsilon_high": bounds["high"], **delta}
     if gate is gates.clip_weight and loss == "dapo":  # the bound is absolute, unlike the other losses' of the same name
         return "GRPOTrainer", {"loss_type": "cispo", "epsilon_high": bounds["cap"]}
@@ -148,9 +149,9 @@ def _trl_trust(algorithm: Algorithm) -> dict[str, Any]:
     if algorithm.trust is None:
         return {}
     cell, options = _cell(algorithm.trust)
-    if cell is trust.high_entropy:
+    if cell is contrib.trust.high_entropy:
         return {"top_entropy_quantile": options.get("share", 0.2)}
-    if cell is trust.off_policy_sequence:
+    if cell is contrib.trust.off_policy_sequence:
         return {"off_policy_mask_threshold": options.get("delta", 0.5)}
     raise _lacks("TRL", "trust", cell, "it has off_policy_sequence and high_entropy")
 
@@ -171,9 +172,9 @@ def _trl_correct(algorithm: Algorithm) -> dict[str, Any]:
 
 def _correction(algorithm: Algorithm, library: str) -> tuple[str, float, float, str]:
     """("mask" or "truncate", smallest weight, largest weight, level) of the correct column."""
-    cell, options = _cell(algorithm.correct or corrections.masked_importance)
+    cell, options = _cell(algorithm.correct or contrib.corrections.masked_importance)
     level = options.get("level", "token")
-    if cell is corrections.masked_importance:
+    if cell is contrib.corrections.masked_importance:
         return "mask", options.get("low", 0.5), options.get("high", 2.0), level
     if cell is corrections.truncated_importance:
         return "truncate", options.get("floor", 0.0), options.get("cap", 2.0), level
@@ -229,10 +230,10 @@ VERL_ESTIMATORS: dict[Callable[..., Any], str] = {
     advantages.group_normalized: "grpo",
     advantages.group_centered: "grpo",
     advantages.leave_one_out: "rloo",
-    advantages.greedy_baseline: "remax",
-    advantages.opo: "opo",
-    advantages.best_minus_second: "grpo_passk",
-    advantages.gpg: "gpg",
+    contrib.advantages.greedy_baseline: "remax",
+    contrib.advantages.opo: "opo",
+    contrib.advantages.best_minus_second: "grpo_passk",
+    contrib.advantages.gpg: "gpg",
 }
 VERL_WHITENED: dict[Callable[..., Any], str] = {
     advantages.gae: "gae",
@@ -268,7 +269,7 @@ def _verl_loss(algorithm: Algorithm) -> tuple[dict[str, Any], list[str]]:
         return {mode: "sapo", f"{ACTOR}.tau_pos": bounds["tau_pos"], f"{ACTOR}.tau_neg": bounds["tau_neg"]}, []
     if (ratio, gate) == (ratios.on_policy, gates.none) and aggregate in VERL_MEANS:
         return {mode: "gpg"}, []
-    if gate not in (gates.clip, gates.dual_clip):
+    if gate not in (gates.clip, contrib.gates.dual_clip):
         raise _lacks("verl", "gate", gate, "with these numbers and this ratio")
     low, high, differs = bounds["low"], bounds["high"], list[str]()
     if aggregate is aggregation.geometric_mean and gate is gates.clip and ratio is ratios.token:

@@ -15,8 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rlhf_minimal.fit import pair_scores
-from rlhf_minimal.functional.pairwise import logistic_loss
 from rlhf_minimal.models import RewardModel
+from rlhf_minimal.pairs import logistic_loss
 from rlhf_minimal.tasks import PairRow
 
 

@@ -9,8 +9,8 @@ import torch
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_count
-from rlhf_minimal.functional.pairwise import bradley_terry
 from rlhf_minimal.models import AnyVocabulary
+from rlhf_minimal.pairs import bradley_terry
 from rlhf_minimal.sample import sample_ids
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split

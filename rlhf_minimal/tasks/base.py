@@ -117,7 +117,7 @@ class Task:
         final: completion -> its final answer, for votes; None if it has none.
         steps: (completion, problem) -> the marks of its steps, in order; None if the task cannot check steps.
         parts: (completion, problem) -> the parts of a reward, as many for every completion, for an algorithm that
-            compares each of them apart (`advantages.gdpo`); None if the reward has one part, what `verify` says.
+            compares each of them apart (`contrib.advantages.gdpo`); None if the reward is what `verify` says.
         picture: (completion, problem) -> a picture of it as lines of text; None if there is none.
         sizes: Arguments of `models.tiny_llama` for a model that learns this task, where its own do not do.
         start: The name of the shipped start, if another task's fits; "" for the task's own.

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL, Algorithm, policy_loss, prepare
+from rlhf_minimal import ALGORITHMS, KL, Algorithm, contrib, policy_loss, prepare
 from rlhf_minimal.contracts import COLUMNS, CONTEXT, FIXED, _named, read_cell
-from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, shaping, trust
+from rlhf_minimal.functional import advantages, aggregation, corrections, gates, shaping
 from tests.errors.test_objective import B, G, T, batch, refused
 
 GRPO = replace(ALGORITHMS["grpo"], kl=())
@@ -161,7 +161,7 @@ def test_a_weight_that_is_not_finite():
 # ---- cells together ---------------------------------------------------------------------------------------------
 
 GAE = partial(advantages.gae, lam=0.9)
-SPLIT = replace(GRPO, advantage=advantages.gdpo)
+SPLIT = replace(GRPO, advantage=contrib.advantages.gdpo)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ SPLIT = replace(GRPO, advantage=advantages.gdpo)
         ),
         (GRPO, {"entropy_aggregate": aggregation.token_mean}, "but entropy is 0: set entropy as well"),
         (GRPO, {"entropy": 0.1, "entropy_aggregate": aggregation.geometric_mean}, "choose another entropy_aggregate"),
-        (ALGORITHMS["gmpo"], {"trust": trust.dppo_tv}, "0 for a sequence with a 0, and trust sets tokens to 0"),
+        (ALGORITHMS["gmpo"], {"trust": contrib.trust.dppo_tv}, "0 for a sequence with a 0, and trust sets tokens to 0"),
         (ALGORITHMS["gmpo"], {"entropy": 0.1}, "give it its own, entropy_aggregate"),
     ],
 )
@@ -194,7 +194,7 @@ def test_the_same_with_a_meaning():
         replace(SPLIT, kl=(KL(0.1, "k1", place="advantage"), KL(0.0, "k1", place="reward"))),
         replace(ALGORITHMS["ppo"], targets=partial(advantages.gae, lam=1.0)),
         replace(ALGORITHMS["gmpo"], entropy=0.1, entropy_aggregate=aggregation.token_mean),
-        replace(GRPO, trust=trust.off_policy_sequence),
+        replace(GRPO, trust=contrib.trust.off_policy_sequence),
     ):
         assert torch.isfinite(policy_loss(row, batch(reward_parts=torch.randn(B, 3))))
 
@@ -206,10 +206,10 @@ def test_a_geometric_mean_of_a_kl_of_its_own():
 @pytest.mark.parametrize(
     ("cells", "field"),
     [
-        ({"trust": trust.off_policy_sequence}, "sampler_logp"),
-        ({"trust": trust.high_entropy}, "entropy"),
-        ({"correct": corrections.masked_importance}, "sampler_logp"),
-        ({"advantage": advantages.gdpo}, "reward_parts"),
+        ({"trust": contrib.trust.off_policy_sequence}, "sampler_logp"),
+        ({"trust": contrib.trust.high_entropy}, "entropy"),
+        ({"correct": contrib.corrections.masked_importance}, "sampler_logp"),
+        ({"advantage": contrib.advantages.gdpo}, "reward_parts"),
         ({"kl": (KL(0.1, "k1", place="advantage"),)}, "ref_logp"),
         ({"kl": (KL(0.1, "k3", aggregate=aggregation.fixed_length),)}, "budget"),
         ({"entropy": 0.1, "entropy_aggregate": aggregation.fixed_length}, "budget"),
@@ -230,7 +230,7 @@ def test_a_filter_that_reads_lengths():
     row = replace(GRPO, keep=the_shorter_half)
     known = {"lengths": torch.tensor([4, 2, 2, 1]), "truncated": None, "group_size": G, "budget": 8}
     assert row.call("keep", torch.zeros(B), **known).tolist() == [False, True, False, True]
-    assert replace(GRPO, keep=filters.not_truncated).needs == {"group", "truncated"}
+    assert replace(GRPO, keep=contrib.filters.not_truncated).needs == {"group", "truncated"}
 
 
 # ---- batches ----------------------------------------------------------------------------------------------------
@@ -283,10 +283,10 @@ def test_prompts(name):
 
 
 def test_a_quantile_of_a_part():
-    row = replace(GRPO, trust=trust.high_entropy)
+    row = replace(GRPO, trust=contrib.trust.high_entropy)
     assert row.needs_whole_step
-    assert replace(GRPO, correct=corrections.normalized_importance).needs_whole_step
-    assert not replace(GRPO, correct=corrections.truncated_importance, trust=trust.dppo_tv).needs_whole_step
+    assert replace(GRPO, correct=contrib.corrections.normalized_importance).needs_whole_step
+    assert not replace(GRPO, correct=corrections.truncated_importance, trust=contrib.trust.dppo_tv).needs_whole_step
     prepared = prepare(row, batch())
     assert torch.isfinite(policy_loss(row, prepared))
     assert torch.isfinite(policy_loss(row, prepared.minibatch(torch.arange(2))))

@@ -12,26 +12,30 @@ import inspect
 import pkgutil
 import re
 import typing
+from functools import partial
 
 import pytest
 import torch
 
 import rlhf_minimal.functional
-from rlhf_minimal.functional import advantages, aggregation, gates, kl
+from rlhf_minimal import contrib, pairs
+from rlhf_minimal.functional import advantages, aggregation, gates, kl, masked
 from rlhf_minimal.functional.aggregation import Totals
 
 B, T, V, H, L, G = 4, 4, 5, 3, 6, 2
 NAN, INF = float("nan"), float("inf")
 MODULES = [
-    importlib.import_module(f"rlhf_minimal.functional.{info.name}")
-    for info in pkgutil.iter_modules(rlhf_minimal.functional.__path__)
+    importlib.import_module(f"{package.__name__}.{info.name}")
+    for package in (rlhf_minimal.functional, contrib)
+    for info in pkgutil.iter_modules(package.__path__)
     if info.name != "checks"  # those are the checks themselves: see test_checks.py
-]
+] + [pairs]
 FUNCTIONS = {
-    f"{module.__name__.rpartition('.')[2]}.{name}": function
+    f"{module.__name__.removeprefix('rlhf_minimal.').removeprefix('functional.')}.{name}": function
     for module in MODULES
     for name, function in vars(module).items()
     if inspect.isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
+    if not name.startswith("pairwise_")  # those take Pairs: see test_pairwise.py
 }
 
 
@@ -131,7 +135,7 @@ MAY_BE_EMPTY = {"advantages.place_rewards"} | {
     f"masked.{name}" for name in ("zero_outside", "sequence_sum", "sequence_mean", "lengths", "last_token")
 }
 # Statistics of a whole optimiser step, of which a part is refused.
-WHOLE_STEP = {"trust.high_entropy", "trust.clip_cov", "corrections.normalized_importance"}
+WHOLE_STEP = {"contrib.trust.high_entropy", "contrib.trust.clip_cov", "contrib.corrections.normalized_importance"}
 # The only functions that pass non-finite trained tokens on: one moves tensors and has nothing to say about numbers.
 PASSES_ON = {"masked.zero_outside"}
 
@@ -162,9 +166,9 @@ def good(name, seed=0) -> dict:
     available = tensors(seed)
     if name == "aggregation.geometric_mean":
         available["x"] = available["x"].abs()
-    if name == "advantages.maxrl":  # no group's mean is negative
+    if name == "contrib.advantages.maxrl":  # no group's mean is negative
         available["token_rewards"] = available["token_rewards"].abs()
-    if name == "advantages.zscore_rows":  # one number a sequence
+    if name == "contrib.advantages.zscore_rows":  # one number a sequence
         available["advantages"] = available["advantages"][:, :1].expand(B, T).clone()
     if name == "logprobs.completion_logits":
         available["logits"] = torch.randn(B, T, V)
@@ -361,7 +365,7 @@ def test_a_wrong_option(name, option):
 
 @pytest.mark.parametrize("name", [name for name, option in OPTION_OF if option == "group_size"])
 def test_a_group_of_one(name):
-    if name == "shaping.length_reward":
+    if name == "contrib.shaping.length_reward":
         assert torch.equal(call(name, group_size=1), good(name)["rewards"])  # nobody to be shorter than
         return
     with pytest.raises(ValueError, match=r"group_size is 1.*at least 2.*sample more completions"):
@@ -372,12 +376,12 @@ def test_a_group_of_one(name):
     ("name", "argument", "advice"),
     [
         ("advantages.gae", "values", r"gae needs a critic: pass Batch\(\.\.\., values="),
-        ("advantages.given_baseline", "baseline", r"given_baseline needs one: pass Batch\(\.\.\., baseline="),
+        ("contrib.advantages.given_baseline", "baseline", r"given_baseline needs one: pass Batch\(\.\.\., baseline="),
         ("corrections.truncated_importance", "sampler_logp", r"pass Batch\(\.\.\., sampler_logp="),
-        ("corrections.masked_importance", "sampler_logp", r"pass Batch\(\.\.\., sampler_logp="),
+        ("contrib.corrections.masked_importance", "sampler_logp", r"pass Batch\(\.\.\., sampler_logp="),
         ("shaping.soft_overlong", "budget", r"pass Batch\(\.\.\., budget="),
-        ("shaping.cosine", "budget", r"pass Batch\(\.\.\., budget="),
-        ("filters.not_truncated", "truncated", "which completions hit the budget: pass truncated"),
+        ("contrib.shaping.cosine", "budget", r"pass Batch\(\.\.\., budget="),
+        ("contrib.filters.not_truncated", "truncated", "which completions hit the budget: pass truncated"),
     ],
 )
 def test_what_a_cell_lacks_it_asks_for(name, argument, advice):
@@ -387,17 +391,17 @@ def test_what_a_cell_lacks_it_asks_for(name, argument, advice):
 
 def test_the_others_of_a_pair_have_no_spread():
     with pytest.raises(ValueError, match=r"group_size is 2.*at least 3"):
-        call("advantages.leave_one_out_normalized", std="others")
+        call("contrib.advantages.leave_one_out_normalized", std="others")
 
 
 def test_a_pair_with_one_scored_step():
     only = torch.zeros(B, T)
     only[0, 0] = 1
     with pytest.raises(ValueError, match="fewer than two scored steps"):
-        call("advantages.process", step_ends=only)
+        call("contrib.advantages.process", step_ends=only)
 
 
-@pytest.mark.parametrize("name", ["pairwise.log_ratio", "pairwise.mean_log_ratio"])
+@pytest.mark.parametrize("name", ["pairs.log_ratio", "pairs.mean_log_ratio"])
 def test_a_completion_without_a_token(name):
     mask = torch.ones(B, T)
     mask[2] = 0
@@ -417,36 +421,36 @@ def test_one_token_has_no_variance():
 def test_a_prompt_mean_without_prompts():
     for totals in (None, Totals(B, 9)):
         with pytest.raises(ValueError, match="divides by the number of prompts"):
-            call("aggregation.prompt_mean", totals=totals)
+            call("contrib.aggregation.prompt_mean", totals=totals)
     with pytest.raises(ValueError, match="expected one number for each of 4 rows, .* at least as many as its own"):
-        call("aggregation.prompt_mean", prompt_tokens=torch.tensor([3, 6, 3, 3]))
+        call("contrib.aggregation.prompt_mean", prompt_tokens=torch.tensor([3, 6, 3, 3]))
 
 
 def test_a_group_whose_mean_reward_is_negative():
     rewards = torch.tensor([0.0, -0.5, 1.0, -0.25])[:, None]
-    advantages.maxrl(rewards[2:], torch.ones(2, 1), group_size=2)  # one is negative, their mean is not
+    contrib.advantages.maxrl(rewards[2:], torch.ones(2, 1), group_size=2)  # one is negative, their mean is not
     with pytest.raises(ValueError, match=r"group 0 is -0\.25, and maxrl divides by it"):
-        advantages.maxrl(rewards, torch.ones(4, 1), group_size=2)
+        contrib.advantages.maxrl(rewards, torch.ones(4, 1), group_size=2)
 
 
 def test_rows_whose_tokens_differ_have_no_z_score():
     A = torch.randn(B, T, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match="these differ by token: use whiten instead"):
-        call("advantages.zscore_rows", advantages=A)
+        call("contrib.advantages.zscore_rows", advantages=A)
     mask = torch.zeros(B, T)
     mask[0] = 1
     with pytest.raises(ValueError, match="one sequence has no spread"):
-        call("advantages.zscore_rows", mask=mask)
+        call("contrib.advantages.zscore_rows", mask=mask)
 
 
 def test_a_band_that_is_empty():
     with pytest.raises(ValueError, match="low below high"):
-        call("corrections.masked_importance", low=2.0, high=2.0)
+        call("contrib.corrections.masked_importance", low=2.0, high=2.0)
     with pytest.raises(ValueError, match="low below high"):
-        call("trust.clip_cov", low=2.0, high=2.0)
-    for name in ("truncated", "normalized"):
+        call("contrib.trust.clip_cov", low=2.0, high=2.0)
+    for name in ("corrections.truncated", "contrib.corrections.normalized"):
         with pytest.raises(ValueError, match="the cap is the larger of the two"):
-            call(f"corrections.{name}_importance", floor=2.0)
+            call(f"{name}_importance", floor=2.0)
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE_STEP))
@@ -474,7 +478,7 @@ def test_a_bound_that_crosses_another():
     with pytest.raises(ValueError, match="the cap is absolute"):
         call("gates.clip_weight", cap=0.5, floor=0.5)
     with pytest.raises(ValueError, match="the two clips contradict each other"):
-        call("gates.dual_clip", c=1.2)
+        call("contrib.gates.dual_clip", c=1.2)
 
 
 def test_ids_outside_the_vocabulary():
@@ -493,11 +497,11 @@ def test_tensors_on_two_devices():
 
 
 @pytest.mark.parametrize(
-    "gate", [gates.none, gates.clip, gates.dual_clip, gates.clip_weight, gates.sigmoid, gates.topr]
+    "gate", [gates.none, gates.clip, contrib.gates.dual_clip, gates.clip_weight, gates.sigmoid, contrib.gates.topr]
 )
 def test_a_gate_leaves_a_nan_where_it_is(gate):
     """A gate sees no mask: rubbish in the padding must pass through it and touch no neighbour."""
-    name = f"gates.{gate.__name__}"
+    name = f"{gate.__module__.removeprefix('rlhf_minimal.').removeprefix('functional.')}.{gate.__name__}"
     arguments_ = good(name)
     advantage = arguments_["advantage"].clone()
     advantage[0, 0] = NAN
@@ -512,3 +516,46 @@ def test_an_estimator_leaves_a_nan_where_it_is(estimator):
     logp[0, 0] = NAN
     out = call(f"kl.{estimator}", logp=logp)
     assert torch.equal(out.flatten()[1:], call(f"kl.{estimator}").flatten()[1:])
+
+
+HUGE = torch.tensor([[1e20, -3e20], [2e20, 5e20], [0.0, 1e20], [-1e20, 7e20]])
+SQUARES = {
+    "whiten": lambda x, mask: advantages.whiten(x, mask),
+    "masked_var": lambda x, mask: masked.masked_var(x, mask),
+    "k2": lambda x, mask: kl.k2(x, torch.zeros_like(x)),
+    "squared_loss": lambda x, mask: pairs.squared_loss(x[:, 0], beta=0.1),
+    "centering_loss": lambda x, mask: pairs.centering_loss(x[:, 0], x[:, 1]),
+    "value_loss": lambda x, mask: rlhf_minimal.value_loss(x, x, -x, mask),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_what_is_too_large_to_be_squared_is_refused(name):
+    """In float32 the square of 1e20 is an infinity, and one over its root a 0: every advantage was 0 without a word."""
+    with pytest.raises(ValueError, match=r"too large to be squared|not finite"):
+        SQUARES[name](HUGE, torch.ones(4, 2))
+    assert torch.isfinite(SQUARES[name](HUGE.double(), torch.ones(4, 2))).all()  # which can hold it
+    assert torch.isfinite(SQUARES[name](HUGE / 1e12, torch.ones(4, 2))).all()
+
+
+def test_whitened_values_that_are_large_and_fit_are_right():
+    x = torch.tensor([[1e17, 3e17, 5e17]])
+    torch.testing.assert_close(advantages.whiten(x, torch.ones(1, 3)), torch.tensor([[-1.0, 0.0, 1.0]]))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        advantages.group_normalized,
+        contrib.advantages.batch_std,
+        contrib.advantages.best_minus_second,
+        partial(contrib.advantages.leave_one_out_normalized, std="others"),
+    ],
+)
+def test_a_spread_of_huge_rewards_is_right_or_refused(cell):
+    """As the same rewards in float64 say, whose squares it can hold; never 0 where rewards differ."""
+    rewards, mask = torch.tensor([[1e20], [3e20], [4e20], [9e20]]), torch.ones(4, 1)
+    expected = cell(rewards.double(), mask, group_size=4)
+    torch.testing.assert_close(cell(rewards, mask, group_size=4), expected.float())
+    with pytest.raises(ValueError, match="too large to be squared"):
+        cell(torch.tensor([[3.3e38], [-3.3e38], [3.3e38], [-3.3e38]]), mask, group_size=4)

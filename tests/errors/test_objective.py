@@ -17,6 +17,7 @@ from rlhf_minimal import (
     Totals,
     algorithms,
     anatomy,
+    contrib,
     diff,
     gradient_weight,
     objective,
@@ -84,7 +85,7 @@ def test_every_public_name_is_tried_here():
     }
     assert found | {"Totals"} == tried  # Totals lives in functional.aggregation
     second = {"PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss"}  # see test_pairwise.py
-    assert set(rlhf_minimal.__all__) - {"ALGORITHMS"} - second == tried - {"get_algorithm"}
+    assert set(rlhf_minimal.__all__) - {"ALGORITHMS", "contrib"} - second == tried - {"get_algorithm"}
     methods = {name for name in vars(Batch) if not name.startswith("_")} - {f.name for f in dataclasses.fields(Batch)}
     assert methods == {"lengths", "minibatch", "part", "split"}
     tensors = {f.name for f in dataclasses.fields(Batch)} - {"group_size", "budget", "totals"}
@@ -251,7 +252,7 @@ def test_a_group_of_one(name):
 @pytest.mark.parametrize(
     ("cells", "field"),
     [
-        ({"advantage": advantages.given_baseline}, "baseline"),
+        ({"advantage": contrib.advantages.given_baseline}, "baseline"),
         ({"advantage": advantages.gae}, "values"),
         ({"aggregate": aggregation.fixed_length}, "budget"),
         ({"correct": corrections.truncated_importance}, "sampler_logp"),
@@ -536,3 +537,30 @@ def test_token_weights():
 def test_a_row_of_ones_own_is_checked_like_any_other():
     mine = Algorithm(advantages.group_centered, ratios.token, gates.none, aggregation.fixed_length)
     refused("needs budget", policy_loss, mine, batch(budget=None))
+
+
+def test_negative_log_likelihoods_are_told_from_log_probs():
+    """Also where a token is certain, and so 0 on both scales; and in one field beside others that are right."""
+    nll = torch.tensor([[0.0, 2.0], [0.7, 0.0]])
+    rest = {"mask": torch.ones(2, 2), "rewards": torch.tensor([1.0, 0.0]), "group_size": 2}
+    with pytest.raises(ValueError, match="logp and old_logp.*pass log pi instead of -log pi"):
+        Batch(nll, nll, **rest)
+    for name in ("ref_logp", "sampler_logp"):
+        with pytest.raises(ValueError, match=f"{name}: .*up to 2.*pass log pi instead of -log pi"):
+            Batch(-nll, -nll, **rest, **{name: nll})
+        Batch(-nll, -nll, **rest, **{name: -nll})
+    with pytest.raises(ValueError, match="old_logp: .*up to 2"):
+        Batch(-nll, nll, **rest)
+    hidden = rest | {"mask": torch.tensor([[1, 0], [0, 1]])}  # what is not trained on is not read
+    Batch(nll * 0 + torch.tensor([[0.0, 2.0], [2.0, 0.0]]), nll, **hidden)
+    Batch(nll.half() * 2e-4, nll.half() * 2e-4, **rest)  # rounding in half precision
+
+
+def test_pairs_of_negative_log_likelihoods_are_refused():
+    nll, mask = torch.tensor([[0.0, 2.0]]), torch.ones(1, 2)
+    given = {"chosen_mask": mask, "rejected_mask": mask, "chosen_logp": -nll, "rejected_logp": -nll}
+    rlhf_minimal.Pairs(**given)
+    with pytest.raises(ValueError, match="pass log pi instead of -log pi"):
+        rlhf_minimal.Pairs(**given | {"chosen_logp": nll, "rejected_logp": nll})
+    with pytest.raises(ValueError, match="ref_chosen_logp and ref_rejected_logp: .*up to 2"):
+        rlhf_minimal.Pairs(**given, ref_chosen_logp=nll, ref_rejected_logp=nll)

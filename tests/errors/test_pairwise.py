@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlhf_minimal import ALGORITHMS, PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap, pairwise_loss, table
-from rlhf_minimal.functional import pairwise
+from rlhf_minimal import pairs as pairwise
 
 B, T, U = 4, 4, 6
 NAN, INF = float("nan"), float("inf")

@@ -8,13 +8,13 @@ import torch
 
 from rlhf_book.exercises import EXERCISES
 from rlhf_book.exercises.anatomy.which_gate import _curves, _grid, my_gate
-from rlhf_minimal import ALGORITHMS, gradient_weight
+from rlhf_minimal import ALGORITHMS, contrib, gradient_weight
 from rlhf_minimal.functional import gates
 
 IDS = ["anatomy-which-gate", "anatomy-described", "anatomy-prompt-mean"]
 GATES = {
     1: partial(gates.clip, low=0.15, high=0.35),
-    2: partial(gates.dual_clip, low=0.15, high=0.35, c=2.5),
+    2: partial(contrib.gates.dual_clip, low=0.15, high=0.35, c=2.5),
     3: partial(gates.clip_weight, cap=2.5),
     4: partial(gates.sigmoid, tau_pos=1.6, tau_neg=1.6),
 }

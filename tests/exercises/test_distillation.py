@@ -7,7 +7,7 @@ from rlhf_book.exercises.distillation.bugs import mended_gap
 from rlhf_book.exercises.distillation.centred_gap import my_centred_gap
 from rlhf_book.exercises.distillation.flee import my_mass_left
 from rlhf_book.exercises.distillation.rest import my_kl_with_rest
-from rlhf_minimal.functional.advantages import teacher_gap
+from rlhf_minimal.contrib.advantages import teacher_gap
 
 
 def test_the_centred_gap_has_the_gradient_of_the_reverse_kl():

@@ -9,7 +9,7 @@ from rlhf_book.exercises.off_policy.reach import my_reach
 from rlhf_book.exercises.off_policy.sample_size import my_effective_share
 from rlhf_book.exercises.off_policy.versions import my_log_weight
 from rlhf_book.tabular import Tree
-from rlhf_minimal.functional import trust
+from rlhf_minimal import contrib
 
 
 def test_the_effective_share_is_the_noise_of_a_weighted_mean():
@@ -43,7 +43,7 @@ def test_reach_is_where_the_librarys_mask_ends(p):
     old, A = torch.tensor([[p]], dtype=torch.float64).log(), torch.ones(1, 1, dtype=torch.float64)
     for now, kept in ((q * (1 - 1e-6), 1.0), (q + (1 - q) * 1e-6, 0.0)):
         logp = torch.tensor([[now]], dtype=torch.float64).log()
-        assert trust.dppo_kl(A, logp=logp, old_logp=old, advantages=A).item() == kept
+        assert contrib.trust.dppo_kl(A, logp=logp, old_logp=old, advantages=A).item() == kept
 
 
 def test_the_mended_mask_is_the_librarys():
@@ -52,7 +52,7 @@ def test_the_mended_mask_is_the_librarys():
     mu = -torch.rand(4, 6, generator=generator) - 0.5
     logp, A = mu - torch.rand(4, 6, generator=generator), torch.tensor([-1.0, -1.0, -1.0, 1.0])
     known = {"logp": logp, "sampler_logp": mu, "advantages": A[:, None].expand(4, 6)}
-    assert torch.equal(mended_left_behind(logp, mu, A, mask), trust.off_policy_sequence(mask, **known)[:, 0])
+    assert torch.equal(mended_left_behind(logp, mu, A, mask), contrib.trust.off_policy_sequence(mask, **known)[:, 0])
 
 
 def test_the_mended_log_probs_are_the_nucleus_samplers():

@@ -21,9 +21,10 @@ FAST = ("tests/training/test_fast_paths.py", "tests/models/test_models.py")
 ASKED: dict[str, tuple[str, ...]] = {
     "rlhf_minimal/functional/[!l]*.py": EXACT,
     "rlhf_minimal/functional/l*.py": (*EXACT, *FAST),  # log-probabilities, a chunk at a time too
+    "rlhf_minimal/contrib/*.py": EXACT,
     "rlhf_minimal/contracts.py": EXACT,
     "rlhf_minimal/objective.py": EXACT,
-    "rlhf_minimal/pairwise.py": EXACT,
+    "rlhf_minimal/pairs.py": EXACT,
     "rlhf_minimal/lab/fast.py": FAST,
 }
 

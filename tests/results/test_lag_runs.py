@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rlhf_minimal.functional import corrections, gates, trust
+from rlhf_minimal import contrib
+from rlhf_minimal.functional import corrections, gates
 from tests.results.scripts import load
 
 script, RECORD = load("lag_runs")
@@ -26,12 +27,12 @@ def test_ways_differ_in_the_correction_alone():
     assert truncated.kl == ()
     masked, sequence, unclipped = (script.WAYS[way] for way in ("masked", "sequence", "unclipped"))
     assert replace(masked, correct=None) == replace(sequence, trust=None) == script.WAYS["blind"]
-    assert masked.correct is corrections.masked_importance
-    assert sequence.trust is trust.off_policy_sequence
+    assert masked.correct is contrib.corrections.masked_importance
+    assert sequence.trust is contrib.trust.off_policy_sequence
     assert replace(unclipped, gate=script.WAYS["ratio"].gate) == script.WAYS["ratio"]
     assert unclipped.gate is gates.none
     assert replace(script.WAYS["dppo"], trust=None) == unclipped
-    assert script.WAYS["dppo"].trust is trust.dppo_tv
+    assert script.WAYS["dppo"].trust is contrib.trust.dppo_tv
 
 
 def test_the_last_two_ways_differ_in_the_width_alone():

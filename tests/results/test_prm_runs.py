@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rlhf_minimal.functional import advantages
+from rlhf_minimal import contrib
 from rlhf_minimal.lab.process_reward import sample_steps
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import Step, StepRow
@@ -54,7 +54,7 @@ def test_the_first_losses_come_out_as_recorded(arm):
 @pytest.mark.parametrize("arm", ["none", "checker"])
 def test_the_first_steps_of_rl_come_out_as_recorded(arm):
     plan = script.plan_of(arm, 0, None)
-    assert plan.algorithm.advantage is (advantages.own_step if arm == "checker" else script.OUTCOME.advantage)
+    assert plan.algorithm.advantage is (contrib.advantages.own_step if arm == "checker" else script.OUTCOME.advantage)
     plan = replace(plan, config=replace(plan.config, steps=2))
     policy, vocabulary = script.start()
     history = train(Learner.begin(policy, vocabulary, plan.algorithm, plan.config), plan)

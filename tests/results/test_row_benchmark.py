@@ -9,9 +9,8 @@ from functools import partial
 
 import pytest
 
-from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal import ALGORITHMS, Algorithm, contrib
 from rlhf_minimal.config import Config
-from rlhf_minimal.field import FIELD
 from rlhf_minimal.functional import advantages, gates
 from tests.results.made_up import made_up_run
 from tests.results.scripts import FOLDER, module
@@ -27,9 +26,9 @@ ON_FILE = [name for name in script.GROUPS if any(run["group"] == name for run in
 
 
 def test_every_row_of_a_chapter_is_there_and_five_of_the_field_that_no_other_cell_replaces():
-    assert set(script.CHAPTERS) == set(ALGORITHMS) - set(FIELD)
+    assert set(script.CHAPTERS) == set(ALGORITHMS) - set(contrib.ALGORITHMS)
     assert len(script.OTHERS) == 5
-    assert set(script.OTHERS) <= set(FIELD)
+    assert set(script.OTHERS) <= set(contrib.ALGORITHMS)
     columns = [field.name for field in dataclasses.fields(Algorithm)]
     for name in script.OTHERS:
         others = [ALGORITHMS[row] for row in script.ROWS if row != name]

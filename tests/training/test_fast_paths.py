@@ -13,9 +13,9 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
-from rlhf_minimal import ALGORITHMS, KL, Batch, policy_loss
+from rlhf_minimal import ALGORITHMS, KL, Batch, contrib, policy_loss
 from rlhf_minimal.config import Config
-from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
+from rlhf_minimal.functional import advantages, aggregation, corrections
 from rlhf_minimal.functional.logprobs import chunked_logprobs, token_entropy, token_logprobs
 from rlhf_minimal.lab import fast
 from rlhf_minimal.lab.fast import (
@@ -51,7 +51,7 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 
 ENTROPY = dataclasses.replace(ALGORITHMS["dr_grpo"], entropy=0.3)
 CORRECTED = dataclasses.replace(ALGORITHMS["dr_grpo"], correct=corrections.truncated_importance)
-SHORT_ONLY = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=filters.not_truncated)
+SHORT_ONLY = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=contrib.filters.not_truncated)
 ROWS = {**ALGORITHMS, "entropy bonus": ENTROPY, "corrected": CORRECTED, "masked rows": SHORT_ONLY}
 
 
@@ -452,9 +452,9 @@ CELLS = {
     "KL of responses": (dataclasses.replace(DR, kl=(KL(0.04, "k2", against="old", level="sequence"),)), 20),
     "entropy": (ENTROPY, 20),
     "own gate": (dataclasses.replace(DR, gate=own_gate), 20),
-    "products": (dataclasses.replace(DR, ratio=ratios.sequence_product), 12),
+    "products": (dataclasses.replace(DR, ratio=contrib.ratios.sequence_product), 12),
     "token mean": (dataclasses.replace(DR, aggregate=aggregation.token_mean), 12),
-    "dual clip": (dataclasses.replace(DR, gate=partial(gates.dual_clip, low=0.2, high=0.2)), 12),
+    "dual clip": (dataclasses.replace(DR, gate=partial(contrib.gates.dual_clip, low=0.2, high=0.2)), 12),
     "corrected": (CORRECTED, 12),
 }
 

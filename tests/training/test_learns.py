@@ -14,10 +14,9 @@ from functools import cache
 
 import pytest
 
-from rlhf_minimal import ALGORITHMS
+from rlhf_minimal import ALGORITHMS, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
-from rlhf_minimal.field import FIELD
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task, random_reward
@@ -58,7 +57,7 @@ def before_and_after(name, seed, *, coin):
 
 @pytest.mark.parametrize("name", [name for name, row in ALGORITHMS.items() if not row.needs_teacher])
 def test_learns_from_the_verifier(name):
-    for seed in SEEDS[: 1 if name in FIELD else None]:
+    for seed in SEEDS[: 1 if name in contrib.ALGORITHMS else None]:
         before, after = before_and_after(name, seed, coin=False)
         assert after > before + 0.35, (seed, before, after)
         assert after > 0.88, (seed, before, after)
@@ -74,10 +73,10 @@ def test_learns_from_a_teacher_what_a_verifier_taught_it():
 
 
 def test_no_row_without_a_coin_adds_to_the_rewards():
-    assert all(row.shape is None for row in FIELD.values())
+    assert all(row.shape is None for row in contrib.ALGORITHMS.values())
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in FIELD])
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in contrib.ALGORITHMS])
 def test_does_not_learn_from_a_coin(name):
     runs = [before_and_after(name, seed, coin=True) for seed in SEEDS]
     gain = sum(after - before for before, after in runs) / len(runs)

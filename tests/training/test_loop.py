@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, KL
+from rlhf_minimal import ALGORITHMS, KL, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import wilson
-from rlhf_minimal.functional import advantages, corrections, filters, trust
+from rlhf_minimal.functional import advantages, corrections
 from rlhf_minimal.lab.trust_region import trpo_step
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import METRICS, OF_THE_MACHINE, UpdateStats, explained_variance
@@ -215,7 +215,7 @@ def test_only_ppo_has_a_critic_and_it_learns():
 
 
 def test_given_baselines():
-    algorithm = dataclasses.replace(ALGORITHMS["reinforce"], advantage=advantages.given_baseline)
+    algorithm = dataclasses.replace(ALGORITHMS["reinforce"], advantage=contrib.advantages.given_baseline)
     learner, recipe = begin(algorithm)
     learner.mean_reward = 0.25
     groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
@@ -260,7 +260,7 @@ def test_an_entropy_bonus_keeps_entropy_up():
 
 def test_trust_sees_the_entropy_and_costs_no_gradient_of_it():
     """The quantile is the optimiser step's: one piece, or an error that says so before anything is sampled."""
-    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], trust=partial(trust.high_entropy, share=0.5))
+    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], trust=partial(contrib.trust.high_entropy, share=0.5))
     config = dataclasses.replace(SMALL, epochs=2, minibatches=2)
     learner, recipe = begin(algorithm, config)
     shut = [metrics["clip_fraction"] for metrics in train(learner, recipe)]
@@ -341,7 +341,7 @@ def test_groups_without_a_kept_row_are_replaced_by_fresh_problems():
 
 
 def test_a_kept_group_keeps_the_rewards_of_its_masked_rows():
-    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=filters.not_truncated)
+    algorithm = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=contrib.filters.not_truncated)
     learner, recipe = begin(algorithm, dataclasses.replace(SMALL, max_new_tokens=2))
     groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step=1)
     assert (groups.mask.sum(-1) == 0).any()

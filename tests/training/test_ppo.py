@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from rlhf_book.tabular import Tree
-from rlhf_minimal import ALGORITHMS, KL, Batch, prepare
+from rlhf_minimal import ALGORITHMS, KL, Batch, contrib, prepare
 from rlhf_minimal import train as loop
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, kl
@@ -614,7 +614,7 @@ def test_a_checkpoint_from_before_these_switches_is_refused(tmp_path):
 def test_what_an_algorithm_does_not_have_cannot_be_asked_of_it():
     shared, adaptive = dataclasses.replace(SMALL, critic="shared"), dataclasses.replace(SMALL, kl_control="adaptive")
     scaled = dataclasses.replace(SMALL, score_scaling="running")
-    baseline = dataclasses.replace(ALGORITHMS["reinforce"], advantage=advantages.given_baseline)
+    baseline = dataclasses.replace(ALGORITHMS["reinforce"], advantage=contrib.advantages.given_baseline)
     slack = dataclasses.replace(PPO, kl=(KL(0.0, "k1", place="reward"),))
     against_old = ALGORITHMS["kimi_k2"]
     sizes = {"value_warm_up": 1, "value_epochs": 1, "value_minibatches": 1, "value_layers": 1, "value_width": 16}

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from rlhf_minimal import ALGORITHMS
+from rlhf_minimal import ALGORITHMS, contrib
 from rlhf_minimal.cli import fitting, main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, fit
-from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.process_reward import (
     AGGREGATES,
     StepScorer,
@@ -372,7 +371,7 @@ def test_rows_with_steps_that_are_none(steps, message):
 def test_the_marks_of_a_rollout_are_what_the_scorer_says(head):
     scorer = scorer_of(head)
     policy, vocabulary = load_policy(ASSETS / "clock10")
-    algorithm = dataclasses.replace(ALGORITHMS["grpo"], advantage=advantages.own_step, kl=())
+    algorithm = dataclasses.replace(ALGORITHMS["grpo"], advantage=contrib.advantages.own_step, kl=())
     recipe = Recipe(algorithm, CLOCK, Config(), step_reward=scored_steps(scorer, CLOCK))
     written = roll_out(policy, vocabulary, CLOCK.problems("train", 12, seed=0), recipe, group_size=2, seed="s")
     assert written.step_ends.any()

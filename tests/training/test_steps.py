@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from rlhf_minimal import ALGORITHMS
+from rlhf_minimal import ALGORITHMS, contrib
 from rlhf_minimal.config import Config
-from rlhf_minimal.functional import advantages, filters
+from rlhf_minimal.functional import filters
 from rlhf_minimal.lab.processes import Several
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import METRICS
@@ -28,7 +28,7 @@ from tests.training.reading import Plain, read_by
 
 CLOCK = get_task("clock10")
 SMALL = Config(steps=2, prompts=4, group_size=4, lr=1e-3)
-OWN = dataclasses.replace(ALGORITHMS["grpo"], advantage=advantages.own_step)
+OWN = dataclasses.replace(ALGORITHMS["grpo"], advantage=contrib.advantages.own_step)
 
 
 def marker(completions, **columns):
@@ -117,7 +117,7 @@ def test_marks_and_outcome_reach_the_batch_where_they_were_earned():
             paid = groups.rewards[row].item() if t == last else expected.get(t, 0.0)
             assert batch.step_rewards[row, t].item() == pytest.approx(paid)
     known = {"group_size": 4, "step_ends": batch.step_ends}
-    torch.testing.assert_close(batch.advantages, advantages.own_step(batch.step_rewards, batch.mask, **known))
+    torch.testing.assert_close(batch.advantages, contrib.advantages.own_step(batch.step_rewards, batch.mask, **known))
 
 
 def test_the_fast_room_and_the_plain_path_take_the_same_step():

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, PAIRWISE, Batch, policy_loss
-from rlhf_minimal.functional import gates
+from rlhf_minimal import ALGORITHMS, PAIRWISE, Batch, contrib, policy_loss
 from tests.complete import COMPLETE
 
 HERE = Path(__file__).parent
@@ -283,7 +282,7 @@ def numbers(algorithm):
             number = given.get(keyword, parameter.default)
             if type(number) in (int, float):
                 # A bound at which a token is dropped is felt by a token between the two bounds.
-                drops = column in ("correct", "trust") or getattr(cell, "func", cell) is gates.mask_weight
+                drops = column in ("correct", "trust") or getattr(cell, "func", cell) is contrib.gates.mask_weight
                 less = 0.8 if drops else 0.99
                 changed = {"ddof": 1 - number, "eps": 100 * number, "floor": 0.5}.get(keyword, less * number)
                 yield f"{column}.{keyword}", replace(algorithm, **{column: partial(cell, **{keyword: changed})})

@@ -13,7 +13,7 @@ import torch
 import traitlets
 
 from rlhf_book.figures.widgets import RATIO_EXPLORER_ALT, RatioExplorer, in_a_notebook
-from rlhf_minimal import ALGORITHMS, Batch, policy_loss
+from rlhf_minimal import ALGORITHMS, Batch, contrib, policy_loss
 from rlhf_minimal.functional import gates, ratios
 from tests.viz.node import run_in_node
 
@@ -56,7 +56,7 @@ def expected(logs, still, sign, token_band, sequence_band):
         "grpo": grpo[: len(logs)],
         "gspo": gspo[0],
         "silent": sum(weight == 0 for weight in grpo),
-        "product": ratios.sequence_product(moved, old, mask)[0, 0].item(),
+        "product": contrib.ratios.sequence_product(moved, old, mask)[0, 0].item(),
         "geometric": ratios.sequence(moved, old, mask)[0, 0].item(),
         "arithmetic": ratios.token(moved, old, mask).mean().item(),
     }

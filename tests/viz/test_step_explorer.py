@@ -13,6 +13,7 @@ import torch
 import traitlets
 
 from rlhf_book.figures.widgets import STEP_EXPLORER_ALT, StepExplorer, in_a_notebook
+from rlhf_minimal import contrib
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.process_reward import AGGREGATES
 from rlhf_minimal.lab.votes import vote
@@ -53,9 +54,9 @@ def paid(scores, rewards, payment):
     if payment == "outcome":
         A = advantages.group_normalized(place * R[:, None], mask, **options)
     elif payment == "sum":
-        A = advantages.process(both, mask, step_ends=mask, **options)
+        A = contrib.advantages.process(both, mask, step_ends=mask, **options)
     elif payment == "own":
-        A = advantages.own_step(both, mask, step_ends=mask - place, **options)
+        A = contrib.advantages.own_step(both, mask, step_ends=mask - place, **options)
     else:  # shaped rewards: the outcome, and differences of a potential that begins at the group's mean
         before = torch.cat([R.mean().expand(G, 1), marks[:, :-1]], 1)
         after = marks * (1 - place)

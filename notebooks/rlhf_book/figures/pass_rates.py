@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlhf_book.figures.gates import _color, _dashes
-from rlhf_minimal import ALGORITHMS, Algorithm
+from rlhf_minimal import ALGORITHMS, Algorithm, contrib
 from rlhf_minimal.functional import advantages
 
 SIZES = (2, 4, 8, 16, 64)
@@ -27,9 +27,9 @@ OF_A_GROUP = (
     advantages.leave_one_out,
     advantages.group_centered,
     advantages.group_normalized,
-    advantages.maxrl,
-    advantages.opo,
-    advantages.best_minus_second,
+    contrib.advantages.maxrl,
+    contrib.advantages.opo,
+    contrib.advantages.best_minus_second,
 )
 
 

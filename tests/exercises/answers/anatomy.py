@@ -4,8 +4,7 @@ import dataclasses
 
 import torch
 
-from rlhf_minimal import ALGORITHMS, gradient_weight, token_weights
-from rlhf_minimal.functional import aggregation
+from rlhf_minimal import ALGORITHMS, contrib, gradient_weight, token_weights
 
 # ── wrong, on nobody's list ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -59,7 +58,7 @@ def weight_by_autograd(ratio, A):
 
 
 def share_by_the_library(mask, group_size):
-    row = dataclasses.replace(ALGORITHMS["dapo"], aggregate=aggregation.prompt_mean)
+    row = dataclasses.replace(ALGORITHMS["dapo"], aggregate=contrib.aggregation.prompt_mean)
     return token_weights(row, mask, group_size=group_size)
 
 

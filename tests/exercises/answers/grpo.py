@@ -15,7 +15,7 @@ from rlhf_book.exercises.grpo.on_policy import my_on_policy_loss
 from rlhf_book.exercises.grpo.process import my_process_advantage
 from rlhf_book.exercises.grpo.ragged_groups import my_ragged_advantage
 from rlhf_book.exercises.grpo.std_weight import my_weight
-from rlhf_minimal import Batch, policy_loss
+from rlhf_minimal import Batch, contrib, policy_loss
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.functional import advantages, kl
 
@@ -221,7 +221,7 @@ def dead_share_by_enumeration(p, group_size):
 
 def process_by_the_library(step_rewards, step_ends, eps=1e-4):
     mask = torch.ones_like(step_rewards)
-    return advantages.process(step_rewards, mask, group_size=len(mask), step_ends=step_ends, eps=eps)
+    return contrib.advantages.process(step_rewards, mask, group_size=len(mask), step_ends=step_ends, eps=eps)
 
 
 def weight_by_listing(p, group_size):

@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from .aggregation import Totals
-from .checks import check, check_count, check_not_negative, check_share
-from .masked import sequence_mean, zero_outside
+from ..functional.aggregation import Totals
+from ..functional.checks import check, check_count, check_not_negative, check_share
+from ..functional.masked import sequence_mean, zero_outside
 
 
 def off_policy_sequence(

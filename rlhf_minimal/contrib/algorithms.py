@@ -1,21 +1,36 @@
-r"""More rows of the table: what is run in 2026, in the same form as `algorithms.py`.
+r"""More rows of the table: what is run in 2026, in the same form as `rlhf_minimal.algorithms`.
 
 Of these rows `opd` alone has a chapter of its own, that on distillation. Of the others, chapters derive and measure
 single cells; the docstring of a cell names its chapter.
 
-They are rows like all others: `ALGORITHMS` holds them, every test that is asked of a row is asked of them, `train`,
-`diff` and `get_algorithm` take them by name. `table()` alone leaves them out, since a table is read at a glance;
-`table(FIELD)` prints them.
+They are rows like all others: `rlhf_minimal.ALGORITHMS` holds them, every test that is asked of a row is asked of them,
+`train`, `diff` and `get_algorithm` take them by name. `table()` alone leaves them out, since a table is read at a
+glance; `table(contrib.ALGORITHMS)` prints them.
 
 Arguments in order: advantage, ratio, gate, aggregate. Numbers are the papers' own unless a comment says otherwise.
 """
 
 from functools import partial
 
-from .functional import advantages, aggregation, corrections, filters, gates, ratios, trust
-from .objective import KL, Algorithm
+from ..functional import advantages, aggregation, corrections, filters, gates, ratios
+from ..objective import KL, Algorithm
+from .advantages import (
+    batch_std,
+    best_minus_second,
+    gae_by_length,
+    gdpo,
+    greedy_baseline,
+    maxrl,
+    opo,
+    teacher_gap,
+)
+from .aggregation import prompt_mean
+from .corrections import masked_importance
+from .gates import mask_weight, topr, vespo
+from .ratios import product_token
+from .trust import dppo_tv, high_entropy, off_policy_sequence
 
-FIELD: dict[str, Algorithm] = {
+ALGORITHMS: dict[str, Algorithm] = {
     # Hu et al., arXiv 2501.03262: centred by prompt, scaled by batch. Whitening is weighted by tokens. The paper leaves
     # the KL's form open: k2 in the loss with beta .001 is verl's; others subtract k1 from the advantage.
     "reinforce_pp_baseline": Algorithm(
@@ -33,7 +48,7 @@ FIELD: dict[str, Algorithm] = {
         ratios.token,
         partial(gates.clip, low=0.2, high=0.28),
         aggregation.sequence_mean,
-        correct=partial(corrections.masked_importance, low=0.5, high=2.0),
+        correct=partial(masked_importance, low=0.5, high=2.0),
     ),
     # DeepSeek-V3.2, arXiv 2512.02556: bad completions that the policy has left behind are forgotten, and k3 is weighted
     # by the ratio, which makes its gradient that of KL(pi || ref). The paper gives neither delta nor beta; .5 and .001
@@ -45,7 +60,7 @@ FIELD: dict[str, Algorithm] = {
         partial(gates.clip, low=0.2, high=0.2),
         aggregation.sequence_mean,
         kl=(KL(0.001, "k3", weighted=True),),
-        trust=partial(trust.off_policy_sequence, delta=0.5),
+        trust=partial(off_policy_sequence, delta=0.5),
     ),
     # DPPO, arXiv 2602.04879: the trust region is a difference of probabilities, not a band of ratios. With the squared
     # log-ratio of Kimi K2.5, whose coefficient of .001 is twice k2's, it is prime-rl's default loss; verl's form has no
@@ -56,21 +71,21 @@ FIELD: dict[str, Algorithm] = {
         gates.none,
         aggregation.token_mean,
         kl=(KL(0.002, "k2", against="old"),),
-        trust=partial(trust.dppo_tv, low=0.2, high=0.2),
+        trust=partial(dppo_tv, low=0.2, high=0.2),
     ),
     # Khatri et al., arXiv 2510.13786: CISPO's weight, the batch's std, a mean within each prompt, prompts with one
     # outcome left out. The paper tries caps from 4 to 8. (Not here: it stops asking prompts that are nearly solved.)
     "scalerl": Algorithm(
-        advantages.batch_std,
+        batch_std,
         ratios.token,
         partial(gates.clip_weight, cap=5.0),
-        aggregation.prompt_mean,
+        prompt_mean,
         keep=filters.mixed_outcomes,
     ),
     # Lite PPO, arXiv 2508.08221: PPO's clip without a critic, the group's mean, the batch's std, every token counts
     # alike. The clip range is TRL's default; the paper changes the two others only.
     "lite_ppo": Algorithm(
-        advantages.batch_std,
+        batch_std,
         ratios.token,
         partial(gates.clip, low=0.2, high=0.2),
         aggregation.token_mean,
@@ -108,35 +123,35 @@ FIELD: dict[str, Algorithm] = {
     "kimi_k25": Algorithm(
         advantages.group_centered,
         ratios.token,
-        partial(gates.mask_weight, low=0.2, high=0.28),
+        partial(mask_weight, low=0.2, high=0.28),
         aggregation.token_mean,
         kl=(KL(0.02, "k2", against="old"),),
     ),
     # TOPR, Le Roux et al., arXiv 2503.14286, with the ratio of each token, as libraries have it; the paper truncates
-    # that of the whole sequence (ratios.product_token), and its rewards are +1 and -1. The baseline is Trinity-RFT's.
+    # that of the whole sequence (product_token), and its rewards are +1 and -1. The baseline is Trinity-RFT's.
     "topr": Algorithm(
         advantages.group_centered,
         ratios.token,
-        gates.topr,
+        topr,
         aggregation.sequence_sum,
     ),
     # MaxRL, arXiv 2602.02710: the advantage is the paper's; what stands around it, DAPO's clip and mean, is a choice.
     "maxrl": Algorithm(
-        advantages.maxrl,
+        maxrl,
         ratios.token,
         partial(gates.clip, low=0.2, high=0.28),
         aggregation.token_mean,
     ),
     # OPO, arXiv 2505.23585: exactly on-policy. Its baseline is derived for a sum over tokens.
     "opo": Algorithm(
-        advantages.opo,
+        opo,
         ratios.on_policy,
         gates.none,
         aggregation.sequence_sum,
     ),
     # Tang et al., arXiv 2503.19595, a policy gradient of the best of G; the division by the std is verl's.
     "pass_at_k": Algorithm(
-        advantages.best_minus_second,
+        best_minus_second,
         ratios.on_policy,
         gates.none,
         aggregation.sequence_sum,
@@ -146,9 +161,9 @@ FIELD: dict[str, Algorithm] = {
     # unless a row asks for both. The window is that of reimplementations; the mean is read as one over tokens. Not
     # here: the critic's attention is frozen.
     "sao": Algorithm(
-        partial(advantages.gae_by_length, alpha=1.5),
+        partial(gae_by_length, alpha=1.5),
         ratios.token,
-        partial(gates.mask_weight, low=0.3, high=5.0),
+        partial(mask_weight, low=0.3, high=5.0),
         aggregation.token_mean,
         targets=partial(advantages.gae, lam=1.0),
     ),
@@ -156,7 +171,7 @@ FIELD: dict[str, Algorithm] = {
     # 2025): the student samples, a teacher in the reference's place judges each token, and nothing else is paid. Other
     # libraries take current log-probs in the gap: no advantage then, and kl=KL(1, "k3", weighted=True).
     "opd": Algorithm(
-        advantages.teacher_gap,
+        teacher_gap,
         ratios.token,
         gates.none,
         aggregation.token_mean,
@@ -164,7 +179,7 @@ FIELD: dict[str, Algorithm] = {
     # ReMax, Li et al., arXiv 2310.10505: the greedy completion of the same prompt says what was to be expected. The
     # paper puts a KL into the reward; without one, as here, it is verl's `remax` in the loss of REINFORCE.
     "remax": Algorithm(
-        advantages.greedy_baseline,
+        greedy_baseline,
         ratios.on_policy,
         gates.none,
         aggregation.sequence_sum,
@@ -178,12 +193,12 @@ FIELD: dict[str, Algorithm] = {
         partial(gates.clip, low=0.2, high=0.28),
         aggregation.token_mean,
         keep=filters.mixed_outcomes,
-        trust=partial(trust.high_entropy, share=0.2),
+        trust=partial(high_entropy, share=0.2),
     ),
     # GDPO, arXiv 2601.05242: each part of a reward compared within the group, then added, then whitened by tokens as in
-    # verl; TRL's z-score over rows is normalize=advantages.zscore_rows. The clip is verl's default.
+    # verl; TRL's z-score over rows is normalize=zscore_rows. The clip is verl's default.
     "gdpo": Algorithm(
-        advantages.gdpo,
+        gdpo,
         ratios.token,
         partial(gates.clip, low=0.2, high=0.2),
         aggregation.token_mean,
@@ -193,8 +208,8 @@ FIELD: dict[str, Algorithm] = {
     # paper's; the advantage and the mean over tokens are TRL's.
     "vespo": Algorithm(
         advantages.group_normalized,
-        ratios.product_token,
-        gates.gamma,
+        product_token,
+        vespo,
         aggregation.token_mean,
     ),
 }

@@ -1,10 +1,13 @@
-r"""The second table: learning from pairs of completions, of which one was preferred. Rows, batch and loss in one file.
+r"""The second table: learning from pairs of completions, of which one was preferred. Cells, rows, batch and loss.
 
     each completion --score--> two numbers --difference--> gap --loss--> one number a pair --mean--> loss
 
 A row chooses the score of a completion, its reference, the source of the rejected completion and the loss of a gap.
 The rest is the same for all rows, and nothing here depends on a row's name. Nothing is sampled during training, so
 there is no ratio, no gate and no advantage: this is supervised learning on comparisons.
+
+A score is a reward model's number, or the log-ratio of the policy to its reference; the policy is then its own reward
+model. Only the gap counts, so a term that is the same for both completions of a prompt cancels.
 
 Shapes: B pairs; T tokens, padded on the right. Chosen and rejected completions may have different T.
 """
@@ -17,36 +20,287 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
-from .functional import pairwise as cells
+from .functional import masked
 from .functional.checks import (
+    check,
     check_completions,
     check_count,
+    check_fits,
+    check_floating,
+    check_logprobs,
     check_mask,
     check_not_negative,
+    check_pair,
+    check_positive,
     check_rows,
+    check_share,
     check_tensor,
     check_tokens,
 )
 
-__all__ = ["PAIRWISE", "PairwiseAlgorithm", "Pairs", "pairwise_gap", "pairwise_loss", "pairwise_scores"]
+__all__ = [
+    "PAIRWISE",
+    "PairwiseAlgorithm",
+    "Pairs",
+    "bradley_terry",
+    "centering_loss",
+    "given_score",
+    "log_ratio",
+    "logistic_loss",
+    "mean_log_ratio",
+    "pairwise_gap",
+    "pairwise_loss",
+    "pairwise_scores",
+    "squared_loss",
+]
 
 _READABLE = ("scores", "logp", "ref_logp", "mask")  # what a score may read
 _REFERENCES = (None, "frozen", "previous")
 _SOURCES = ("data", "own")
+
+# ---- scores ---------------------------------------------------------------------------------------------------------
+
+
+def given_score(scores: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    r"""A reward model's score of the completion (:eq:`eq-given-score`).
+
+    .. math:: s = r_\phi(x, y)
+
+    Chapter: reward-models. Source: InstructGPT, arXiv 2203.02155, section 3.5.
+
+    Args:
+        scores: [B] the head's raw scores, with gradient.
+
+    Returns:
+        [B], the same.
+
+    Raises:
+        ValueError: scores that are not [B] and floating, or not finite.
+
+    Example:
+        >>> given_score(torch.tensor([0.5, -1.0]))
+        tensor([ 0.5000, -1.0000])
+    """
+    _check_rows("scores", scores)
+    return scores
+
+
+def log_ratio(
+    logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    r"""How much likelier the whole completion is under the policy than under the reference (:eq:`eq-log-ratio`).
+
+    .. math:: s = \sum_t \big(\log \pi_t - \log \pi_{ref,t}\big) = \log \frac{\pi(y \mid x)}{\pi_{ref}(y \mid x)}
+
+    Times beta it is the reward for which the policy is the optimum of KL-regularised RL, up to a constant for each
+    prompt, which cancels in the gap. It is a sum, so the score of a long completion can change more than a short one's.
+
+    Chapter: choosing (DPO), self-play (SPIN). Source: DPO, arXiv 2305.18290, eq. 5.
+
+    Args:
+        logp: [B, T] log-probs under the policy being trained, with gradient.
+        ref_logp: [B, T] under the reference, a constant.
+        mask: [B, T], 1 on the completion's tokens, its EOS included.
+
+    Returns:
+        [B] in nats; 0 while the policy is its reference.
+
+    Raises:
+        ValueError: bad shapes or dtypes, a non-finite trained token, a completion without a token.
+
+    Example:
+        >>> log_ratio(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-2.0, -3.0]]), torch.ones(1, 2))
+        tensor([3.])
+    """
+    check(mask, logp=logp, ref_logp=ref_logp)
+    check_completions(mask)
+    return masked.zero_outside(logp - ref_logp.detach(), mask).sum(-1)
+
+
+def mean_log_ratio(
+    logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    r"""The log-ratio per token (:eq:`eq-mean-log-ratio`): long and short completions have scores on one scale.
+
+    .. math:: s = \frac{1}{|y|} \sum_t \big(\log \pi_t - \log \pi_{ref,t}\big)
+
+    TRL uses it for IPO, because IPO's authors said that they did. The closed forms of DPO and IPO hold for the sum:
+    with a mean, the KL penalty is per token and beta has another unit.
+
+    Chapter: choosing. Source: TRL's DPOTrainer, `loss_type="ipo"`.
+
+    Args:
+        logp: [B, T] log-probs under the policy being trained, with gradient.
+        ref_logp: [B, T] under the reference, a constant.
+        mask: [B, T], 1 on the completion's tokens, its EOS included.
+
+    Returns:
+        [B] in nats per token.
+
+    Raises:
+        ValueError: bad shapes or dtypes, a non-finite trained token, a completion without a token.
+
+    Example:
+        >>> mean_log_ratio(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-2.0, -3.0]]), torch.ones(1, 2))
+        tensor([1.5000])
+    """
+    return log_ratio(logp, ref_logp, mask) / masked.lengths(mask)
+
+
+# ---- losses of a gap -------------------------------------------------------------------------------------------------
+
+
+def bradley_terry(chosen: Float[Tensor, "*shape"], rejected: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    r"""The probability that the first of two completions is preferred (:eq:`eq-bradley-terry`).
+
+    .. math:: P(y_w \succ y_l) = \sigma(s_w - s_l)
+
+    Only the difference of the scores counts: with a gap of 1 the first is preferred in 73 % of the comparisons, with 3
+    in 95 %.
+
+    Chapter: reward-models. Source: Bradley and Terry 1952; InstructGPT, arXiv 2203.02155, eq. 1.
+
+    Args:
+        chosen: scores of the first completions, any shape.
+        rejected: scores of the others.
+
+    Returns:
+        The same shape, between 0 and 1.
+
+    Raises:
+        ValueError: scores that are no floating-point tensors, shapes that differ.
+
+    Example:
+        >>> bradley_terry(torch.tensor([0.0, 1.0, 3.0]), torch.zeros(3))
+        tensor([0.5000, 0.7311, 0.9526])
+    """
+    check_pair(chosen=chosen, rejected=rejected)
+    return torch.sigmoid(chosen - rejected)
+
+
+def logistic_loss(gap: Float[Tensor, " B"], *, beta: float = 1.0, smoothing: float = 0.0) -> Float[Tensor, " B"]:
+    r"""The label's negative log-likelihood under Bradley-Terry (:eq:`eq-logistic-loss`): reward models, DPO, SPIN.
+
+    .. math:: \ell(g) = -(1 - \epsilon) \log \sigma(\beta g) - \epsilon \log \sigma(-\beta g)
+
+    Its slope is beta times the probability that the model gives to the wrong order, so a pair with a large gap has
+    almost no gradient. The gradient is never 0, though: if every comparison has the same result, g grows without limit.
+    Smoothing (eps, "conservative" DPO) is the share of labels assumed to be flipped; g then ends at
+    log((1 - eps)/eps)/beta.
+
+    Chapter: reward-models; choosing for DPO, self-play for SPIN. Source: InstructGPT, arXiv 2203.02155, eq. 1; DPO,
+    arXiv 2305.18290, eq. 7; smoothing: Mitchell, a note on DPO with noisy preferences (2023).
+
+    Args:
+        gap: [B] score of the chosen minus score of the rejected completion.
+        beta: factor on the gap; 1 for a reward model, usually 0.01 to 0.5 for a log-ratio, where it is the coefficient
+            of the KL penalty.
+        smoothing: eps, usually 0 to 0.3, below 0.5.
+
+    Returns:
+        [B] to minimise, in nats; log 2 at a gap of 0.
+
+    Raises:
+        ValueError: a gap that is not [B], not floating or not finite; a beta not above 0, a smoothing out of range.
+
+    Example:
+        >>> logistic_loss(torch.tensor([0.0, 2.0]))
+        tensor([0.6931, 0.1269])
+    """
+    _check_rows("gap", gap)
+    check_positive(beta=beta)
+    check_share(smoothing=smoothing)
+    if smoothing >= 0.5:
+        raise ValueError(f"smoothing is {smoothing!r}, expected less than 0.5: half the labels flipped say nothing")
+    return -(1 - smoothing) * logsigmoid(beta * gap) - smoothing * logsigmoid(-beta * gap)
+
+
+def squared_loss(gap: Float[Tensor, " B"], *, beta: float) -> Float[Tensor, " B"]:
+    r"""The squared distance of the gap from 1/(2 beta) (:eq:`eq-squared-loss`): IPO.
+
+    .. math:: \ell(g) = \Big(g - \frac{1}{2\beta}\Big)^2
+
+    A gap of 1/(2 beta) has no gradient, and a larger one is made smaller. So the KL penalty stays effective even if
+    every comparison has the same result, where the logistic loss lets the gap grow without limit.
+
+    Chapter: choosing. Source: Azar et al., arXiv 2310.12036, eq. 17 (their tau is this beta).
+
+    Args:
+        gap: [B] score of the chosen minus score of the rejected completion, in nats.
+        beta: coefficient of the KL penalty, usually 0.01 to 1.
+
+    Returns:
+        [B] to minimise, in squared nats.
+
+    Raises:
+        ValueError: a gap that is not [B], not floating or not finite; a beta not above 0.
+
+    Example:
+        >>> squared_loss(torch.tensor([0.0, 5.0, 6.0]), beta=0.1)
+        tensor([25.,  0.,  1.])
+    """
+    _check_rows("gap", gap)
+    check_positive(beta=beta)
+    return _square("the distance of a gap", gap - 1 / (2 * beta))
+
+
+def centering_loss(chosen: Float[Tensor, " B"], rejected: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
+    r"""The square of a pair's sum of scores (:eq:`eq-centering-loss`).
+
+    .. math:: (s_w + s_l)^2
+
+    A gap does not change if a constant is added to both scores. This loss fixes that constant, so that scores of
+    different prompts can be compared. It has no gradient in the gap of a single pair; a completion that is compared
+    with many others is moved a little towards 0.
+
+    Chapter: reward-models. Source: Eisenstein et al., arXiv 2312.09244, eq. 2.
+
+    Args:
+        chosen: [B] scores of the preferred completions.
+        rejected: [B] scores of the others.
+
+    Returns:
+        [B] to minimise, in squared units of the score.
+
+    Raises:
+        ValueError: scores that are not [B], not floating or not finite; shapes that differ.
+
+    Example:
+        >>> centering_loss(torch.tensor([3.0, 1.0]), torch.tensor([1.0, -1.0]))
+        tensor([16.,  0.])
+    """
+    _check_rows("chosen", chosen)
+    _check_rows("rejected", rejected)
+    check_pair(chosen=chosen, rejected=rejected)
+    return _square("the sum of two scores", chosen + rejected)
+
+
+def _check_rows(name: str, x: Tensor) -> None:
+    check_floating(name, x)
+    if x.dim() != 1 or not len(x):
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, expected [B]: one number for each pair")
+    if not torch.isfinite(x).all():
+        raise ValueError(f"{name} holds a number that is not finite: look for an overflow or a damaged model")
+
+
+def _square(what: str, x: Tensor) -> Tensor:
+    check_fits(f"the square of {what}", x**2)
+    return x**2
 
 
 @dataclass(frozen=True)
 class PairwiseAlgorithm:
     """One row of the second table. Cells are plain functions or partials of one.
 
-    Make a variant with ``dataclasses.replace(PAIRWISE["dpo"], loss=partial(pairwise.logistic_loss, beta=0.5))``.
+    Make a variant with ``dataclasses.replace(PAIRWISE["dpo"], loss=partial(logistic_loss, beta=0.5))``.
 
     Args:
-        score: what is a completion worth? (`functional.pairwise`; its arguments say by name what it reads)
-        loss: what does a gap between two completions cost? (`functional.pairwise`)
+        score: what is a completion worth? (its arguments say by name what it reads)
+        loss: what does a gap between two completions cost?
         reference: which policy is the log-ratio measured against? None, "frozen" (the start), or "previous" (the policy
             at the beginning of the current iteration).
         rejected: where does the rejected completion come from? "data", or "own": a sample from the reference.
@@ -70,8 +324,7 @@ class PairwiseAlgorithm:
         for column in ("score", "loss"):
             if not callable(getattr(self, column)):
                 raise ValueError(
-                    f"{column} is {getattr(self, column)!r}, expected a function, such as those of "
-                    "rlhf_minimal.functional.pairwise"
+                    f"{column} is {getattr(self, column)!r}, expected a function, such as those of rlhf_minimal.pairs"
                 )
         if not self.needs or not self.needs <= set(_READABLE):
             raise ValueError(
@@ -100,19 +353,17 @@ class PairwiseAlgorithm:
 PAIRWISE: dict[str, PairwiseAlgorithm] = {
     # A reward model: Bradley and Terry 1952, as in InstructGPT (Ouyang et al., arXiv 2203.02155, eq. 1, there
     # averaged over all pairs of a prompt's K completions).
-    "bradley_terry": PairwiseAlgorithm(cells.given_score, cells.logistic_loss),
+    "bradley_terry": PairwiseAlgorithm(given_score, logistic_loss),
     # Rafailov et al., arXiv 2305.18290, eq. 7: Bradley-Terry with beta log pi/pi_ref for the score. Its optimum is the
     # optimum of KL-regularised RL. Beta .1 is the paper's default.
-    "dpo": PairwiseAlgorithm(cells.log_ratio, partial(cells.logistic_loss, beta=0.1), reference="frozen"),
+    "dpo": PairwiseAlgorithm(log_ratio, partial(logistic_loss, beta=0.1), reference="frozen"),
     # Azar et al., arXiv 2310.12036, eq. 17, with the log-ratio of whole completions, as printed. TRL divides it by the
     # length (score=mean_log_ratio), because the authors said that they did; OpenRLHF does not. Beta is the paper's
     # tau; .1 is our choice.
-    "ipo": PairwiseAlgorithm(cells.log_ratio, partial(cells.squared_loss, beta=0.1), reference="frozen"),
+    "ipo": PairwiseAlgorithm(log_ratio, partial(squared_loss, beta=0.1), reference="frozen"),
     # Chen et al., arXiv 2401.01335: DPO between the data and the policy's own samples, repeated in each iteration.
     # Beta (their lambda) is .1 in the authors' first three iterations and 5 in their fourth.
-    "spin": PairwiseAlgorithm(
-        cells.log_ratio, partial(cells.logistic_loss, beta=0.1), reference="previous", rejected="own"
-    ),
+    "spin": PairwiseAlgorithm(log_ratio, partial(logistic_loss, beta=0.1), reference="previous", rejected="own"),
 }
 
 
@@ -190,6 +441,12 @@ class Pairs:
             check_completions(mask, f"{side}_mask")
             ref = {f"ref_{side}_logp": getattr(self, f"ref_{side}_logp")}
             check_tokens(mask, **{f"{side}_logp": logp}, **{name: x for name, x in ref.items() if x is not None})
+        for policy in ("", "ref_"):
+            sides = {f"{policy}{side}_logp": side for side in ("chosen", "rejected")}
+            if all(getattr(self, name) is not None for name in sides):
+                check_logprobs(
+                    **{n: getattr(self, n).detach()[getattr(self, f"{side}_mask") != 0] for n, side in sides.items()}
+                )
         if self.total is not None:
             check_count(total=self.total)
         for name, x in self._tensors():
@@ -319,7 +576,7 @@ def pairwise_loss(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, "
     chosen, rejected = pairwise_scores(algorithm, pairs)
     losses = algorithm.loss(_gap(chosen, rejected, pairs))  # [B]
     if algorithm.center:
-        losses = losses + algorithm.center * cells.centering_loss(chosen, rejected)
+        losses = losses + algorithm.center * centering_loss(chosen, rejected)
     loss = losses.sum() / (len(pairs) if pairs.total is None else pairs.total)
     if not torch.isfinite(loss):
         raise ValueError(f"the loss is {loss.item()}: the scores exceed what this precision can hold")
