@@ -51,7 +51,7 @@ ASIDE = {
         *("pointing_to_the_checkpoint", "own_versions", "adapter", "optimizer_tensors"),
     ),
     "loads the models, poses problems and scores completions": (
-        *("tasks/", "time_limit.py", "models/folder.py", "models/vocabulary.py", "load_start", "find_device"),
+        *("tasks/", "time_limit.py", "vocabulary.py", "load_start", "find_device"),
         *("_begin", "Learner.begin", "_frozen_copies", "new_optimizer"),  # models, optimisers, the first checkpoint
         *(
             "with_reward_model",

@@ -79,8 +79,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.models import Vocabulary, policy_logits
-from rlhf_minimal.models.forward import joined, positions
+from rlhf_minimal.models import Vocabulary, joined, policy_logits, positions
 from rlhf_minimal.tasks import (
     Problem,
     RewardFunction,

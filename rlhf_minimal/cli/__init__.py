@@ -18,7 +18,7 @@ from rlhf_minimal.cli.prefer import Prefer
 from rlhf_minimal.cli.pretrain import Pretrain
 from rlhf_minimal.cli.reward import Reward
 from rlhf_minimal.cli.sft import Sft
-from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.models import is_out_of_memory
 from rlhf_minimal.tasks.base import check_name
 
 # A command is a module, or for those that share their course a class, with `ABOUT`, `add_arguments` and `run`.

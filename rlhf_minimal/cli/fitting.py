@@ -26,7 +26,7 @@ from rlhf_minimal.cli.console import at_least_1
 from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.extras import curves
-from rlhf_minimal.models import AnyVocabulary
+from rlhf_minimal.models import AnyVocabulary, context_length
 from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import save_policy
@@ -191,7 +191,7 @@ class Job:
 
     def checked(self, source: Any) -> Rows:
         """Rows that the model can read."""
-        limit = int(self.model.config.get_text_config().max_position_embeddings)
+        limit = context_length(self.model)
         return read_rows(source, self.row, self.vocabulary, max_length=limit)
 
     def keep_rows(self, rows: Rows, held_out: Rows) -> None:

@@ -13,8 +13,13 @@ from rlhf_minimal.cli.programs import find_algorithm, find_step_reward, find_tas
 from rlhf_minimal.cli.settings import Setting, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, REAL_MODEL_LORA_LR, REAL_MODEL_LR, load_start
 from rlhf_minimal.extras.compiled import sample_compiled
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, check_same_vocabulary, load_reward_model
-from rlhf_minimal.models.folder import find_checkpoint
+from rlhf_minimal.models import (
+    TokenizerVocabulary,
+    Vocabulary,
+    check_same_vocabulary,
+    find_checkpoint,
+    load_reward_model,
+)
 from rlhf_minimal.tasks import TASK_NAMES, Task, model_reward, random_reward
 from rlhf_minimal.training import Config, Recipe, TrustRegion, load_policy
 from rlhf_minimal.training.evaluation import HELD_OUT

@@ -1,6 +1,7 @@
 """The part that runs: sampling, the online loop, supervised learning, checkpoints. It reads no algorithm's name."""
 
-from rlhf_minimal.training.checkpoints import load_policy, save_policy, write_folder
+from rlhf_minimal.models import load_policy, save_policy
+from rlhf_minimal.training.checkpoints import write_folder
 from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.evaluation import Evaluation, MeanScore, evaluate
 from rlhf_minimal.training.fast import Fast

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from transformers import Cache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from rlhf_minimal.models.forward import positions
+from rlhf_minimal.models import positions, read_on
 
 
 class Decoder:
@@ -51,7 +51,9 @@ class Decoder:
 
     def for_groups(self, cache: Cache, group_size: int) -> Cache:
         """The cache of P prompts as that of their P x G completions."""
-        cache.batch_repeat_interleave(group_size)
+        prompts = len(self.attention_mask) // group_size
+        rows: Any = torch.arange(prompts, device=self.attention_mask.device).repeat_interleave(group_size)
+        cache.reorder_cache(rows)
         return cache
 
     def step(self, tokens: Int[Tensor, " B"], rows: Int[Tensor, " n"]) -> Float[Tensor, "n V"]:
@@ -69,16 +71,9 @@ class Decoder:
     def _read(self, tokens: Int[Tensor, "m n"], rows: Int[Tensor, " m"]) -> Float[Tensor, "m V"]:
         """Reads n more tokens of some rows: a whole prompt, or the token that was sampled last."""
         before, self.length = self.length, self.length + tokens.shape[1]
-        output = self.model(
-            input_ids=tokens,
-            attention_mask=self.attention_mask[rows, : self.length],
-            position_ids=self.position_ids[rows, before : self.length],
-            past_key_values=self.cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self.cache = output.past_key_values
-        return output.logits[:, -1]
+        mask, places = self.attention_mask[rows, : self.length], self.position_ids[rows, before : self.length]
+        logits, self.cache = read_on(self.model, tokens, mask, places, self.cache)
+        return logits
 
 
 class ShrinkingDecoder(Decoder):
@@ -114,7 +109,7 @@ class InOnePrecision:
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """What `transformers.cache_utils.CacheLayerMixin.update` does."""
         if self.is_initialized:  # type: ignore[attr-defined]
-            key_states, value_states = (x.to(self.dtype) for x in (key_states, value_states))  # type: ignore[attr-defined]
+            key_states, value_states = (x.to(self.keys.dtype) for x in (key_states, value_states))  # type: ignore[attr-defined]
         return super().update(key_states, value_states, *args, **kwargs)  # type: ignore[misc]
 
 
@@ -164,7 +159,8 @@ def _close_gaps(cache: Cache, places: Tensor) -> Tensor:
     after[behind] = gaps
     simple = [layer for layer in cache.layers if isinstance(layer, DynamicLayer) and type(layer) in SIMPLE]
     if len(simple) < len(cache.layers):  # some layer holds something else than keys and values, or something more
-        cache.batch_select_indices(places[after.argsort()])
+        kept: Any = places[after.argsort()]
+        cache.reorder_cache(kept)
         return after
 
     def shortened(x: Tensor | None) -> Tensor | None:

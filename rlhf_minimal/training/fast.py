@@ -25,8 +25,7 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits
-from rlhf_minimal.models import Critic, critic_values, policy_logits, policy_logits_and_values, positions
-from rlhf_minimal.models.forward import forward
+from rlhf_minimal.models import Critic, critic_values, forward, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.training.config import Config
 from rlhf_minimal.training.groups import Rollout

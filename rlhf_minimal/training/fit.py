@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.models import is_out_of_memory
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.config import check_numbers
 from rlhf_minimal.training.metrics import Metrics

@@ -14,12 +14,14 @@ from rlhf_minimal.models import (
     Critic,
     adapter,
     add_lora,
+    context_length,
+    is_out_of_memory,
     load_adapter,
-    merged,
+    load_policy,
+    save_policy,
     share_weights,
     tiny_llama,
 )
-from rlhf_minimal.models.folder import is_out_of_memory
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.config import Config
@@ -127,8 +129,7 @@ class Learner:
             tensors |= optimizer_tensors(optimizer, name)
 
         def write(new: Path) -> None:
-            policy = self.policy if self.start is None or not corrections else merged(self.policy, self.start)
-            checkpoints.save_policy(new, policy, self.vocabulary)
+            save_policy(new, self.policy, self.vocabulary)
             checkpoints.save_trainer(new, tensors, {**notes, **own})
 
         checkpoints.write_folder(folder, write)
@@ -168,7 +169,7 @@ class Learner:
         Raises:
             ValueError: If the checkpoint is missing, damaged, or of another algorithm's shape.
         """
-        policy, vocabulary = checkpoints.load_policy(folder)
+        policy, vocabulary = load_policy(folder)
         tensors, notes = checkpoints.load_trainer(folder)
         policy.to(device)  # type: ignore[arg-type]
         learner = cls.begin(policy, vocabulary, algorithm, config, critic_start, teacher)
@@ -242,7 +243,7 @@ def _critic_body(
         return given
     text = policy.config.get_text_config()
     layers, width = config.value_layers or 2, config.value_width or 64
-    length = text.max_position_embeddings
+    length = context_length(policy)
     return tiny_llama(text.vocab_size, width=width, layers=layers, max_length=length, seed=config.seed)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.models import AnyVocabulary, RewardModel, policy_logits
+from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, policy_logits
 from rlhf_minimal.pairwise import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
 from rlhf_minimal.tasks import CompletionRow, PairRow
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
@@ -203,7 +203,7 @@ def sample_rejected(
         ValueError: If a prompt and the budget do not fit the policy's context; names the row.
     """
     budget = max_new_tokens or max(len(example.chosen) for example in examples)
-    limit = policy.config.get_text_config().max_position_embeddings
+    limit = context_length(policy)
     for number, example in enumerate(examples, start=1):
         if len(example.prompt) + budget > limit:
             raise ValueError(

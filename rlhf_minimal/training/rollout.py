@@ -63,7 +63,7 @@ def roll_out(
     prompts, prompt_mask = (x.to(policy.device) for x in pad_left(encoded, vocabulary.pad_id))
     draws = torch.Generator(policy.device).manual_seed(zlib.crc32(f"sample/{seed}".encode()))
     options = {"group_size": group_size, "temperature": temperature, "generator": draws}
-    options |= {"max_new_tokens": recipe.budget, "eos_id": vocabulary.eos_id, "pad_id": vocabulary.pad_id}
+    options |= {"max_new_tokens": recipe.budget, "eos_id": vocabulary.eos_ids, "pad_id": vocabulary.pad_id}
     sampler = recipe.sampler or recipe.reader.sample
     sampler = sampler if prefixes is None else going_on(sampler, prefixes)
     with recipe.config.autocast(policy.device):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Literal, Union, get_args, get_origin
 
-from rlhf_minimal.models.folder import find_checkpoint, spare
+from rlhf_minimal.models import find_checkpoint, spare
 from rlhf_minimal.training.checkpoints import FORMAT, check_format, flush, naming, remove, write_file
 from rlhf_minimal.training.metrics import Metrics
 

@@ -1,6 +1,6 @@
 """Sampling completions: many at once, each prompt read once, with the log-prob of every token."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ def sample(
     prompt_mask: Int[Tensor, "P S"],
     *,
     max_new_tokens: int,
-    eos_id: int,
+    eos_id: int | Collection[int],
     pad_id: int,
     group_size: int = 1,
     temperature: float = 1.0,
@@ -56,7 +56,7 @@ def sample(
         prompts: [P, S] ids, padded on the left.
         prompt_mask: [P, S], 1 for real prompt tokens.
         max_new_tokens: Budget in tokens, the end-of-sequence token included.
-        eos_id: The token that ends a completion.
+        eos_id: The token that ends a completion, or all of those that do.
         pad_id: The token that fills the columns after it (may equal `eos_id`).
         group_size: Completions per prompt, G.
         temperature: Logits are divided by it; 1 is the policy itself. 0 is greedy decoding: the most likely token
@@ -79,11 +79,12 @@ def sample(
     completions = torch.full((len(rows), max_new_tokens), pad_id, device=prompts.device)
     logp = torch.zeros(len(rows), max_new_tokens, device=prompts.device)
     truncated = torch.ones(len(rows), dtype=torch.bool, device=prompts.device)
+    ends = torch.tensor([eos_id] if isinstance(eos_id, int) else [*eos_id], device=prompts.device)
     for t in range(max_new_tokens):
         tokens, logp[rows, t] = draw(logits, temperature, generator)
         completions[rows, t] = tokens
-        truncated[rows] = tokens != eos_id
-        rows = rows[tokens != eos_id]
+        truncated[rows] = goes_on = ~torch.isin(tokens, ends)
+        rows = rows[goes_on]
         if len(rows) == 0 or t == max_new_tokens - 1:
             break
         logits = model_so_far.step(completions[:, t], rows)
@@ -102,7 +103,7 @@ def sample_ids(model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[
         **options: Further arguments of `sample`.
     """
     ids, mask = (x.to(model.device) for x in pad_left(prompts, vocabulary.pad_id))
-    return sample(model, ids, mask, eos_id=vocabulary.eos_id, pad_id=vocabulary.pad_id, **options)
+    return sample(model, ids, mask, eos_id=vocabulary.eos_ids, pad_id=vocabulary.pad_id, **options)
 
 
 def going_on(sampler: Callable[..., Samples], prefixes: Sequence[Sequence[int]]) -> Callable[..., Samples]:
@@ -131,7 +132,9 @@ def going_on(sampler: Callable[..., Samples], prefixes: Sequence[Sequence[int]])
     return whole
 
 
-def check_prefixes(prefixes: Sequence[Sequence[int]], problems: int, eos_id: int, budget: int) -> None:
+def check_prefixes(
+    prefixes: Sequence[Sequence[int]], problems: int, eos_id: int | Collection[int], budget: int
+) -> None:
     """Refuses prefixes from which nothing can go on.
 
     Raises:
@@ -139,8 +142,9 @@ def check_prefixes(prefixes: Sequence[Sequence[int]], problems: int, eos_id: int
     """
     if len(prefixes) != problems:
         raise ValueError(f"one prefix for each problem: got {len(prefixes)} for {problems} problems")
+    ends = {eos_id} if isinstance(eos_id, int) else {*eos_id}
     for number, prefix in enumerate(prefixes, start=1):
-        if eos_id in prefix or len(prefix) >= budget:
+        if ends & {*prefix} or len(prefix) >= budget:
             raise ValueError(
                 f"the prefix of problem {number} has {len(prefix)} tokens of a budget of {budget}, or holds the token "
                 "that ends a completion: nothing can go on from it; cut it, or raise max_new_tokens"

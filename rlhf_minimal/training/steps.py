@@ -23,12 +23,21 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.models import AnyVocabulary, RewardModel, load_reward_model, policy_logits
-from rlhf_minimal.models.folder import OF_STEPS, damaged, find_checkpoint
-from rlhf_minimal.models.forward import joined, positions
+from rlhf_minimal.models import (
+    OF_STEPS,
+    AnyVocabulary,
+    RewardModel,
+    damaged,
+    find_checkpoint,
+    joined,
+    load_policy,
+    load_reward_model,
+    policy_logits,
+    positions,
+    save_policy,
+)
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, StepRow, Task
 from rlhf_minimal.tasks.base import Split
-from rlhf_minimal.training.checkpoints import load_policy, save_policy
 from rlhf_minimal.training.groups import Rollout, select
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.recipe import Recipe

@@ -18,10 +18,9 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask, masked_mean
-from rlhf_minimal.models import AnyVocabulary, policy_logits
+from rlhf_minimal.models import AnyVocabulary, context_length, policy_logits, save_policy
 from rlhf_minimal.tasks import CompletionRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
-from rlhf_minimal.training.checkpoints import save_policy
 from rlhf_minimal.training.fit import FitConfig, Student, fit, rows_of_step
 from rlhf_minimal.training.metrics import Metrics
 from rlhf_minimal.training.recipe import Recipe
@@ -116,7 +115,7 @@ def imitate(
     given = []
     if not isinstance(source, Task):
         raw = source if isinstance(source, str | Path) else [_as_dict(row) for row in source]
-        limit = int(model.config.get_text_config().max_position_embeddings)
+        limit = context_length(model)
         given = read_rows(raw, CompletionRow, vocabulary, max_length=limit)
 
     def loss(step: int) -> Tensor:

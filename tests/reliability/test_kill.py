@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlhf_minimal.models import Vocabulary, tiny_llama
-from rlhf_minimal.models.folder import find_checkpoint
+from rlhf_minimal.models import Vocabulary, find_checkpoint, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Learner, collect, save_policy, train_step, write_folder
 from rlhf_minimal.training.run_folder import RunFolder

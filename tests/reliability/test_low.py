@@ -7,10 +7,10 @@ import time
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS
+from rlhf_minimal import ALGORITHMS, vocabulary
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
-from rlhf_minimal.models import TokenizerVocabulary, load_pretrained, load_reward_model, vocabulary
+from rlhf_minimal.models import TokenizerVocabulary, load_pretrained, load_reward_model
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Learner, Recipe, load_policy, save_policy, train
 from rlhf_minimal.training.run_folder import RunFolder

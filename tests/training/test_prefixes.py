@@ -7,12 +7,12 @@ import torch
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
-from rlhf_minimal.models.vocabulary import character_tokenizer
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.training import Config, Fast, Plain, Recipe, force, roll_out
 from rlhf_minimal.training.learner import Learner
 from rlhf_minimal.training.loop import prepare_batch
 from rlhf_minimal.training.processes import Processes
+from rlhf_minimal.vocabulary import character_tokenizer
 
 CLOCK = get_task("clock10")
 ROW = dataclasses.replace(ALGORITHMS["grpo"], kl=())

@@ -188,8 +188,8 @@ def test_the_plain_decoder_writes_what_the_shrinking_one_writes(policy, temperat
 class WithMore(DynamicLayer):
     """Some models keep something beside the keys and values, which has to go along."""
 
-    def batch_select_indices(self, indices):
-        super().batch_select_indices(indices)
+    def reorder_cache(self, indices):
+        super().reorder_cache(indices)
         self.more = self.more[indices]
 
 

@@ -15,8 +15,7 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.functional import advantages
-from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
-from rlhf_minimal.models.folder import OF_STEPS
+from rlhf_minimal.models import OF_STEPS, RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.tasks import Problem, Step, StepRow, Task, get_task, read_rows, write_rows
 from rlhf_minimal.training import (
     Config,

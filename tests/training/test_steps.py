@@ -16,12 +16,12 @@ from transformers import PreTrainedTokenizerFast
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.functional import advantages, filters
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
-from rlhf_minimal.models.vocabulary import character_tokenizer
 from rlhf_minimal.tasks import Problem, Step, VerifierWarning, checked_steps, get_task, score_all
 from rlhf_minimal.training import METRICS, Config, Learner, Plain, Recipe, collect, roll_out, train, train_step
 from rlhf_minimal.training.groups import place_steps
 from rlhf_minimal.training.loop import prepare_batch
 from rlhf_minimal.training.processes import Processes
+from rlhf_minimal.vocabulary import character_tokenizer
 
 CLOCK = get_task("clock10")
 SMALL = Config(steps=2, prompts=4, group_size=4, lr=1e-3)
