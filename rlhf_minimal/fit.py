@@ -27,7 +27,7 @@ from rlhf_minimal.config import check_numbers
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.functional.masked import completion_mask, masked_mean
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models import AnyVocabulary, RewardModel, policy_logits
+from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, policy_logits
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
@@ -268,7 +268,7 @@ def imitate(
     if isinstance(source, Task):
         rows: Any = partial(teacher_rows, source, vocabulary, batch_size=config.batch_size, seed=config.seed)
     else:
-        limit = int(model.config.get_text_config().max_position_embeddings)
+        limit = context_length(model)
         raw: Any = source
         if not isinstance(source, str | Path):
             raw = [vars(row) if isinstance(row, CompletionRow) else row for row in source]
@@ -529,7 +529,7 @@ def sample_rejected(
         ValueError: If a prompt and the budget do not fit the policy's context; names the row.
     """
     budget = max_new_tokens or max(len(example.chosen) for example in examples)
-    limit = policy.config.get_text_config().max_position_embeddings
+    limit = context_length(policy)
     for number, example in enumerate(examples, start=1):
         if len(example.prompt) + budget > limit:
             raise ValueError(

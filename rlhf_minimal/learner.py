@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlhf_minimal.config import Config
-from rlhf_minimal.models import AnyVocabulary, Critic, add_lora, share_weights, tiny_llama
+from rlhf_minimal.models import (
+    AnyVocabulary,
+    Critic,
+    add_lora,
+    context_length,
+    share_weights,
+    tiny_llama,
+)
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.reward_scaling import RunningScores
@@ -193,7 +200,7 @@ def _critic_body(
         return given
     text = policy.config.get_text_config()
     layers, width = config.value_layers or 2, config.value_width or 64
-    length = text.max_position_embeddings
+    length = context_length(policy)
     return tiny_llama(text.vocab_size, width=width, layers=layers, max_length=length, seed=config.seed)
 
 

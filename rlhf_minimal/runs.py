@@ -10,8 +10,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.config import Config
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.models import adapter, load_adapter, merged
-from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.models import adapter, is_out_of_memory, load_adapter, load_policy, save_policy
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
 from rlhf_minimal.reward_scaling import RunningScores
@@ -35,8 +34,7 @@ def save_learner(learner: Learner, folder: Path, notes: dict[str, Any]) -> None:
         tensors |= optimizer_tensors(optimizer, name)
 
     def write(new: Path) -> None:
-        policy = learner.policy if learner.start is None or not corrections else merged(learner.policy, learner.start)
-        checkpoints.save_policy(new, policy, learner.vocabulary)
+        save_policy(new, learner.policy, learner.vocabulary)
         checkpoints.save_trainer(new, tensors, {**notes, **own})
 
     checkpoints.write_folder(folder, write)
@@ -78,7 +76,7 @@ def resume_learner(
     Raises:
         ValueError: If the checkpoint is missing, damaged, or of another algorithm's shape.
     """
-    policy, vocabulary = checkpoints.load_policy(folder)
+    policy, vocabulary = load_policy(folder)
     tensors, notes = checkpoints.load_trainer(folder)
     policy.to(device)  # type: ignore[arg-type]
     learner = Learner.begin(policy, vocabulary, algorithm, config, critic_start, teacher)

@@ -1,6 +1,6 @@
 """Sampling: many completions at once, each prompt read once for its whole group, with the log-prob of every token."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.masked import completion_mask
-from rlhf_minimal.models import AnyVocabulary, positions
+from rlhf_minimal.models import AnyVocabulary, positions, read_on
 from rlhf_minimal.tasks import Problem
 
 # Reads the tokens [B] at place t of their completions; gives the logits [n, V] of what follows in the rows [n].
@@ -43,7 +43,7 @@ def sample(
     prompt_mask: Int[Tensor, "P S"],
     *,
     max_new_tokens: int,
-    eos_id: int,
+    eos_id: int | Collection[int],
     pad_id: int,
     group_size: int = 1,
     temperature: float = 1.0,
@@ -60,7 +60,7 @@ def sample(
         prompts: [P, S] ids, padded on the left.
         prompt_mask: [P, S], 1 for real prompt tokens.
         max_new_tokens: Budget in tokens, the end-of-sequence token included.
-        eos_id: The token that ends a completion.
+        eos_id: The token that ends a completion, or all of those that do.
         pad_id: The token that fills the columns after it (may equal `eos_id`).
         group_size: Completions per prompt, G.
         temperature: Logits are divided by it; 1 is the policy itself. 0 is greedy decoding: the most likely token
@@ -82,11 +82,13 @@ def sample(
     completions = torch.full((len(rows), max_new_tokens), pad_id, device=prompts.device)
     logp = torch.zeros(len(rows), max_new_tokens, device=prompts.device)
     truncated = torch.ones(len(rows), dtype=torch.bool, device=prompts.device)
+    ends = torch.tensor([eos_id] if isinstance(eos_id, int) else [*eos_id], device=prompts.device)
+    ends = torch.tensor([eos_id] if isinstance(eos_id, int) else [*eos_id], device=prompts.device)
     for t in range(max_new_tokens):
         tokens, logp[rows, t] = draw(logits, temperature, generator)
         completions[rows, t] = tokens
-        truncated[rows] = tokens != eos_id
-        rows = rows[tokens != eos_id]
+        truncated[rows] = goes_on = ~torch.isin(tokens, ends)
+        rows = rows[goes_on]
         if len(rows) == 0 or t == max_new_tokens - 1:
             break
         logits = step(completions[:, t], rows, t)
@@ -111,29 +113,22 @@ def read_with_cache(
     length = prompts.shape[1]
     mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)  # [P, S + max_new_tokens]
     places = positions(mask)
-    options: dict[str, Any] = {"use_cache": True, "logits_to_keep": 1}
-    output = model(input_ids=prompts, attention_mask=mask[:, :length], position_ids=places[:, :length], **options)
-    cache = output.past_key_values
-    cache.batch_repeat_interleave(group_size)
-    mask, places, logits = (x.repeat_interleave(group_size, dim=0) for x in (mask, places, output.logits[:, -1]))
+    first, cache = read_on(model, prompts, mask[:, :length], places[:, :length], None)
+    of_prompt = torch.arange(len(mask), device=prompts.device).repeat_interleave(group_size)  # [B]
+    cache.reorder_cache(of_prompt)
+    mask, places, first = mask[of_prompt], places[of_prompt], first[of_prompt]
     kept = torch.arange(len(mask), device=prompts.device)  # the rows that the cache holds
 
     def step(tokens: Tensor, rows: Tensor, t: int) -> Tensor:
-        nonlocal kept
+        nonlocal kept, cache
         if 4 * len(rows) < 3 * len(kept):
-            cache.batch_select_indices(torch.searchsorted(kept, rows))
+            cache.reorder_cache(torch.searchsorted(kept, rows))
             kept = rows
         end = length + t + 1
-        output = model(
-            input_ids=tokens[kept, None],
-            attention_mask=mask[kept, :end],
-            position_ids=places[kept, end - 1 : end],
-            past_key_values=cache,
-            **options,
-        )
-        return output.logits[torch.searchsorted(kept, rows), -1]
+        logits, cache = read_on(model, tokens[kept, None], mask[kept, :end], places[kept, end - 1 : end], cache)
+        return logits[torch.searchsorted(kept, rows)]
 
-    return logits, step
+    return first, step
 
 
 def draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
@@ -162,7 +157,7 @@ def sample_ids(model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[
         **options: Further arguments of `sample`.
     """
     ids, mask = (x.to(model.device) for x in pad_left(prompts, vocabulary.pad_id))
-    return sample(model, ids, mask, eos_id=vocabulary.eos_id, pad_id=vocabulary.pad_id, **options)
+    return sample(model, ids, mask, eos_id=vocabulary.eos_ids, pad_id=vocabulary.pad_id, **options)
 
 
 def pad_left(rows: list[list[int]], pad_id: int) -> tuple[Int[Tensor, "P S"], Int[Tensor, "P S"]]:

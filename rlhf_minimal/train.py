@@ -160,7 +160,7 @@ def roll_out(
             temperature=temperature,
             generator=torch.Generator(policy.device).manual_seed(zlib.crc32(f"sample/{seed}".encode())),
             max_new_tokens=recipe.budget,
-            eos_id=vocabulary.eos_id,
+            eos_id=vocabulary.eos_ids,
             pad_id=vocabulary.pad_id,
         )
     rows = [problem for problem in problems for _ in range(group_size)]

@@ -93,8 +93,7 @@ from rlhf_minimal.lab.process_reward import (
 )
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.models import Vocabulary, policy_logits
-from rlhf_minimal.models.forward import joined, positions
+from rlhf_minimal.models import Vocabulary, joined, policy_logits, positions
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,

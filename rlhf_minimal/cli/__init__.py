@@ -27,7 +27,7 @@ from rlhf_minimal.cli import (
     train,
 )
 from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line, printable
-from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.models import is_out_of_memory
 from rlhf_minimal.tasks.base import check_name
 
 # A command is a module with `ABOUT`, `add_arguments` and `run`.

@@ -31,8 +31,7 @@ from rlhf_minimal.fit import FitConfig, fit, optimizer_of
 from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.sampled_rows import write_completions
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models import AnyVocabulary
-from rlhf_minimal.models.folder import is_out_of_memory
+from rlhf_minimal.models import AnyVocabulary, is_out_of_memory
 from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
 from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split

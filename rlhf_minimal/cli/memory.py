@@ -20,7 +20,7 @@ from rlhf_minimal.lab.memory import (
     memory_table,
     most_at_once,
 )
-from rlhf_minimal.models import load_config
+from rlhf_minimal.models import context_length, load_config
 from rlhf_minimal.objective import Algorithm
 
 ABOUT = "Count the bytes that every model of a run holds."
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     reward_model = policy if args.reward_model == "policy" else args.reward_model and _model_config(args.reward_model)
     if args.critic_start and "values" not in algorithm.needs:
         raise ValueError("--critic-start is for an algorithm with a critic, such as ppo: leave it out")
-    context = policy.max_position_embeddings
+    context = context_length(policy)
     lengths = {name: getattr(args, name) for name in ("prompt_length", "completion_length")}
     lengths = {name: min(LENGTH, context // 2) if value is None else value for name, value in lengths.items()}
     if sum(lengths.values()) > context:

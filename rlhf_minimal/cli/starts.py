@@ -10,8 +10,14 @@ import torch
 from transformers import PreTrainedModel
 
 from rlhf_minimal.cli.settings import Setting, is_program
-from rlhf_minimal.models import SHORT_NAMES, TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
-from rlhf_minimal.models.folder import find_checkpoint
+from rlhf_minimal.models import (
+    SHORT_NAMES,
+    TokenizerVocabulary,
+    Vocabulary,
+    find_checkpoint,
+    load_pretrained,
+    tiny_llama,
+)
 from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.run_folder import RunFolder

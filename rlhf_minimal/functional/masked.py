@@ -3,6 +3,8 @@ r"""Sums and means over trained tokens. Nothing under a zero mask is ever read.
 ``x * mask`` would not be enough: zero times NaN is NaN, in the value and in the gradient.
 """
 
+from collections.abc import Collection
+
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
@@ -143,7 +145,7 @@ def last_token(mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T"]:
 
 
 def completion_mask(
-    ids: Int[Tensor, "B T"], eos_id: int, limits: Int[Tensor, " B"] | None = None
+    ids: Int[Tensor, "B T"], eos_id: int | Collection[int], limits: Int[Tensor, " B"] | None = None
 ) -> Float[Tensor, "B T"]:
     """1 up to and including the first end-of-sequence token, 0 after it.
 
@@ -152,7 +154,7 @@ def completion_mask(
 
     Args:
         ids: [B, T] completion tokens, padded on the right with anything.
-        eos_id: the token that ends a completion.
+        eos_id: the token that ends a completion, or all of those that do.
         limits: [B] tokens that were generated, if a row may end without EOS before T.
 
     Returns:
@@ -165,11 +167,16 @@ def completion_mask(
         >>> completion_mask(torch.tensor([[5, 2, 2], [5, 6, 7]]), eos_id=2)
         tensor([[1., 1., 0.],
                 [1., 1., 1.]])
+        >>> completion_mask(torch.tensor([[5, 2, 2], [5, 6, 7]]), eos_id=(2, 6))
+        tensor([[1., 1., 0.],
+                [1., 1., 0.]])
     """
     check_integers("ids", ids)
     if ids.dim() != 2:
         raise ValueError(f"ids have shape {tuple(ids.shape)}, expected [B, T], one row for each completion")
-    ended_before = (ids == eos_id).cumsum(-1) - (ids == eos_id).long()  # [B, T] EOS tokens strictly before here
+    end_ids = [eos_id] if isinstance(eos_id, int) else [*eos_id]
+    ends = torch.isin(ids, torch.tensor(end_ids, device=ids.device)).long()
+    ended_before = ends.cumsum(-1) - ends  # [B, T] EOS tokens strictly before here
     mask = ended_before == 0
     if limits is not None:
         check_integers("limits", limits)

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from transformers import Cache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, StaticLayer
 
-from rlhf_minimal.models import positions
+from rlhf_minimal.models import positions, read_on
 from rlhf_minimal.sample import Samples, Step, sample
 
 STRIDE = 64  # cache lengths are multiples of this, so that prompts of many lengths share one compiled step
@@ -64,15 +64,8 @@ def read_with_fixed_cache(
     length = prompts.shape[1]
     mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)  # [P, S + max_new_tokens]
     places = positions(mask)
-    output = model(
-        input_ids=prompts,
-        attention_mask=mask[:, :length],
-        position_ids=places[:, :length],
-        use_cache=True,
-        logits_to_keep=1,
-    )
-    cache = output.past_key_values
-    mask, places, logits = (x.repeat_interleave(group_size, dim=0) for x in (mask, places, output.logits[:, -1]))
+    first, cache = read_on(model, prompts, mask[:, :length], places[:, :length], None)
+    mask, places, logits = (x.repeat_interleave(group_size, dim=0) for x in (mask, places, first))
     if any(type(layer) is not DynamicLayer for layer in cache.layers):
         raise ValueError(
             f"{type(model).__name__} does not keep the keys and values of all tokens: use decoding='dynamic'"
@@ -119,8 +112,8 @@ class _FixedLayer(StaticLayer):
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """What `transformers.cache_utils.CacheLayerMixin.update` does."""
-        if self.is_initialized:
-            key_states, value_states = (x.to(self.dtype) for x in (key_states, value_states))
+        if self.keys is not None:
+            key_states, value_states = (x.to(self.keys.dtype) for x in (key_states, value_states))
         return super().update(key_states, value_states, *args, **kwargs)
 
 

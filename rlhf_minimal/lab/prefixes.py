@@ -1,6 +1,6 @@
 """Completions that begin with given tokens: a prefix to continue from, or a text that is put in when a budget ends."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +69,9 @@ def with_prefixes(sampler: Callable[..., Samples], prefixes: Sequence[Sequence[i
     return whole
 
 
-def check_prefixes(prefixes: Sequence[Sequence[int]], problems: int, eos_id: int, budget: int) -> None:
+def check_prefixes(
+    prefixes: Sequence[Sequence[int]], problems: int, eos_id: int | Collection[int], budget: int
+) -> None:
     """Refuses prefixes from which nothing can go on.
 
     Raises:
@@ -77,8 +79,9 @@ def check_prefixes(prefixes: Sequence[Sequence[int]], problems: int, eos_id: int
     """
     if len(prefixes) != problems:
         raise ValueError(f"one prefix for each problem: got {len(prefixes)} for {problems} problems")
+    ends = {eos_id} if isinstance(eos_id, int) else {*eos_id}
     for number, prefix in enumerate(prefixes, start=1):
-        if eos_id in prefix or len(prefix) >= budget:
+        if ends & {*prefix} or len(prefix) >= budget:
             raise ValueError(
                 f"the prefix of problem {number} has {len(prefix)} tokens of a budget of {budget}, or holds the token "
                 "that ends a completion: nothing can go on from it; cut it, or raise max_new_tokens"

@@ -25,14 +25,23 @@ from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.prefixes import roll_out_from
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models import AnyVocabulary, RewardModel, load_reward_model, policy_logits
-from rlhf_minimal.models.folder import OF_STEPS, damaged, find_checkpoint
-from rlhf_minimal.models.forward import joined, positions
+from rlhf_minimal.models import (
+    OF_STEPS,
+    AnyVocabulary,
+    RewardModel,
+    damaged,
+    find_checkpoint,
+    joined,
+    load_policy,
+    load_reward_model,
+    policy_logits,
+    positions,
+    save_policy,
+)
 from rlhf_minimal.sample import Rollout, check_length, pad_left, pad_right, select
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, StepRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe, roll_out
-from rlhf_minimal.training.checkpoints import load_policy, save_policy
 
 LABELS = ("program", "shepherd", "shepherd-hard", "outcome")
 

@@ -1,7 +1,7 @@
 """Checkpoints: an ordinary transformers folder, written whole or not at all.
 
     config.json  model.safetensors                         the policy; `AutoModelForCausalLM.from_pretrained` reads it
-    tokenizer.json ...  vocabulary.json                    its vocabulary (see `models.folder`)
+    tokenizer.json ...  vocabulary.json                    its vocabulary (see `models`)
     trainer.json  trainer.safetensors                      what `--resume` needs besides, absent in a shipped start
 
 No pickle anywhere, and no code that a folder brings along: reading a checkpoint cannot run code.
@@ -19,14 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from rlhf_minimal.models import AnyVocabulary
-from rlhf_minimal.models.folder import damaged, find_checkpoint, load_model, save_vocabulary, spare
-from rlhf_minimal.models.weights import check_layers, check_reads_forward, in_short, load_weights
+from rlhf_minimal.models import damaged, find_checkpoint, in_short, spare
 
 FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
@@ -113,41 +109,6 @@ def _cannot_write(path: Path, error: Exception) -> str:
     number = getattr(error, "errno", None) or int((re.search(r"os error (\d+)", str(error)) or [0, 0])[1])
     full = number in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC), errno.EFBIG)  # Windows has no quota
     return f"cannot write {path}: {reason}{'; make room, then go on' if full else ''}"
-
-
-def save_policy(folder: Path, model: PreTrainedModel, vocabulary: AnyVocabulary) -> None:
-    """Writes a policy's three files into an existing folder (see `write_folder`)."""
-    model.config.architectures = [type(model).__name__]  # other tools ask the folder which class to load
-    model.config.save_pretrained(folder)
-    safetensors.torch.save_model(model, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    save_vocabulary(folder, vocabulary)
-
-
-def load_policy(folder: str | Path, *, of_steps: bool = False) -> tuple[PreTrainedModel, AnyVocabulary]:
-    """Reads a policy back, in float32 on the CPU.
-
-    Args:
-        folder: A checkpoint folder, or a run folder that holds one under `checkpoint/`.
-        of_steps: Whether it is part of a step scorer (`load_step_scorer`), which is refused otherwise.
-
-    Raises:
-        ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,
-            of another shape or no floating number; the message names some.
-    """
-    return load_model(_read_policy, folder, of_steps=of_steps)
-
-
-def _read_policy(folder: Path) -> PreTrainedModel:
-    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    if any("ForSequenceClassification" in name for name in config.architectures or ()):
-        raise ValueError("it holds a reward model, and a policy is needed")
-    check_layers(config, folder / "model.safetensors")
-    if config.dtype is not None:  # where a config names none, none is added: a resumed run writes the same file
-        config.dtype = torch.float32
-    model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    check_reads_forward(model)
-    load_weights(model, folder / "model.safetensors")
-    return model
 
 
 def save_trainer(folder: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None:

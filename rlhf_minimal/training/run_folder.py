@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, Union, get_args, get_origin
 
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models.folder import find_checkpoint, spare
+from rlhf_minimal.models import find_checkpoint, spare
 from rlhf_minimal.training.checkpoints import FORMAT, check_format, flush, naming, remove, write_file
 
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")

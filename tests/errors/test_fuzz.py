@@ -8,12 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
-from rlhf_minimal.models.vocabulary import END
 from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, TextRow, get_task, read_rows
 from rlhf_minimal.tasks.formulas import same_formula
 from rlhf_minimal.tasks.guard import in_time
 from rlhf_minimal.training.checkpoints import FORMAT
 from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.vocabulary import END
 
 HOSTILE = [
     "",

@@ -13,10 +13,10 @@ from rlhf_minimal.models import (
     load_pretrained,
     policy_logits,
     positions,
+    save_policy,
     tiny_llama,
 )
 from rlhf_minimal.runs import save_learner
-from rlhf_minimal.training.checkpoints import save_policy
 
 
 def test_vocabulary_reads_back_what_it_wrote():

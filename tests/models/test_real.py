@@ -1,14 +1,15 @@
 """Real models: names, folders, GGUF files, chat templates, and a short run of one on the CPU."""
 
 import json
+import shutil
 import sys
 
 import pytest
 import torch
 
+from rlhf_minimal import models as pretrained
 from rlhf_minimal.cli import main, starts
-from rlhf_minimal.models import Critic, TokenizerVocabulary, load_pretrained, pretrained
-from rlhf_minimal.models.folder import load_vocabulary, save_vocabulary
+from rlhf_minimal.models import Critic, TokenizerVocabulary, load_policy, load_pretrained, save_vocabulary
 from tests.chat_model import tokenizer
 from tests.commands import fails, rows
 
@@ -59,14 +60,15 @@ def test_a_template_that_refuses_says_so():
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_a_checkpoint_keeps_how_prompts_are_written(tmp_path, chat):
+def test_a_checkpoint_keeps_how_prompts_are_written(chat_model, tmp_path, chat):
+    shutil.copytree(chat_model, tmp_path, dirs_exist_ok=True)
     save_vocabulary(tmp_path, TokenizerVocabulary(tokenizer(), chat=chat))
-    loaded = load_vocabulary(tmp_path)
+    loaded = load_policy(tmp_path)[1]
     assert isinstance(loaded, TokenizerVocabulary)
     assert loaded.chat is chat
     (tmp_path / "vocabulary.json").write_text('{"chat": "yes"}')
     with pytest.raises(ValueError, match="chat in vocabulary.json is 'yes'"):
-        load_vocabulary(tmp_path)
+        load_policy(tmp_path)
 
 
 # --- where models come from ----------------------------------------------------------------------------------------
@@ -161,7 +163,7 @@ def test_what_cannot_be_is_refused_in_one_line(chat_model, tmp_path, monkeypatch
     lora = ["train", "grpo", "--optimizer", "trpo", "--lora-rank", "2"]
     assert "LoRA" in fails(capsys, *lora)
     monkeypatch.setitem(sys.modules, "peft", None)
-    monkeypatch.setattr("rlhf_minimal.models.lora.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("rlhf_minimal.models.importlib.util.find_spec", lambda name: None)
     assert "pip install peft" in fails(capsys, "train", "grpo", "--lora-rank", "2", "--steps", "1")
 
 

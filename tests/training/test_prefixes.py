@@ -11,9 +11,9 @@ from rlhf_minimal.lab.fast import Fast
 from rlhf_minimal.lab.prefixes import force, roll_out_from
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
-from rlhf_minimal.models.vocabulary import character_tokenizer
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, prepare_batch, roll_out
+from rlhf_minimal.vocabulary import character_tokenizer
 from tests.training.reading import Plain, read_by
 
 CLOCK = get_task("clock10")

@@ -31,8 +31,7 @@ from rlhf_minimal.lab.process_reward import (
     weigh_steps,
 )
 from rlhf_minimal.lab.votes import evaluate_votes
-from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
-from rlhf_minimal.models.folder import OF_STEPS
+from rlhf_minimal.models import OF_STEPS, RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.sample import select
 from rlhf_minimal.tasks import Problem, Step, StepRow, Task, get_task, read_rows, write_rows
 from rlhf_minimal.train import Recipe, roll_out

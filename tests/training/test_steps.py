@@ -21,9 +21,9 @@ from rlhf_minimal.lab.processes import Several
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
-from rlhf_minimal.models.vocabulary import character_tokenizer
 from rlhf_minimal.tasks import Problem, Step, VerifierWarning, checked_steps, get_task, score_all
 from rlhf_minimal.train import Recipe, collect, place_steps, prepare_batch, roll_out, train, train_step
+from rlhf_minimal.vocabulary import character_tokenizer
 from tests.training.reading import Plain, read_by
 
 CLOCK = get_task("clock10")

@@ -1,8 +1,10 @@
 """Text to token ids and back: one id per character, or a real model's tokenizer with the same methods."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from itertools import takewhile
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, pre_tokenizers
@@ -46,8 +48,8 @@ class Vocabulary:
         if not alphabet or len(set(alphabet)) != len(alphabet):
             raise ValueError(f"an alphabet needs at least one character, and each only once; got {alphabet!r}")
         self.alphabet = alphabet
-        self.eos_id = 0
-        self.pad_id = 0
+        self.eos_id = self.pad_id = 0
+        self.eos_ids: tuple[int, ...] = (0,)
         self._ids = {character: i for i, character in enumerate(alphabet, start=1)}
 
     def __len__(self) -> int:
@@ -86,12 +88,7 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text before the first end-of-answer token."""
-        text = []
-        for i in ids:
-            if i == self.eos_id:
-                break
-            text.append(self.alphabet[i - 1])
-        return "".join(text)
+        return "".join(self.alphabet[i - 1] for i in takewhile(lambda i: i != self.eos_id, ids))
 
     def token_of(self, ids: Sequence[int], end: int) -> int:
         """The place in `ids` of the token that completes the first `end` characters of their text."""
@@ -142,6 +139,10 @@ class TokenizerVocabulary:
             does so if it has one. Without the template, a model that was trained on conversations continues the
             prompt instead of answering it; a base model has no template.
 
+    Attributes:
+        eos_id: The tokenizer's end-of-sequence token: the one that is written behind an answer to train on.
+        eos_ids: Every token with which the model may end its answer (see there).
+
     Raises:
         ValueError: If the tokenizer has no end-of-sequence token, so that no answer could end. If `chat` is True and
             the tokenizer has no chat template.
@@ -161,10 +162,36 @@ class TokenizerVocabulary:
         self.chat = bool(tokenizer.chat_template) if chat is None else chat
         self.eos_id = int(tokenizer.eos_token_id)
         self.pad_id = self.eos_id if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
-        self.known: int | None = None  # number of tokens that the model knows; `weights.know_tokens` sets it
+        # `models.know_tokens` sets these two: how many tokens the model knows, and those with which it ends a text
+        self.known: int | None = None
+        self.model_eos_ids: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.tokenizer)
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """The tokens at which sampling stops, and before which the answer ends: `eos_id` and further ones.
+
+        Models of conversations often end a turn with another token than the tokenizer's end of sequence, such as
+        `<end_of_turn>`. So the end tokens of the model's config and of its generation config count as well, and the
+        token that the chat template writes behind what the assistant says.
+        """
+        every = dict.fromkeys([self.eos_id, *self.model_eos_ids, *self._turn_end])
+        return tuple(i for i in every if self.known is None or 0 <= i < self.known)
+
+    @cached_property
+    def _turn_end(self) -> tuple[int, ...]:
+        """The token with which the chat template ends the assistant's turn; none if it does so with ordinary text."""
+        said = "It is 42."
+        try:
+            messages = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": said}]
+            _, found, behind = self._by_template(messages, ask=False).rpartition(said)
+            ends = self.tokenizer.encode(behind.lstrip(), add_special_tokens=False)[:1] if found else []
+        except Exception:  # no template, or one that refuses this conversation
+            return ()
+        special = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
+        return tuple(i for i in ends if i in special or re.fullmatch(r"<.+>", self.tokenizer.convert_ids_to_tokens(i)))
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens; text that the tokenizer cannot write is a ValueError."""
@@ -202,6 +229,9 @@ class TokenizerVocabulary:
         """
         if not self.chat:
             return "".join(message["content"] for message in messages)
+        return self._by_template(messages, ask=ask)
+
+    def _by_template(self, messages: Sequence[Message], *, ask: bool) -> str:
         try:
             write = partial(self.tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=ask)
             return str(in_time(write, TEMPLATE_SECONDS))
@@ -235,11 +265,9 @@ class TokenizerVocabulary:
         return [begin] if begin is not None and self.tokenizer.encode("a")[:1] == [begin] else []
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text before the first end-of-sequence token."""
-        ids = list(ids)
-        if self.eos_id in ids:
-            ids = ids[: ids.index(self.eos_id)]
-        return str(self.tokenizer.decode(ids))
+        """The text before the first end token (`eos_ids`): the answer alone."""
+        ends = {*self.eos_ids}
+        return str(self.tokenizer.decode([*takewhile(lambda i: i not in ends, ids)]))
 
     def token_of(self, ids: Sequence[int], end: int) -> int:
         """The place in `ids` of the token that completes the first `end` characters of their text.

@@ -1,0 +1,214 @@
+"""Many architectures: saved is what was trained, sampled is what the model predicts, or one line says no."""
+
+import json
+
+import pytest
+import safetensors.torch
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from rlhf_minimal.cli import main
+from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.models import (
+    RewardModel,
+    Vocabulary,
+    add_lora,
+    context_length,
+    load_policy,
+    load_pretrained,
+    load_reward_model,
+    policy_logits,
+    save_policy,
+    tiny_llama,
+)
+from rlhf_minimal.sample import sample
+from tests.commands import fails
+from tests.models.zoo import ATTENTION, HYBRID, REFUSED, VOCABULARY, tiny
+
+IDS = torch.tensor([[5, 17, 9, 23, 31, 12, 38, 2, 1, 30]])
+NO_LORA = [("falcon_h1", "LoRA"), ("jamba", "LoRA")]  # peft cannot adapt the one, and merges the other wrongly
+
+
+@torch.no_grad()
+def log_probs(model):
+    return model(input_ids=IDS, use_cache=False).logits.log_softmax(-1)
+
+
+def train(model, seed=1):
+    """Moves all trained weights, far enough to be seen."""
+    with torch.no_grad():
+        for number, weight in enumerate(weight for weight in model.parameters() if weight.requires_grad):
+            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed + number))
+
+
+# --- what is saved is what was trained ----------------------------------------------------------------------------
+
+
+WAYS = [(architecture, how) for architecture in [*ATTENTION, *HYBRID] for how in ("weights", "LoRA")]
+
+
+@pytest.mark.parametrize(("architecture", "how"), [way for way in WAYS if way not in NO_LORA])
+def test_a_saved_policy_is_the_one_that_was_trained(architecture, how, tmp_path):
+    """Read by transformers alone, and again by this library after one more round."""
+    model = tiny(architecture)
+    if how == "LoRA":
+        before = log_probs(model)
+        add_lora(model, rank=2)
+        assert torch.equal(log_probs(model), before)  # it begins as nothing
+    train(model)
+    want = log_probs(model)
+    save_policy(tmp_path, model, VOCABULARY)
+    assert torch.equal(log_probs(model), want)  # saving changes nothing
+    alone, found = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(found.values())
+    torch.testing.assert_close(log_probs(alone.eval()), want, rtol=0, atol=3e-5 if how == "LoRA" else 1e-6)
+    loaded, _ = load_policy(tmp_path)
+    (tmp_path / "again").mkdir()
+    save_policy(tmp_path / "again", loaded, VOCABULARY)
+    assert torch.equal(log_probs(load_policy(tmp_path / "again")[0]), log_probs(loaded))
+
+
+@pytest.mark.parametrize("architecture", ["phimoe", "mamba", *(name for name, _ in NO_LORA)])
+def test_a_lora_that_could_not_be_saved_is_refused_before_training(architecture):
+    model = tiny(architecture)
+    with pytest.raises(
+        ValueError, match=f"LoRA cannot adapt {type(model).__name__}: .*; train all its weights"
+    ) as caught:
+        add_lora(model, rank=2)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("architecture", ["mixtral", "qwen3_moe"])
+def test_a_run_with_lora_on_experts_evaluates_as_it_trained(architecture, tmp_path, monkeypatch):
+    """The checkpoint's policy is the one that the run's own report measured."""
+    monkeypatch.chdir(tmp_path)
+    from rlhf_minimal.tasks import get_task
+
+    vocabulary = Vocabulary(get_task("even").alphabet)
+    (tmp_path / "start").mkdir()
+    save_policy(tmp_path / "start", tiny(architecture, len(vocabulary)), vocabulary)
+    words = [
+        "--task",
+        "even",
+        "--steps",
+        "3",
+        "--prompts",
+        "4",
+        "--group-size",
+        "4",
+        "--lr",
+        "0.03",
+        "--held-out",
+        "50",
+    ]
+    assert main(["train", "rloo", "--start", "start", "--lora-rank", "2", "--out", "run", *words]) == 0
+    from rlhf_minimal import ALGORITHMS
+    from rlhf_minimal.config import Config
+    from rlhf_minimal.learner import Learner
+
+    config = Config(steps=3, prompts=4, group_size=4, lr=0.03, lora_rank=2)
+    learner = Learner.resume(tmp_path / "run" / "checkpoint", ALGORITHMS["rloo"], config, "cpu")
+    ids = torch.tensor([[1, 2, 3, 4]])
+    trained, saved = learner.policy(ids).logits, load_policy(tmp_path / "run")[0](ids).logits
+    assert (trained - learner.start(ids).logits).abs().max() > 1e-2
+    torch.testing.assert_close(saved, trained, rtol=0, atol=3e-5)
+
+
+def test_a_policy_that_is_saved_wrongly_is_not_saved(tmp_path, monkeypatch):
+    whole = PreTrainedModel.save_pretrained
+
+    def loses(self, folder, **options):
+        whole(self, folder, **options)
+        tensors = safetensors.torch.load_file(folder / "model.safetensors")
+        tensors["model.layers.0.mlp.up_proj.weight"] *= 1.1
+        safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+    policy = tiny("llama")
+    reward_model = RewardModel.from_policy(policy, VOCABULARY)
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", loses)
+    for save in (lambda: save_policy(tmp_path, policy, VOCABULARY), lambda: reward_model.save(tmp_path)):
+        with pytest.raises(ValueError, match="saved in .* is not the one that was trained: its log-probs differ by"):
+            save()
+
+
+def test_two_matrices_of_a_file_whose_config_ties_them_both_stay(tmp_path):
+    model = tiny_llama(len(VOCABULARY), width=16, heads=2)
+    (tmp_path / "one").mkdir()
+    save_policy(tmp_path / "one", model, VOCABULARY)
+    tensors = safetensors.torch.load_file(tmp_path / "one" / "model.safetensors")
+    embedding = tensors["model.embed_tokens.weight"]
+    for head, tied in ((embedding.clone(), True), (embedding + 0.5, False)):
+        both = tensors | {"lm_head.weight": head}
+        safetensors.torch.save_file(both, tmp_path / "one" / "model.safetensors", metadata={"format": "pt"})
+        for load in (lambda folder: load_pretrained(str(folder))[0], lambda folder: load_policy(folder)[0]):
+            loaded = load(tmp_path / "one")
+            assert (loaded.lm_head.weight is loaded.model.embed_tokens.weight) is tied
+            assert loaded.config.tie_word_embeddings is tied
+            train(loaded)
+            (tmp_path / f"{tied}").mkdir(exist_ok=True)
+            save_policy(tmp_path / f"{tied}", loaded, VOCABULARY)
+            again = AutoModelForCausalLM.from_pretrained(tmp_path / f"{tied}")
+            assert torch.equal(log_probs(again), log_probs(loaded))
+            assert again.config.tie_word_embeddings is tied
+
+
+def test_the_generation_config_stays(chat_model, tmp_path):
+    model, _ = load_pretrained(str(chat_model))
+    model.generation_config.update(eos_token_id=[2, 7, 9], temperature=0.6, do_sample=True, top_p=0.9)
+    model.save_pretrained(tmp_path / "start")
+    for file in chat_model.glob("*token*"):
+        (tmp_path / "start" / file.name).write_bytes(file.read_bytes())
+    policy, vocabulary = load_pretrained(str(tmp_path / "start"))
+    (tmp_path / "saved").mkdir()
+    save_policy(tmp_path / "saved", policy, vocabulary)
+    one, other = (json.loads((tmp_path / n / "generation_config.json").read_text()) for n in ("start", "saved"))
+    assert one == other
+    assert set(load_policy(tmp_path / "saved")[1].eos_ids) == {2, 7, 9}
+
+
+def test_a_reward_model_of_experts_comes_back(tmp_path):
+    reward_model = RewardModel.from_policy(tiny("mixtral"), VOCABULARY)
+    reward_model.save(tmp_path)
+    texts = ["abc", "d"], ["ef", ""]
+    assert torch.equal(load_reward_model(tmp_path).score(*texts), reward_model.score(*texts))
+
+
+# --- what is sampled is what the model predicts -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", [*HYBRID, "llama", "gemma3_text", "gpt_oss", "deepseek_v3", "bloom"])
+def test_sampled_log_probs_are_those_of_a_whole_reading(architecture, tmp_path):
+    """Prompts of two lengths, groups, and rows that end at different times, on a model that was loaded."""
+    save_policy(tmp_path, tiny(architecture), VOCABULARY)
+    model, _ = load_policy(tmp_path)
+    prompts, mask = torch.tensor([[0, 0, 5, 6], [1, 2, 3, 4]]), torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    generator = torch.Generator().manual_seed(0)
+    options = {"eos_id": range(12), "pad_id": 0, "group_size": 6, "generator": generator}
+    found = sample(model, prompts, mask, max_new_tokens=10, **options)
+    assert 1 < len(set(found.mask.sum(-1).tolist()))
+    rows = [x.repeat_interleave(6, 0) for x in (prompts, mask)]
+    with torch.no_grad():
+        want = token_logprobs(policy_logits(model, *rows, found.completions), found.completions)
+    torch.testing.assert_close(found.logp, want * found.mask, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", REFUSED)
+def test_a_model_that_padding_or_a_cache_changes_is_refused_at_loading(architecture, tmp_path, capsys):
+    from rlhf_minimal.models import _save
+
+    model = tiny(architecture)
+    _save(tmp_path, model, VOCABULARY, AutoModelForCausalLM, trained=model)
+    for load in (load_policy, lambda folder: load_pretrained(str(folder))):
+        with pytest.raises(ValueError, match=f"{type(model).__name__}.*take another model") as caught:
+            load(tmp_path)
+        assert "\n" not in str(caught.value)
+    said = fails(capsys, "train", "grpo", "--start", str(tmp_path), "--steps", "1")
+    assert type(model).__name__ in said
+
+
+def test_a_config_without_a_largest_length_has_no_limit():
+    assert context_length(tiny_llama(5, max_length=48)) == 48
+    model = tiny("bloom", max_position_embeddings=None)
+    assert context_length(model) > 10**9
+    reward_model = RewardModel.from_policy(model, VOCABULARY)
+    assert reward_model.score(["abc" * 40], ["d"]).isfinite().all()
