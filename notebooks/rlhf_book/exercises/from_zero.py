@@ -56,7 +56,10 @@ At the first update on a batch the gradient is $-\frac1B \sum_i A_i g_i$, where 
 $\nabla \log \pi$ over the tokens of $o_i$. Take the expectation over the coins with the completions held fixed:
 $-\frac1B \sum_i E[A_i]\, g_i$. This is the step that needs a coin which does not look: if the rewards depended on the
 completions, $A_i$ and $g_i$ could not be taken apart. The coins of a group are exchangeable, so all $E[A_i]$ of a group are
-equal, and they add up to 0: each is 0. The expected gradient is 0, whatever the completions are.
+equal, and with a group's advantage they add up to 0: each is 0. The expected gradient is 0, whatever the completions are.
+
+With the raw reward of a coin $E[A_i] = \frac12$, and what is left is $-\frac12 E[g_i]$. Under a sum over tokens $E[g_i] = 0$, since the
+score has mean 0. Under a mean over each completion's tokens it is $\nabla E[1/|o|]$, which is not 0: the coin then pushes on length.
 
 A step is no expectation. Its direction is random, its length is not small (the norm is cut at 1, and AdamW divides by the
 size of recent gradients), and sixty such steps are a random walk of the weights. Most directions away from a model that
