@@ -22,6 +22,7 @@ except ModuleNotFoundError as problem:
 
 from rlhf_minimal import ALGORITHMS
 
+from . import joined
 from .gates import gate_gallery
 from .pass_rates import SIZES, of_a_group, pass_rates
 from .routing import EXPERTS, LAYERS, NOISES, PICKED, routing
@@ -39,8 +40,9 @@ def in_a_notebook(module: Path) -> str:
         >>> in_a_notebook(_HERE / "group_explorer.mjs").count("export default")
         1
     """
-    figure = module.read_text(encoding="utf-8")
-    text, count = re.subn(r"^export default\b", "const figure_ =", figure, flags=re.M)
+    text, count = re.subn(
+        r"^export default\b", "const figure_ =", joined(module), flags=re.M
+    )
     if count != 1:
         raise ValueError(f"{module.name} has {count} `export default`, expected one")
     return text + (_HERE / "keyboard.js").read_text(encoding="utf-8")
