@@ -111,8 +111,8 @@ const STYLE = `
 .step-explorer .up { border-bottom-color: #3b8fcf; } .step-explorer .down { border-bottom-color: #d9671e; }
 .step-explorer .number { text-align: end; font-variant-numeric: tabular-nums; }
 .step-explorer .won { font-weight: 700; }
-.step-explorer .lengths { display: flex; gap: 0.3rem; margin-top: 0.2rem; }
-.step-explorer .lengths button { padding: 0 0.4rem; }
+.step-explorer .lengths { display: flex; flex-wrap: wrap; gap: 0.3rem; margin-top: 0.2rem; }
+.step-explorer .lengths button { padding: 0 0.4rem; white-space: nowrap; }
 @media (max-width: 480px) { .step-explorer { font-size: 0.8rem; } .step-explorer .said { min-height: 8.4em; }
   .step-explorer .row { grid-template-columns: 3.9rem minmax(0, 1fr) 3.2rem; gap: 0.2rem 0.3rem; }
   .step-explorer .lengths { flex-direction: column; } .step-explorer .cell { width: 2.6rem; } }
