@@ -141,7 +141,7 @@ const STYLE = `
   font-variant-numeric: tabular-nums; }
 .gae-explorer .token { width: 5em; } .gae-explorer .value { width: 7.4em; }
 .gae-explorer .bar { position: relative; }
-.gae-explorer .number { position: absolute; top: 0; line-height: 1.7rem; white-space: nowrap; font-size: 0.9em; }
+.gae-explorer .number { position: absolute; top: 0; line-height: 1.15rem; white-space: nowrap; font-size: 0.9em; }
 .gae-explorer .number.above { right: calc(50% + 0.3em); }
 .gae-explorer .number.below { left: min(50% + 0.3em, 100% - 3.2em); }
 .gae-explorer svg { display: block; width: 100%; height: 1.7rem; overflow: visible; }
