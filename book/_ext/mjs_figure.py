@@ -9,7 +9,7 @@
 
 The module is written as for anywidget, `export default { render({ model, el }) { … } }`, and lies in the folder
 named by the configuration value `mjs_figure_path`; the same file serves the notebooks. Here it is copied into the
-page: a page opened from disk may not import modules from other files.
+page, with the kit that it imports: a page opened from disk may not import modules from other files.
 
 What Python computes comes from `:params-from: module:function`, a function that returns a dictionary of values.
 """
@@ -24,6 +24,8 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from generated import made_by
 from sphinx.util.docutils import SphinxDirective
+
+from rlhf_book.figures import joined
 
 EXPORT = re.compile(r"^export\s+default\b", re.MULTILINE)
 OTHER_MODULE_SYNTAX = re.compile(r"^\s*(import\b[^(.]|export\b(?!\s+default\b))", re.MULTILINE)
@@ -87,15 +89,18 @@ class MjsFigure(SphinxDirective):
             params = {**values, **params}
             self.env.note_reread()
         try:
-            source = path.read_text(encoding="utf-8")
+            source = joined(path)
+        except FileNotFoundError as problem:
+            raise self.error(f"mjs-figure: {path.name} imports a kit, and there is none beside it") from problem
         except UnicodeDecodeError as problem:
             raise self.error(f"mjs-figure: {path} is no UTF-8: {problem}") from problem
         if len(EXPORT.findall(source)) != 1 or OTHER_MODULE_SYNTAX.search(source):
             raise self.error(
-                f"mjs-figure: {path.name} has to have one `export default` and no other export or import, "
-                "because it is copied into the page"
+                f"mjs-figure: {path.name} has to have one `export default` and no other export or import "
+                "than that of ./kit.mjs, because it is copied into the page"
             )
-        self.env.note_dependency(str(path))
+        for file in (path, path.parent / "kit.mjs"):
+            self.env.note_dependency(str(file))
 
         figure = nodes.figure(classes=["mjs"])
         figure += mjs_figure(

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rlhf_book.figures import joined
 from tests.browser.chrome import Browser, Page
 
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
@@ -51,7 +52,7 @@ def press(page: Page, figure: str, name: str) -> None:
 
 def in_browser(browser: Browser, folder: Path, module: Path, expression: str) -> Any:
     """The value of an expression of a module's `figure`: the comparison of tests/viz, for machines without Node."""
-    source = module.read_text(encoding="utf-8").replace("export default", "window.figure =")
+    source = joined(module).replace("export default", "window.figure =")
     page = folder / "page.html"
     page.write_text(f'<meta charset="utf-8"><script type="module">{source}</script>', encoding="utf-8")
     return browser.open(page).evaluate(expression)

@@ -32,15 +32,22 @@ def test_its_controls_work_by_keyboard(browser, figures):
     page = browser.open(figures / "clip_explorer.html")
 
     found = {}
-    for name in ("first step", "good, gained", "good, lost", "bad, lost", "bad, gained"):
+    for name in (
+        "rApushed up",
+        "0has risen enough",
+        "rAfell: pushed back up",
+        "0has fallen enough",
+        "rArose: pushed back down",
+    ):
         press(page, FIGURE, name)
+        assert page.evaluate(f"{FIGURE}.querySelector('[aria-pressed=true]').textContent") == name
         found[name] = page.evaluate(SHOWN)
     assert found == {
-        "first step": [1, 1],
-        "good, gained": [1.2, 0],
-        "good, lost": [0.6, 0.6],
-        "bad, lost": [-0.8, 0],
-        "bad, gained": [-1.5, -1.5],
+        "rApushed up": [1, 1],
+        "0has risen enough": [1.2, 0],
+        "rAfell: pushed back up": [0.4, 0.4],
+        "0has fallen enough": [-0.8, 0],
+        "rArose: pushed back down": [-1.7, -1.7],
     }
     assert "moved the wrong way" in page.evaluate(SAID)
     page.evaluate(f"{FIGURE}.querySelector('.ratio').focus()")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_book.figures import widgets
+from rlhf_book.figures import joined, widgets
 
-FIGURES = sorted(Path(widgets.__file__).parent.glob("*.mjs"))
+FIGURES = sorted(file for file in Path(widgets.__file__).parent.glob("*.mjs") if file.name != "kit.mjs")
 PARAMS = {"gate_gallery.mjs": "rlhf_book.figures.gates:gate_gallery"}
 
 # A page that calls the module as anywidget does, with a model that keeps values and tells of changes.
@@ -81,7 +81,7 @@ def test_controls_that_are_made_later_keep_theirs(browser, tmp_path):
 
 def test_without_it_the_keys_would_go_to_the_notebook(browser, tmp_path):
     file = FIGURES[0]
-    page = opened(browser, tmp_path, file, file.read_text(encoding="utf-8"))
+    page = opened(browser, tmp_path, file, joined(file))
     assert page.evaluate(OPEN_TO_SHORTCUTS) == page.evaluate(f"{CONTROLS}.length")
 
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from rlhf_book.figures import joined
 from tests.browser.tiny_book import build
 
 SLIDER = """\
@@ -61,6 +62,19 @@ def test_a_figure_moves_without_kernel_or_network(browser, tmp_path):
     assert "Fig. 1" in page.evaluate("document.querySelector('figcaption').textContent")
 
 
+def test_a_figure_on_the_kit_stands_alone(tmp_path):
+    kit = "export const a = 1;\nexport function b() { return a; }\nconst exported = 'export const c';\n"
+    figure = '// A figure.\n\nimport {\n  a, b,\n} from "./kit.mjs";\n\nconst c = b();\nexport default { c };\n'
+    (tmp_path / "kit.mjs").write_text(kit, encoding="utf-8")
+    (tmp_path / "one.mjs").write_text(figure, encoding="utf-8")
+    assert joined(tmp_path / "one.mjs") == (
+        "// A figure.\n\nconst a = 1;\nfunction b() { return a; }\nconst exported = 'export const c';\n\n"
+        "const c = b();\nexport default { c };\n"
+    )
+    (tmp_path / "two.mjs").write_text(SLIDER, encoding="utf-8")
+    assert joined(tmp_path / "two.mjs") == SLIDER  # one that names no kit is left as it is
+
+
 BROKEN = {  # name: (the figure, the module that it names, what is wrong)
     "silent": ("```{mjs-figure} {name}.mjs\n```\n", SLIDER, "`:alt:` is required"),
     "absent": ("```{mjs-figure} {name}.mjs\n:alt: x\n```\n", None, "there is no module"),
@@ -69,6 +83,11 @@ BROKEN = {  # name: (the figure, the module that it names, what is wrong)
         "```{mjs-figure} {name}.mjs\n:alt: x\n```\n",
         "import { a } from './b.mjs';\n" + SLIDER,
         "no other export or import",
+    ),
+    "no-kit": (
+        "```{mjs-figure} {name}.mjs\n:alt: x\n```\n",
+        'import { say } from "./kit.mjs";\n' + SLIDER,
+        "imports a kit, and there is none beside it",
     ),
     "export": (
         "```{mjs-figure} {name}.mjs\n:alt: x\n```\n",

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from rlhf_book import benchmark
+from rlhf_book.figures import joined
 from tests.browser.explorers import in_browser, stays_in_its_place, unnamed
 from tests.browser.tiny_book import build, with_the_comparison
 from tests.test_comparison_page import page as page_of_tables
@@ -23,7 +24,7 @@ def figure(tmp_path_factory):
     folder = tmp_path_factory.mktemp("figure") / "book"
     params = json.dumps(TABLE | {"first": "reinforce", "second": "gspo"})
     text = f"# A page\n\n```{{mjs-figure}} row_benchmark.mjs\n:alt: Two rows, seed by seed.\n:params: {params}\n```\n"
-    result = build(folder, {"index": text}, {MODULE.name: MODULE.read_text(encoding="utf-8")})
+    result = build(folder, {"index": text}, {MODULE.name: joined(MODULE)})
     assert result.returncode == 0, result.stderr
     return folder / "out" / "index.html"
 

@@ -50,7 +50,7 @@ def build(folder: Path, pages: dict[str, str], modules: dict[str, str]) -> subpr
 def with_every_figure(folder: Path) -> Path:
     """A book with a page for each figure, named like the figure; returns where it was built."""
     modules = {path.name: path.read_text(encoding="utf-8") for path in sorted(FIGURES.glob("*.mjs"))}
-    names = [Path(name).stem for name in modules]
+    names = [Path(name).stem for name in modules if name != "kit.mjs"]
     pages = {"index": "# Figures\n"} | {name: PAGE.format(name=name, given=GIVEN.get(name, "")) for name in names}
     result = build(folder, pages, modules)
     assert result.returncode == 0, result.stderr

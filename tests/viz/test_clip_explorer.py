@@ -74,15 +74,23 @@ def test_it_says_which_cell_and_why(given, words):
     assert words in in_node(f"console.log(JSON.stringify(maths.words(...{json.dumps(given)})))")
 
 
-def test_its_examples_are_what_their_names_say():
-    examples = in_node("console.log(JSON.stringify(maths.examples))")
-    for name, (ratio, advantage) in examples.items():
-        if name == "first step":
-            assert ratio == 1
-            continue
-        kind, moved = name.split(", ")
-        assert (advantage > 0) == (kind == "good")
-        assert (ratio > 1.2) if moved == "gained" else (ratio < 0.8)
+@pytest.mark.parametrize(("low", "high"), [(0.2, 0.2), (0.2, 0.28), (0.9, 1.0), (0.0, 0.0)])
+def test_a_button_sends_the_token_into_its_case_and_says_what_the_library_does_there(low, high):
+    visited = in_node(
+        f"const bounds = {json.dumps([low, high])};\n"
+        "console.log(JSON.stringify(maths.places.flatMap((where) => [1, -1].map((sign) => {\n"
+        "  const ratio = maths.visit(where, ...bounds);\n"
+        "  return [where, sign, ratio, maths.where(ratio, ...bounds), maths.cases[sign][where][0]];\n"
+        "}))))"
+    )
+    assert len(visited) == 6
+    row = replace(ALGORITHMS["ppo"], kl=(), gate=partial(gates.clip, low=low, high=high))
+    for where, sign, ratio, found, weight in visited:
+        assert (found, weight) == (where, "rA" if gradient_weight(row, float(ratio), float(sign)).item() else "0")
+        assert where == "inside" or abs(gradient_weight(row, float(ratio), float(sign)).item()) in (
+            0,
+            pytest.approx(ratio),
+        )
 
 
 def test_the_widget_carries_its_source_its_state_and_its_words():

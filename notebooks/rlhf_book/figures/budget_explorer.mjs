@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. It computes no
 // accuracy: every point comes tabulated from Python, rlhf_book/figures/budget.py, from the recorded runs.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const METHODS = ["pass", "majority", "best", "vote", "steps", "search", "held"];
 const MODELS = ["both", "start", "trained"];
 const STEPS = 33; // of the budget: from 4 tokens to 1024, a quarter of an octave each
@@ -43,13 +45,6 @@ const maths = {
 };
 
 const STYLE = `
-.budget-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.budget-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.budget-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.budget-explorer option { color: CanvasText; background: Canvas; }
-.budget-explorer :is(select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
-.budget-explorer label { display: inline-flex; gap: 0.4rem; align-items: center; }
 .budget-explorer input[type=range] { min-width: 0; width: 9rem; margin: 0; accent-color: #3b8fcf; }
 .budget-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 3.2em; }
 .budget-explorer svg { display: block; width: 100%; max-width: 40rem; }
@@ -62,48 +57,21 @@ const STYLE = `
 .budget-explorer :is(td, th) { text-align: left; padding: 0.1rem 0.4rem; border-bottom: 1px solid rgba(128, 128, 128, 0.3); font-weight: normal; }
 .budget-explorer :is(td, th) + :is(td, th) { text-align: right; white-space: nowrap; }
 .budget-explorer .swatch { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; vertical-align: -0.05em; }
-.budget-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
-.budget-explorer .key { margin: 0.3rem 0 0; font-size: 0.85em; }
 @media (max-width: 480px) { .budget-explorer input[type=range] { width: 7.5rem; } .budget-explorer table { font-size: 0.85em; } .budget-explorer :is(td, th) { padding: 0.1rem 0.2rem; }
   .budget-explorer .said { min-height: 10em; } }
 `;
 const COLORS = { pass: "#8a8a8a", majority: "#3b8fcf", best: "#d9671e", vote: "#b8860b", steps: "#2e9e6b", search: "#b05fc0", held: "#d04a6a" };
 const WIDTH = 560, HEIGHT = 300, LEFT = 56, BOTTOM = 34, TOP = 8, LEAST = 2, MOST = 1400;
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
 
 const across = (tokens) => LEFT + (Math.log(tokens / LEAST) / Math.log(MOST / LEAST)) * (WIDTH - LEFT - 8);
 const upwards = (share) => HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP);
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (values) => {
-    for (const [name, value] of Object.entries(values)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const curves = read("curves", {}), methods = read("methods", {}), sets = read("sets", ["all"]);
 
-  const root = element("div", { className: "budget-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "budget-explorer", STYLE);
   const choose = (name, options, text) => {
     const select = element("select", { className: name });
     for (const value of options) select.append(element("option", { value, textContent: text(value) }));
@@ -134,7 +102,6 @@ function render({ model, el }) {
   const body = element("tbody");
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, element("label", {}, "show ", shown), element("label", {}, "problems ", set),
       element("label", {}, "budget ", budget, out)),
     plot,

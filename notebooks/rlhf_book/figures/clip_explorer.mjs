@@ -1,8 +1,10 @@
-// The clip explorer: move one token's ratio and advantage, and the two bounds; see the clipped objective, the weight that
-// it leaves on the token's score, and in which of the six cells the token stands.
+// The clip explorer: the six cases of the clip as buttons, and one token that goes where a button sends it, or where it is
+// dragged to. Beside the table the clipped objective, and the weight that it leaves on the token's score.
 //
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the library's gate and to its gradient.
+
+import { drag, element, figure, picture, reader, say, writer } from "./kit.mjs";
 
 const WIDEST = 2.5; // the ratio runs from 0 to here
 const REACH = 3; // both vertical axes run from -REACH to REACH; what leaves them is cut
@@ -30,11 +32,19 @@ const maths = {
   // What multiplies grad log pi of the token when the objective is climbed.
   weight: (r, A, low, high) => (maths.silent(r, A, low, high) ? 0 : r * A),
 
-  examples: {
-    "first step": [1, 1], "good, gained": [1.5, 1], "good, lost": [0.6, 1], "bad, lost": [0.6, -1], "bad, gained": [1.5, -1],
+  // The six cases: what multiplies grad log pi there, in words, and a ratio that lies there.
+  places: ["below", "inside", "above"],
+  cases: {
+    1: { below: ["rA", "fell: pushed back up"], inside: ["rA", "pushed up"], above: ["0", "has risen enough"] },
+    "-1": { below: ["0", "has fallen enough"], inside: ["rA", "pushed down"], above: ["rA", "rose: pushed back down"] },
+  },
+  visit: (where, low, high) => {
+    const [floor, ceiling] = maths.band(low, high);
+    const ratio = { below: floor / 2, inside: 1, above: (ceiling + WIDEST) / 2 - 0.15 }[where];
+    return Number(Math.max(0.01, ratio).toFixed(2));
   },
 
-  say: (x, digits = 2) => x.toFixed(digits).replace(/^-(0\.0*)$/, "$1").replace("-", "\u2212"),
+  say,
 
   // In words: the cell, and why there is a gradient or none.
   words: (r, A, low, high) => {
@@ -63,15 +73,16 @@ const maths = {
 };
 
 const STYLE = `
-.clip-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.clip-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; margin-bottom: 0.5rem; }
-.clip-explorer button { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
-.clip-explorer :is(button, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
+.clip-explorer .cases { border-collapse: separate; border-spacing: 0.25rem; margin-bottom: 0.5rem; }
+.clip-explorer .cases :is(th, td) { padding: 0; text-align: center; } .clip-explorer .cases tbody th { width: 3.6rem; }
+.clip-explorer .cases thead th:first-child { width: 3.6rem; }
+.clip-explorer .cases button { width: 100%; min-height: 3.4rem; line-height: 1.25; padding: 0.15rem; }
+.clip-explorer .cases b { display: block; } .clip-explorer .cases button.silent { border-style: dashed; }
+.clip-explorer .cases button[aria-pressed=true] { outline: 3px solid #3b8fcf; outline-offset: -1px; font-weight: 400; }
+.clip-explorer .cases tr.bad button[aria-pressed=true] { outline-color: #d9671e; }
 .clip-explorer .sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 0.3rem 1.5rem;
   margin-bottom: 0.5rem; }
 .clip-explorer label { display: grid; grid-template-columns: 7.2em 1fr 3.4em; gap: 0.4rem; align-items: center; }
-.clip-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .clip-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; text-align: end; }
 .clip-explorer .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(15rem, 1fr)); gap: 0.5rem 1rem; }
 .clip-explorer svg { display: block; width: 100%; height: auto; overflow: hidden; }
@@ -80,33 +91,16 @@ const STYLE = `
 .clip-explorer .band { fill: currentColor; fill-opacity: 0.1; }
 .clip-explorer .free { fill: none; stroke: currentColor; stroke-width: 1.5; stroke-dasharray: 5 4; }
 .clip-explorer .curve { fill: none; stroke-width: 3; }
+.clip-explorer svg { cursor: ew-resize; touch-action: pan-y; } .clip-explorer .push { stroke: currentColor; stroke-width: 2.5; fill: none; }
 .clip-explorer .here { stroke: currentColor; stroke-dasharray: 3 3; }
 .clip-explorer .up { stroke: #3b8fcf; } .clip-explorer .down { stroke: #d9671e; }
 .clip-explorer circle.up { fill: #3b8fcf; } .clip-explorer circle.down { fill: #d9671e; }
 .clip-explorer .said { margin: 0.5rem 0 0; min-height: 5.6em; }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 320, HEIGHT = 250, LEFT = 28, BOTTOM = 38, TOP = 26;
 const across = (r) => LEFT + (r / WIDEST) * (WIDTH - LEFT - 8);
 const down = (y) => (TOP + HEIGHT - BOTTOM) / 2 - (Math.max(-REACH, Math.min(REACH, y)) / REACH) * ((HEIGHT - BOTTOM - TOP) / 2);
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text = "") {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
 
 // A function of the ratio as points; where it leaves the axis it is cut, and a jump is drawn as a jump.
 function points(f) {
@@ -116,25 +110,29 @@ function points(f) {
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const state = () => [read("ratio", 1.5), read("advantage", 1), read("low", 0.2), read("high", 0.2)];
 
-  const root = element("div", { className: "clip-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
+  const root = figure(model, "clip-explorer", STYLE);
+  const heads = maths.places.map(() => element("th", { scope: "col" }));
+  const body = element("tbody"), cases = [];
+  for (const sign of [1, -1]) {
+    const row = element("tr", { className: sign > 0 ? "good" : "bad" }, element("th", { scope: "row", textContent: sign > 0 ? "A > 0" : "A < 0" }));
+    for (const where of maths.places) {
+      const [weight, text] = maths.cases[sign][where];
+      const button = element("button", { type: "button", className: weight === "0" ? "silent" : "live" },
+        element("b", { textContent: weight }), text);
+      button.addEventListener("click", () => {
+        const [, , low, high] = state();
+        write({ ratio: maths.visit(where, low, high), advantage: sign });
+      });
+      cases.push({ button, where, sign });
+      row.append(element("td", {}, button));
+    }
+    body.append(row);
   }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, [ratio, advantage]] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ ratio, advantage }));
-    examples.append(button);
-  }
+  const table = element("table", { className: "cases" }, element("thead", {}, element("tr", {}, element("th"), ...heads)), body);
   const sliders = {};
   const holder = element("div", { className: "sliders" });
   for (const [name, text, min, max, step] of [
@@ -153,8 +151,13 @@ function render({ model, el }) {
     svg.setAttribute("role", "img");
   }
   const said = element("p", { className: "said", role: "status" });
-  root.append(element("style", { textContent: STYLE }), examples, holder,
-    element("div", { className: "plots" }, plots.objective, plots.weight), said);
+  root.append(table, element("div", { className: "plots" }, plots.objective, plots.weight), said, holder);
+  for (const svg of Object.values(plots)) {
+    drag(svg, svg, (place) => {
+      const ratio = ((place.x - LEFT) / (WIDTH - LEFT - 8)) * WIDEST;
+      write({ ratio: Number(Math.min(WIDEST, Math.max(0.01, ratio)).toFixed(2)) });
+    });
+  }
 
   const plot = (svg, title, f, value, free) => {
     const [r, A, low, high] = state(), kind = A < 0 ? "down" : "up", [floor, ceiling] = maths.band(low, high);
@@ -172,6 +175,10 @@ function render({ model, el }) {
     svg.append(picture("polyline", { class: `curve ${kind}`, points: points(f) }),
       picture("line", { class: "here", x1: across(r), x2: across(r), y1: TOP, y2: HEIGHT - BOTTOM }),
       picture("circle", { class: kind, cx: across(r), cy: down(value), r: 6 }));
+    if (free && !maths.silent(r, A, low, high)) { // which way an update moves the token, uphill on the objective
+      const way = Math.sign(A), tip = [across(r) + 30 * way, down(value) - 30];
+      svg.append(picture("path", { class: "push", d: `M ${across(r)} ${down(value)} L ${tip} m ${-9 * way} 1 L ${tip} l ${-1 * way} 9` }));
+    }
     svg.setAttribute("aria-label", `${title}: ${maths.say(value)} at ratio ${maths.say(r)}`);
   };
   const draw = () => {
@@ -183,6 +190,12 @@ function render({ model, el }) {
       input.value = read(name, { ratio: 1.5, advantage: 1, low: 0.2, high: 0.2 }[name]);
       input.setAttribute("aria-valuetext", shown[name]);
       output.textContent = shown[name];
+    }
+    const [floor, ceiling] = maths.band(low, high).map((edge) => maths.say(edge)), now = maths.where(r, low, high);
+    [`r < ${floor}`, "inside", `r > ${ceiling}`].forEach((text, i) => { heads[i].textContent = text; });
+    for (const { button, where, sign } of cases) {
+      button.setAttribute("aria-pressed", String(where === now && Math.sign(A) === sign));
+      button.disabled = where === "below" && maths.band(low, high)[0] <= 0;
     }
     const value = maths.objective(r, A, low, high), weight = maths.weight(r, A, low, high);
     plot(plots.objective, "objective", (x) => maths.objective(x, A, low, high), value, (x) => x * A);

@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. It holds no
 // formula: every number comes tabulated from Python, rlhf_book/figures/divergences.py, which the tests hold to autograd.
 
+import { element, figure, picture, writer } from "./kit.mjs";
+
 const maths = {
   names: {
     "forward": "forward KL(teacher, student)", "jsd 0.1": "JSD, \u03b2 = 0.1", "jsd 0.5": "JSD, \u03b2 = 0.5", "jsd 0.9": "JSD, \u03b2 = 0.9",
@@ -32,17 +34,10 @@ const maths = {
 };
 
 const STYLE = `
-.divergence-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .divergence-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.3rem 0.8rem; align-items: center; margin-bottom: 0.5rem; }
-.divergence-explorer :is(button, select) { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.divergence-explorer option { color: CanvasText; background: Canvas; }
-.divergence-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .divergence-explorer label { display: inline-flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; max-width: 100%; }
 .divergence-explorer .slide { display: grid; grid-template-columns: 4.5em 1fr 2.4em; gap: 0.4rem; margin-bottom: 0.4rem; }
-.divergence-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .divergence-explorer output, .divergence-explorer .number { font-variant-numeric: tabular-nums; white-space: nowrap; text-align: end; }
-.divergence-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
 .divergence-explorer :is(th, td) { padding: 0 0.25rem; border: 0; background: none; font-weight: normal; text-align: start; }
 .divergence-explorer thead th { font-size: 0.85em; font-weight: 600; vertical-align: bottom; }
 .divergence-explorer .tiny { width: 4.8rem; } .divergence-explorer .push { width: 4.6rem; text-align: end; }
@@ -54,43 +49,17 @@ const STYLE = `
 @media (max-width: 560px) { .divergence-explorer { font-size: 0.78rem; } .divergence-explorer .said { min-height: 7em; } }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
 function drawing(attributes, label, ...shapes) {
-  const svg = document.createElementNS(SVG, "svg");
-  for (const [name, value] of Object.entries({ preserveAspectRatio: "none", role: "img", ...attributes })) svg.setAttribute(name, value);
-  svg.setAttribute("aria-label", label);
-  for (const [tag, values] of shapes) {
-    const shape = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(values)) shape.setAttribute(name, value);
-    svg.append(shape);
-  }
-  return svg;
+  const given = { preserveAspectRatio: "none", role: "img", "aria-label": label, ...attributes };
+  return picture("svg", given, ...shapes.map(([tag, values]) => picture(tag, values)));
 }
 
 function render({ model, el }) {
   const table = model.get("table");
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const write = writer(model);
   const state = () => [model.get("divergence") ?? "forward", model.get("centre") ?? 10];
 
-  const root = element("div", { className: "divergence-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "divergence-explorer", STYLE);
   const menu = element("select", { className: "divergence" });
   for (const [value, text] of Object.entries(maths.names)) menu.append(element("option", { value, textContent: text }));
   menu.addEventListener("change", () => write({ divergence: menu.value }));
@@ -110,7 +79,7 @@ function render({ model, el }) {
     return cells;
   });
   const said = element("p", { className: "said", role: "status" });
-  root.append(element("style", { textContent: STYLE }),
+  root.append(
     element("div", { className: "controls" }, element("label", {}, "divergence:", menu), best),
     element("label", { className: "slide" }, "centre", slider, output), curve,
     element("table", {}, element("thead", {}, head), body), said);

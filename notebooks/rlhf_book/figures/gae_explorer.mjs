@@ -5,6 +5,8 @@
 // fourth good token or with reward 0 at its third bad one. So bias and spread are no estimates; `maths` computes them over
 // all 35 responses, and the tests hold it to the Python functions of the library.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const TOKENS = 6, WINS = 4, LOSES = 3; // good tokens to win, bad ones to lose, and so six at most
 const CRITICS = ["right", "offset", "noisy", "blind", "late"];
 const BATCH = 64; // responses in the batch whose gradient is compared with the exact one
@@ -133,53 +135,23 @@ const maths = {
 };
 
 const STYLE = `
-.gae-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.gae-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.gae-explorer button, .gae-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
 .gae-explorer .token-button { white-space: nowrap; padding: 0.15rem 0.4rem; }
-.gae-explorer option { color: CanvasText; background: Canvas; }
-.gae-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
-.gae-explorer label { display: inline-flex; gap: 0.4rem; align-items: center; }
 .gae-explorer input[type=range] { min-width: 0; width: 8rem; margin: 0; accent-color: #3b8fcf; }
-.gae-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
 .gae-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start;
   font-variant-numeric: tabular-nums; }
-.gae-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
 .gae-explorer .token { width: 5em; } .gae-explorer .value { width: 7.4em; }
-.gae-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .gae-explorer .bar { position: relative; }
-.gae-explorer .number { position: absolute; top: 0; line-height: 1.7rem; white-space: nowrap; font-size: 0.9em; }
+.gae-explorer .number { position: absolute; top: 0; line-height: 1.15rem; white-space: nowrap; font-size: 0.9em; }
 .gae-explorer .number.above { right: calc(50% + 0.3em); }
 .gae-explorer .number.below { left: min(50% + 0.3em, 100% - 3.2em); }
 .gae-explorer svg { display: block; width: 100%; height: 1.7rem; overflow: visible; }
 .gae-explorer svg line { stroke: currentColor; } .gae-explorer svg .axis { stroke-opacity: 0.5; }
-.gae-explorer .up { fill: #3b8fcf; } .gae-explorer .down { fill: #d9671e; }
 .gae-explorer .exact { fill: none; stroke: currentColor; stroke-width: 1.5; }
 .gae-explorer tr.over { opacity: 0.45; }
-.gae-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
-.gae-explorer .key { margin: 0.3rem 0 0; font-size: 0.85em; }
 @media (max-width: 480px) { .gae-explorer { font-size: 0.78rem; } .gae-explorer .token { width: 4.6em; } .gae-explorer .value { width: 4.4em; } }
 `;
 const REACH = 1; // the bars' scale, from -REACH to REACH
 const NAMES = { right: "right", offset: "too hopeful", noisy: "noisy", blind: "sees the prompt alone", late: "one token late" };
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
 
 const shown = (x) => x.toFixed(2).replace(/^-(0\.00)$/, "$1").replace("-", "\u2212");
 const place = (x) => 50 + (Math.max(-REACH, Math.min(REACH, x)) / REACH) * 50;
@@ -206,26 +178,22 @@ function bar(value, label, about) {
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (name, value) => { model.set(name, value); model.save_changes(); };
+  const read = reader(model);
+  const write = writer(model);
   const state = () => [read("response", "101101"), read("lam", 0.95), read("critic", "offset"), read("size", 0.5)];
 
-  const root = element("div", { className: "gae-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "gae-explorer", STYLE);
 
   const slider = (name, text, step) => {
     const input = element("input", { type: "range", min: 0, max: 1, step, className: name });
     const out = element("output");
-    input.addEventListener("input", () => write(name, Number(input.value)));
+    input.addEventListener("input", () => write({ [name]: Number(input.value) }));
     return { label: element("label", {}, text, input, out), show: (value) => { input.value = value; out.textContent = value.toFixed(2); } };
   };
   const lam = slider("lam", "\u03bb ", 0.05), size = slider("size", "how wrong ", 0.1);
   const critic = element("select", { className: "critic" });
   for (const kind of CRITICS) critic.append(element("option", { value: kind, textContent: NAMES[kind] }));
-  critic.addEventListener("change", () => write("critic", critic.value));
+  critic.addEventListener("change", () => write({ critic: critic.value }));
 
   const body = element("tbody");
   const rows = Array.from({ length: TOKENS }, (_, t) => {
@@ -233,7 +201,7 @@ function render({ model, el }) {
     button.addEventListener("click", () => {
       const response = [...state()[0]];
       response[t] = response[t] === "1" ? "0" : "1";
-      write("response", response.join(""));
+      write({ response: response.join("") });
     });
     const cells = [element("td"), element("td"), element("td")];
     body.append(element("tr", {}, element("td", {}, button), ...cells));
@@ -245,7 +213,6 @@ function render({ model, el }) {
     element("th", { textContent: "advantage A", scope: "col" }));
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, lam.label, element("label", {}, "critic ", critic), size.label),
     element("table", {}, element("thead", {}, head), body),
     element("p", { className: "key", textContent: "Dashed: the exact advantage. Thin line below a bar: mean and spread of " +

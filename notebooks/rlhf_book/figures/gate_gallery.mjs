@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. Rows, weights,
 // colours and dashes are given to it, as rlhf_book.figures.gates tabulates them; it looks them up and draws.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const REACH = 5.5; // the weight's axis, from -REACH to REACH; a clip's open side leaves it
 
 const maths = {
@@ -23,13 +25,9 @@ const maths = {
 };
 
 const STYLE = `
-.gate-gallery { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .gate-gallery .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.4rem; }
 .gate-gallery select { font: inherit; color: inherit; background: transparent; border: 1px solid currentColor;
   border-radius: 0.3rem; padding: 0.15rem 0.4rem; min-height: 1.75rem; }
-.gate-gallery option { color: CanvasText; background: Canvas; }
-.gate-gallery :is(select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
-.gate-gallery label { display: inline-flex; gap: 0.4rem; align-items: center; }
 .gate-gallery label.wide { flex: 1 1 100%; }
 .gate-gallery input[type=range] { flex: 1; min-width: 0; margin: 0; accent-color: #3b8fcf; }
 .gate-gallery output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 6ch; }
@@ -44,25 +42,11 @@ const STYLE = `
 `;
 
 const WIDTH = 640, HEIGHT = 300, EDGE = 34;
-const SVG = "http://www.w3.org/2000/svg";
 const down = (weight) => HEIGHT / 2 - (weight / REACH) * (HEIGHT / 2 - 18);
 
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text = "") {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
-
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (name, value) => { model.set(name, value); model.save_changes(); };
+  const read = reader(model);
+  const write = writer(model);
   const gallery = { curves: read("curves", []), reach: read("reach", 1), step: read("step", 1) };
   const rows = read("rows", []), LIMIT = gallery.reach;
   const named = (name, otherwise) => rows.find((row) => row.name === name) ?? rows[otherwise];
@@ -87,7 +71,7 @@ function render({ model, el }) {
   const choice = (name, label, options, cast) => {
     const select = element("select", { className: name });
     for (const [value, text] of options) select.append(element("option", { value, textContent: text }));
-    select.addEventListener("change", () => write(name, cast(select.value)));
+    select.addEventListener("change", () => write({ [name]: cast(select.value) }));
     return [element("label", {}, label, select), select];
   };
   const names = rows.map(({ name }) => [name, name]);
@@ -95,18 +79,15 @@ function render({ model, el }) {
   const [secondLabel, secondSelect] = choice("second", "beside", names, String);
   const [signLabel, signSelect] = choice("sign", "token", [[1, "good, A = +1"], [-1, "bad, A = \u22121"]], Number);
   const slider = element("input", { type: "range", min: -LIMIT, max: LIMIT, step: gallery.step, className: "ratio" });
-  slider.addEventListener("input", () => write("log2", Number(slider.value)));
+  slider.addEventListener("input", () => write({ log2: Number(slider.value) }));
   const shown = element("output");
   const svg = picture("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
-  const said = element("p", { className: "said" });
-  said.setAttribute("role", "status");
-  const root = element("div", { className: "gate-gallery" },
-    element("style", { textContent: STYLE }),
+  const said = element("p", { className: "said", role: "status" });
+  const root = figure(model, "gate-gallery", STYLE);
+  root.append(
     element("div", { className: "controls" }, firstLabel, secondLabel, signLabel,
       element("label", { className: "wide" }, "ratio ", slider, shown)),
     svg, said);
-  root.setAttribute("role", "group");
-  root.setAttribute("aria-label", read("alt", "The weight of a token's score over the ratio, for two rows."));
 
   const draw = () => {
     const w = 2 ** log2(), A = sign(), chosen = [first(), second()];

@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the Python functions of the library.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const LOWEST = 0, HIGHEST = 2, STEP = 0.05; // of a reward
 const REACH = 4; // the bars' scale, from -REACH to REACH: a z-score in a group of 16 is at most 3.75
 
@@ -73,30 +75,18 @@ const maths = {
 };
 
 const STYLE = `
-.group-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.group-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
 .group-explorer .presets { display: flex; flex-wrap: wrap; gap: 0.3rem; border: 0; margin: 0; padding: 0; }
-.group-explorer button, .group-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
-.group-explorer option { color: CanvasText; background: Canvas; }
-.group-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
-.group-explorer label { display: inline-flex; gap: 0.4rem; align-items: center; }
-.group-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .group-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit;
   color: inherit; }
-.group-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start; }
-.group-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
 .group-explorer tbody th { text-align: end; }
 .group-explorer .number { width: 1.6rem; } .group-explorer .reward { width: 28%; }
 .group-explorer .slide { display: flex; gap: 0.4rem; align-items: center; }
-.group-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .group-explorer .bar { position: relative; }
 .group-explorer .value { position: absolute; top: 0; line-height: 1.5rem; white-space: nowrap; font-variant-numeric: tabular-nums; font-size: 0.9em; }
 .group-explorer .value.above { right: calc(50% + 0.3em); }
 .group-explorer .value.below { left: min(50% + 0.3em, 100% - 3.2em); }
 .group-explorer svg { display: block; width: 100%; height: 1.5rem; }
 .group-explorer svg line { stroke: currentColor; stroke-opacity: 0.5; }
-.group-explorer .up { fill: #3b8fcf; } .group-explorer .down { fill: #d9671e; }
 .group-explorer .said { margin: 0.6rem 0 0; min-height: 4.2em; }
 @media (max-width: 480px) { .group-explorer { font-size: 0.8rem; } .group-explorer .reward { width: 30%; } }
 `;
@@ -107,24 +97,6 @@ const COLUMNS = [
   ["leaveOneOut", "leave one out (RLOO)"],
 ];
 const PRESETS = ["one right", "half right", "continuous", "outlier", "nearly equal", "all equal"];
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text = "") {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
 
 // One bar from zero, and its number.
 function bar(value, label) {
@@ -143,21 +115,17 @@ function bar(value, label) {
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
+  const read = reader(model);
   const rewards = () => read("rewards", maths.preset("one right", 8));
-  const write = (name, value) => { model.set(name, value); model.save_changes(); };
+  const write = writer(model);
 
-  const root = element("div", { className: "group-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "group-explorer", STYLE);
 
   const presets = element("div", { className: "presets", role: "group" });
   presets.setAttribute("aria-label", "examples");
   for (const name of PRESETS) {
     const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write("rewards", maths.preset(name, rewards().length)));
+    button.addEventListener("click", () => write({ rewards: maths.preset(name, rewards().length) }));
     presets.append(button);
   }
 
@@ -166,12 +134,12 @@ function render({ model, el }) {
   size.addEventListener("input", () => {
     const now = rewards(), G = Number(size.value);
     // A larger group repeats what is there, so that an example stays what it was.
-    write("rewards", Array.from({ length: G }, (_, i) => now[i] ?? now[now.length - 1]));
+    write({ rewards: Array.from({ length: G }, (_, i) => now[i] ?? now[now.length - 1]) });
   });
   const choice = (name, options, otherwise) => {
     const select = element("select", { className: name });
     for (const [value, text] of options) select.append(element("option", { value, textContent: text }));
-    select.addEventListener("change", () => write(name, Number(select.value)));
+    select.addEventListener("change", () => write({ [name]: Number(select.value) }));
     return { select, show: () => { select.value = String(read(name, otherwise)); } };
   };
   const eps = choice("eps", [[1e-8, "1e-8"], [1e-6, "1e-6"], [0.0001, "1e-4"], [0.01, "0.01"], [0.1, "0.1"]], 0.0001);
@@ -183,7 +151,6 @@ function render({ model, el }) {
   const body = element("tbody");
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, presets,
       element("label", {}, "G ", size, sizeShown),
       element("label", {}, "\u03b5 ", eps.select),
@@ -202,7 +169,7 @@ function render({ model, el }) {
       slider.addEventListener("input", () => {
         const changed = [...rewards()];
         changed[i] = maths.snap(Number(slider.value));
-        write("rewards", changed);
+        write({ rewards: changed });
       });
       const cells = COLUMNS.map(() => element("td"));
       const row = element("tr", {}, element("th", { scope: "row", textContent: String(i + 1) }),

@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the library's gate by autograd.
 
+import { buttons, element, figure, picture, writer } from "./kit.mjs";
+
 const maths = {
   odds: { min: -3.9, max: 2.9, step: 0.05 }, // of the first slider: log10 of p / (1 - p)
   low: { min: 0, max: 0.9, step: 0.01 },
@@ -48,11 +50,7 @@ const maths = {
 };
 
 const STYLE = `
-.headroom { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .headroom .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; margin-bottom: 0.6rem; }
-.headroom button { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
-.headroom :is(button, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .headroom label { display: grid; grid-template-columns: minmax(7rem, 13rem) 1fr 4.5ch; gap: 0.5rem; align-items: center; }
 .headroom input { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .headroom output { font-variant-numeric: tabular-nums; text-align: end; }
@@ -61,29 +59,9 @@ const STYLE = `
 .headroom svg .axis { stroke: currentColor; stroke-opacity: 0.6; }
 .headroom .up { fill: #0072b2; } .headroom .down { fill: #d55e00; }
 .headroom .now { stroke: currentColor; stroke-width: 3; }
-.headroom .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 @media (max-width: 480px) { .headroom { font-size: 0.8rem; } .headroom .said { min-height: 8.4em; }
   .headroom svg text { font-size: 22px; } .headroom label { grid-template-columns: 7rem 1fr 4.5ch; } }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
 
 // One axis of probabilities, with what lies between the bounds and the probability itself.
 function axis(svg, y, title, place, ticks, p, found) {
@@ -105,22 +83,9 @@ function axis(svg, y, title, place, ticks, p, found) {
 function render({ model, el }) {
   const [startP, startLow, startHigh] = maths.examples["DAPO, rare token"];
   const state = () => [model.get("p") ?? startP, model.get("low") ?? startLow, model.get("high") ?? startHigh];
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
-  const root = element("div", { className: "headroom" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, [p, low, high]] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ p, low, high }));
-    examples.append(button);
-  }
+  const write = writer(model);
+  const root = figure(model, "headroom", STYLE);
+  const examples = buttons(maths.examples, write, ([p, low, high]) => ({ p, low, high }));
   const controls = {}, labels = element("div");
   for (const [name, text, range, read] of [
     ["p", "probability when sampled", maths.odds, (x) => Number(maths.fromOdds(x).toPrecision(4))],
@@ -135,7 +100,7 @@ function render({ model, el }) {
   }
   const svg = picture("svg", { viewBox: "0 0 600 190", role: "img" });
   const said = element("p", { className: "said", role: "status" });
-  root.append(element("style", { textContent: STYLE }), examples, labels, svg, said);
+  root.append(examples, labels, svg, said);
 
   const draw = () => {
     const now = state(), [p, low, high] = now, found = maths.compute(...now), { say } = maths;

@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the library's estimators and to autograd.
 
+import { buttons, element, figure, picture, reader, writer } from "./kit.mjs";
+
 const maths = {
   range: { min: -3, max: 3, step: 0.1 }, // of the sliders, in logits
   places: { loss: "in the loss", reward: "in the reward", weighted: "in the loss, times the ratio" },
@@ -89,49 +91,20 @@ const maths = {
 };
 
 const STYLE = `
-.kl-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.kl-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.kl-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; }
-.kl-explorer button, .kl-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.kl-explorer option { color: CanvasText; background: Canvas; }
-.kl-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .kl-explorer label { display: inline-flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; }
-.kl-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .kl-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0 0 0.6rem; font-size: inherit; color: inherit; }
-.kl-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start; }
-.kl-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
 .kl-explorer .narrow { width: 4.6rem; } .kl-explorer .name { width: 26%; }
 .kl-explorer .slide { display: flex; gap: 0.4rem; align-items: center; }
 .kl-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 4.5ch; text-align: end; }
 .kl-explorer .number { font-variant-numeric: tabular-nums; }
 .kl-explorer svg { display: block; width: 100%; height: 2.6rem; }
 .kl-explorer svg line { stroke: currentColor; stroke-opacity: 0.5; }
-.kl-explorer .up { fill: #3b8fcf; } .kl-explorer .down { fill: #d9671e; }
 .kl-explorer .exact :is(th, td) { border-bottom: 1px solid; font-weight: 600; }
-.kl-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 @media (max-width: 480px) { .kl-explorer { font-size: 0.78rem; } .kl-explorer .said { min-height: 9.8em; }
   .kl-explorer .narrow { width: 3.4rem; } }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
 const OUTCOMES = ["A", "B", "C"];
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
 
 // Three bars from zero: what a step against this gradient does to each logit, relative to the largest of all rows.
 function bars(gradient, largest, label) {
@@ -149,26 +122,13 @@ function bars(gradient, largest, label) {
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const [startPolicy, startReference] = maths.examples.far;
   const state = () => [read("policy", startPolicy), read("reference", startReference), read("place", "loss")];
 
-  const root = element("div", { className: "kl-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, [policy, reference]] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ policy: [...policy], reference: [...reference] }));
-    examples.append(button);
-  }
+  const root = figure(model, "kl-explorer", STYLE);
+  const examples = buttons(maths.examples, write, ([policy, reference]) => ({ policy: [...policy], reference: [...reference] }));
   const place = element("select", { className: "place" });
   for (const [value, text] of Object.entries(maths.places)) place.append(element("option", { value, textContent: text }));
   place.addEventListener("change", () => write({ place: place.value }));
@@ -198,7 +158,6 @@ function render({ model, el }) {
   const results = element("tbody", { className: "results" });
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, examples, element("label", {}, "the estimate stands ", place)),
     element("table", {}, head(["", "narrow"], ["policy", ""], ["reference", ""]), settings),
     element("table", {}, head(["", "name"], ["mean", "narrow"], ["spread of one sample", "narrow"],

@@ -5,6 +5,8 @@
 // with rewards 3, 2 and 1; the policy is the softmax of the logits (a, b, 0). Everything but the arrows is exact; the
 // arrows are drawn from a generator with a seed, so that the same picture comes back. The tests hold `maths` to autograd.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const REWARDS = [3, 2, 1], ARROWS = 60, REACH = 3; // both parameters lie between -REACH and REACH
 const BASELINES = ["none", "mean", "best", "useless"];
 const BATCHES = [1, 4, 16, 64, 256];
@@ -83,13 +85,6 @@ const maths = {
 };
 
 const STYLE = `
-.landscape-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.landscape-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.landscape-explorer :is(button, select) { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
-.landscape-explorer option { color: CanvasText; background: Canvas; }
-.landscape-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
-.landscape-explorer label { display: inline-flex; gap: 0.4rem; align-items: center; }
 .landscape-explorer input[type=range] { min-width: 0; width: 8rem; margin: 0; accent-color: #3b8fcf; }
 .landscape-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 2.6em; }
 .landscape-explorer svg { display: block; width: 100%; max-width: 26rem; touch-action: none; cursor: crosshair; }
@@ -99,29 +94,9 @@ const STYLE = `
 .landscape-explorer .up { stroke: #3b8fcf; } .landscape-explorer .down { stroke: #d9671e; }
 .landscape-explorer .arrow { stroke-width: 1.6; stroke-opacity: 0.75; fill: none; }
 .landscape-explorer .exact { stroke: currentColor; stroke-width: 4; fill: none; }
-.landscape-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
-.landscape-explorer .key { margin: 0.3rem 0 0; font-size: 0.85em; }
 `;
 const NAMES = { none: "none", mean: "the mean reward", best: "the best constant", useless: "twice the best constant" };
 const SIZE = 360, STRETCH = 3; // of the picture; arrows are drawn three times as long
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
 
 const across = (a) => ((a + REACH) / (2 * REACH)) * SIZE, upwards = (b) => SIZE - across(b);
 const shown = (x) => x.toFixed(1).replace(/^-(0\.0)$/, "$1").replace("-", "\u2212");
@@ -137,18 +112,11 @@ function arrow(from, by, kind, head) {
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (values) => {
-    for (const [name, value] of Object.entries(values)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const state = () => [read("a", -1), read("b", 0.5), read("baseline", "none"), read("batch", 16), read("draw", 0)];
 
-  const root = element("div", { className: "landscape-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "landscape-explorer", STYLE);
 
   const slider = (name, text) => {
     const input = element("input", { type: "range", min: -REACH, max: REACH, step: 0.1, className: name });
@@ -189,7 +157,6 @@ function render({ model, el }) {
 
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, a.label, b.label, element("label", {}, "baseline ", baseline),
       element("label", {}, "samples per arrow ", batch), again),
     map,

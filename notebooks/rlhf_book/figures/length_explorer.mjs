@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the gradient of the library's loss.
 
+import { buttons, element, figure, picture, reader, writer } from "./kit.mjs";
+
 const EPS = 1e-4; // beside the standard deviation, as in the library
 
 const maths = {
@@ -83,19 +85,8 @@ const maths = {
 };
 
 const STYLE = `
-.length-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.length-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.length-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; }
-.length-explorer button, .length-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.length-explorer option { color: CanvasText; background: Canvas; }
-.length-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .length-explorer label { display: inline-flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; }
-.length-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .length-explorer input[type=checkbox] { width: 1.1rem; height: 1.1rem; margin: 0; accent-color: #3b8fcf; }
-.length-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
-.length-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start; }
-.length-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
 .length-explorer .right { width: 3.4rem; } .length-explorer .length { width: 34%; }
 .length-explorer .slide { display: flex; gap: 0.4rem; align-items: center; }
 .length-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 4ch; text-align: end; }
@@ -105,28 +96,8 @@ const STYLE = `
 .length-explorer .value.below { left: calc(50% + 0.3em); }
 .length-explorer svg { display: block; width: 100%; height: 1.5rem; }
 .length-explorer svg line { stroke: currentColor; stroke-opacity: 0.5; }
-.length-explorer .up { fill: #3b8fcf; } .length-explorer .down { fill: #d9671e; }
-.length-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 @media (max-width: 480px) { .length-explorer { font-size: 0.8rem; } .length-explorer .said { min-height: 8.4em; } }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
 
 // One bar from zero, relative to the largest of its column, and its number.
 function bar(value, largest, label) {
@@ -145,27 +116,14 @@ function bar(value, largest, label) {
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const [startLengths, startRewards] = maths.examples["one long, wrong"];
   const lengths = () => read("lengths", startLengths), rewards = () => read("rewards", startRewards);
   const state = () => [lengths(), rewards(), read("divisor", "own"), read("budget", 1000), read("std", false)];
 
-  const root = element("div", { className: "length-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, [n, r]] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ lengths: [...n], rewards: [...r] }));
-    examples.append(button);
-  }
+  const root = figure(model, "length-explorer", STYLE);
+  const examples = buttons(maths.examples, write, ([n, r]) => ({ lengths: [...n], rewards: [...r] }));
   const choice = (name, options, cast) => {
     const select = element("select", { className: name });
     for (const [value, text] of options) select.append(element("option", { value, textContent: text }));
@@ -182,7 +140,6 @@ function render({ model, el }) {
   const body = element("tbody");
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, examples,
       element("label", {}, "divide by ", divisor),
       element("label", {}, "budget ", budget),

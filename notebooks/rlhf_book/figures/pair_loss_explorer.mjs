@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the library's losses and to autograd.
 
+import { buttons, element, figure, picture, writer } from "./kit.mjs";
+
 const maths = {
   ranges: {
     gap: { min: -8, max: 8, step: 0.1 },
@@ -68,13 +70,8 @@ const maths = {
 };
 
 const STYLE = `
-.pair-loss-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .pair-loss-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; margin-bottom: 0.6rem; }
-.pair-loss-explorer button { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.pair-loss-explorer :is(button, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .pair-loss-explorer .slide { display: grid; grid-template-columns: minmax(8rem, 2fr) 4fr 3.4rem; gap: 0.5rem; align-items: center; }
-.pair-loss-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .pair-loss-explorer output { font-variant-numeric: tabular-nums; text-align: end; }
 .pair-loss-explorer svg { display: block; width: 100%; height: 11rem; margin: 0.4rem 0; }
 .pair-loss-explorer svg .axis { stroke: currentColor; stroke-opacity: 0.45; }
@@ -82,7 +79,6 @@ const STYLE = `
 .pair-loss-explorer svg path { fill: none; stroke-width: 2; }
 .pair-loss-explorer .bradley_terry { stroke: #3b8fcf; } .pair-loss-explorer .dpo { stroke: #d9671e; stroke-dasharray: 7 4; }
 .pair-loss-explorer .ipo { stroke: #2f9e6e; stroke-dasharray: 2 3; }
-.pair-loss-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
 .pair-loss-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start;
   font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .pair-loss-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; }
@@ -93,7 +89,6 @@ const STYLE = `
   .pair-loss-explorer .key { width: 1.3rem; } }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
 const START = { gap: 0, beta: 0.5, wins: 1 };
 const LABELS = {
   gap: "gap, chosen minus rejected",
@@ -102,22 +97,6 @@ const LABELS = {
 };
 const NAMES = { bradley_terry: "Bradley-Terry", dpo: "DPO", ipo: "IPO", spin: "SPIN" };
 const TOP = 3; // of the picture: pulls are shown from -TOP to TOP times the first one
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
 
 // The pull of each loss over the gap, in units of its pull on a gap of 0 with certain labels.
 function curves(state) {
@@ -150,22 +129,9 @@ function key(name) {
 
 function render({ model, el }) {
   const state = () => Object.fromEntries(Object.keys(START).map((name) => [name, model.get(name) ?? START[name]]));
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
-  const root = element("div", { className: "pair-loss-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, chosen] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ ...chosen }));
-    examples.append(button);
-  }
+  const write = writer(model);
+  const root = figure(model, "pair-loss-explorer", STYLE);
+  const examples = buttons(maths.examples, write, (chosen) => ({ ...chosen }));
   const sliders = {}, controls = element("div", { className: "controls" });
   for (const name of Object.keys(START)) {
     const slider = element("input", { type: "range", ...maths.ranges[name], className: `${name}-slider` });
@@ -186,7 +152,7 @@ function render({ model, el }) {
     textContent: "Across: the gap. Up: the pull, in units of the row's pull on a gap of 0; the line in the middle is 0.",
   });
   const said = element("p", { className: "said", role: "status" });
-  root.append(element("style", { textContent: STYLE }), examples, controls, plot, note,
+  root.append(examples, controls, plot, note,
     element("table", {}, element("thead", {}, head), results), said);
 
   const draw = () => {

@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. Rows, weights,
 // colours and dashes are given to it, as rlhf_book.figures.pass_rates tabulates them; it looks them up and draws.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const LOWEST = 1 / 8, HIGHEST = 64; // of the weight's logarithmic axis
 
 const maths = {
@@ -25,13 +27,9 @@ const maths = {
 };
 
 const STYLE = `
-.pass-rates { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .pass-rates .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.4rem; }
 .pass-rates select { font: inherit; color: inherit; background: transparent; border: 1px solid currentColor;
   border-radius: 0.3rem; padding: 0.15rem 0.4rem; min-height: 1.75rem; }
-.pass-rates option { color: CanvasText; background: Canvas; }
-.pass-rates :is(select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
-.pass-rates label { display: inline-flex; gap: 0.4rem; align-items: center; }
 .pass-rates label.wide { flex: 1 1 100%; }
 .pass-rates input[type=range] { flex: 1; min-width: 0; margin: 0; accent-color: #3b8fcf; }
 .pass-rates output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 4ch; }
@@ -46,27 +44,13 @@ const STYLE = `
 `;
 
 const WIDTH = 640, HEIGHT = 300, EDGE = 44, TOP = 12, FOOT = 24;
-const SVG = "http://www.w3.org/2000/svg";
 const cut = (weight) => Math.max(LOWEST, Math.min(HIGHEST, weight));
 const down = (weight) => TOP + (Math.log2(HIGHEST / cut(weight)) / Math.log2(HIGHEST / LOWEST)) * (HEIGHT - TOP - FOOT);
 const across = (p) => EDGE + p * (WIDTH - EDGE - 8);
 
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text = "") {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
-
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (name, value) => { model.set(name, value); model.save_changes(); };
+  const read = reader(model);
+  const write = writer(model);
   const table = { curves: read("curves", []), rates: read("rates", []) };
   const rows = read("rows", []), sizes = read("sizes", []);
   const named = (name, otherwise) => rows.find((row) => row.name === name) ?? rows[otherwise];
@@ -88,7 +72,7 @@ function render({ model, el }) {
   const choice = (name, label, options, cast) => {
     const select = element("select", { className: name });
     for (const [value, text] of options) select.append(element("option", { value, textContent: text }));
-    select.addEventListener("change", () => write(name, cast(select.value)));
+    select.addEventListener("change", () => write({ [name]: cast(select.value) }));
     return [element("label", {}, label, select), select];
   };
   const names = rows.map(({ name }) => [name, name]);
@@ -96,18 +80,15 @@ function render({ model, el }) {
   const [secondLabel, secondSelect] = choice("second", "beside", names, String);
   const [sizeLabel, sizeSelect] = choice("size", "completions a prompt", sizes.map((G) => [G, G]), Number);
   const slider = element("input", { type: "range", min: table.rates[0], max: table.rates.at(-1), step: 0.01, className: "rate" });
-  slider.addEventListener("input", () => write("rate", Number(slider.value)));
+  slider.addEventListener("input", () => write({ rate: Number(slider.value) }));
   const shown = element("output");
   const svg = picture("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
-  const said = element("p", { className: "said" });
-  said.setAttribute("role", "status");
-  const root = element("div", { className: "pass-rates" },
-    element("style", { textContent: STYLE }),
+  const said = element("p", { className: "said", role: "status" });
+  const root = figure(model, "pass-rates", STYLE);
+  root.append(
     element("div", { className: "controls" }, firstLabel, secondLabel, sizeLabel,
       element("label", { className: "wide" }, "pass rate p ", slider, shown)),
     svg, said);
-  root.setAttribute("role", "group");
-  root.setAttribute("aria-label", read("alt", "How much a prompt counts over its pass rate, for two rows of the table."));
 
   const draw = () => {
     const p = rate(), G = size(), chosen = [first(), second()];

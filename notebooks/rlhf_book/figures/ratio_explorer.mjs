@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the gradient of the library's loss.
 
+import { buttons, element, figure, picture, reader, writer } from "./kit.mjs";
+
 const LIMIT = 0.5, STEP = 0.01; // of a log-ratio, in nats
 const REACH = 2; // the bars' scale: a weight of 2 fills half the cell
 
@@ -66,18 +68,7 @@ const maths = {
 };
 
 const STYLE = `
-.ratio-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.ratio-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.ratio-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; }
-.ratio-explorer button, .ratio-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.ratio-explorer option { color: CanvasText; background: Canvas; }
-.ratio-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .ratio-explorer label { display: inline-flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; }
-.ratio-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
-.ratio-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
-.ratio-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start; }
-.ratio-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
 .ratio-explorer tbody th { text-align: end; }
 .ratio-explorer .number { width: 1.6rem; } .ratio-explorer .log { width: 38%; }
 .ratio-explorer .slide { display: flex; gap: 0.4rem; align-items: center; }
@@ -88,29 +79,10 @@ const STYLE = `
 .ratio-explorer .value.below { left: min(50% + 0.3em, 100% - 3.6em); }
 .ratio-explorer svg { display: block; width: 100%; height: 1.5rem; }
 .ratio-explorer svg line { stroke: currentColor; stroke-opacity: 0.5; }
-.ratio-explorer .up { fill: #3b8fcf; } .ratio-explorer .down { fill: #d9671e; }
-.ratio-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 @media (max-width: 480px) { .ratio-explorer { font-size: 0.8rem; } }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
 const STILL = [0, 14, 94, 994];
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  return made;
-}
 
 // One bar from zero, and its number; a token that learns nothing says so.
 function bar(value, label) {
@@ -128,27 +100,14 @@ function bar(value, label) {
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const logs = () => read("log_ratios", maths.examples["noise"][0]);
   const state = () => [logs(), read("still", 0), read("sign", 1), read("token_band", "0.2 / 0.2"),
     read("sequence_band", "3e-4 / 4e-4")];
 
-  const root = element("div", { className: "ratio-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, [values, still]] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ log_ratios: [...values], still }));
-    examples.append(button);
-  }
+  const root = figure(model, "ratio-explorer", STYLE);
+  const examples = buttons(maths.examples, write, ([values, still]) => ({ log_ratios: [...values], still }));
   const choice = (name, options, cast) => {
     const select = element("select", { className: name });
     for (const [value, text] of options) select.append(element("option", { value, textContent: text }));
@@ -168,7 +127,6 @@ function render({ model, el }) {
   const body = element("tbody");
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, examples,
       element("label", {}, "response ", selects.sign),
       element("label", {}, "and tokens that did not move ", selects.still),

@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. It computes no
 // model: every number is of the table that `rlhf_book.figures.routing` gives it.
 
+import { element, figure, picture, writer } from "./kit.mjs";
+
 const maths = {
   shows: [["experts", "experts"], ["replay", "experts, replay"], ["dense", "dense control"]],
 
@@ -31,43 +33,18 @@ const maths = {
 };
 
 const STYLE = `
-.routing { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.routing .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.routing label { display: inline-flex; gap: 0.4rem; align-items: center; }
 .routing select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.4rem; min-height: 1.75rem;
   border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; }
-.routing option { color: CanvasText; background: Canvas; }
 .routing input { min-width: 0; width: 9rem; margin: 0; accent-color: #3b8fcf; }
-.routing :is(select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .routing output { font-variant-numeric: tabular-nums; min-width: 5ch; }
 .routing svg { display: block; width: 100%; height: auto; }
 .routing svg text { fill: currentColor; font-size: 13px; }
 .routing svg .axis { stroke: currentColor; stroke-opacity: 0.35; }
 .routing .experts { fill: #0072b2; } .routing .replay { fill: #3b8fcf; fill-opacity: 0.65; }
 .routing .dense { fill: currentColor; fill-opacity: 0.55; }
-.routing .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 @media (max-width: 480px) { .routing { font-size: 0.8rem; } .routing .said { min-height: 9.8em; }
   .routing svg text { font-size: 20px; } }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
 
 // Horizontal bars on a logarithmic axis from 0.0001 to 3 nats.
 const place = (x) => 150 + (390 * (Math.log10(Math.max(x, 1e-4)) + 4)) / (Math.log10(3) + 4);
@@ -92,28 +69,24 @@ function render({ model, el }) {
   const data = model.get("data");
   const start = { layers: 12, experts: 32, picked: 2, noise: 0.001 };
   const state = () => Object.entries(start).map(([name, otherwise]) => model.get(name) ?? otherwise);
-  const write = (name, value) => { model.set(name, value); model.save_changes(); };
+  const write = writer(model);
 
-  const root = element("div", { className: "routing" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "routing", STYLE);
   const controls = element("div", { className: "controls" }), menus = {};
   for (const name of ["layers", "experts", "picked"]) {
     const menu = element("select", { className: `${name}-menu` });
     for (const value of data[name]) menu.append(element("option", { value: String(value), textContent: String(value) }));
-    menu.addEventListener("change", () => write(name, Number(menu.value)));
+    menu.addEventListener("change", () => write({ [name]: Number(menu.value) }));
     controls.append(element("label", {}, name, menu));
     menus[name] = menu;
   }
   const slider = element("input", { type: "range", min: 0, max: data.noises.length - 1, step: 1, className: "noise-slider" });
   const output = element("output");
-  slider.addEventListener("input", () => write("noise", data.noises[Number(slider.value)]));
+  slider.addEventListener("input", () => write({ noise: data.noises[Number(slider.value)] }));
   controls.append(element("label", {}, "noise", slider, output));
   const svg = picture("svg", { viewBox: "0 0 600 166", role: "img" });
   const said = element("p", { className: "said", role: "status" });
-  root.append(element("style", { textContent: STYLE }), controls, svg, said);
+  root.append(controls, svg, said);
 
   const draw = () => {
     const now = state(), [layers, experts, picked, noise] = now;

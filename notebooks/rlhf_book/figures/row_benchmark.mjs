@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. Curves, and which
 // pairs are separated, are given to it as rlhf_book.benchmark.explorer_table makes them; it subtracts, averages and draws.
 
+import { element, figure, picture, writer } from "./kit.mjs";
+
 const maths = {
   // The row whose runs stand for a row of the group.
   runOf: (group, name) => group.rows.find((row) => row.name === name)?.run,
@@ -65,12 +67,9 @@ const maths = {
 };
 
 const STYLE = `
-.row-benchmark { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .row-benchmark .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.4rem; }
 .row-benchmark select { font: inherit; color: inherit; background: transparent; border: 1px solid currentColor;
   border-radius: 0.3rem; padding: 0.15rem 0.4rem; min-height: 1.75rem; max-width: 100%; }
-.row-benchmark option { color: CanvasText; background: Canvas; }
-.row-benchmark select:focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .row-benchmark label { display: inline-flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; max-width: 100%; }
 .row-benchmark svg { display: block; width: 100%; height: auto; overflow: hidden; }
 .row-benchmark svg text { fill: currentColor; font-size: 13px; }
@@ -84,30 +83,13 @@ const STYLE = `
 `;
 
 const WIDTH = 640, HEIGHT = 320, EDGE = 64, TOP = 34, FOOT = 28;
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text = "") {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
 
 function render({ model, el }) {
   const groups = model.get("groups") ?? [], t = model.get("t");
-  const root = element("div", { className: "row-benchmark" }, element("style", { textContent: STYLE }));
-  root.setAttribute("role", "group");
-  root.setAttribute("aria-label", model.get("alt") ?? "The difference of two rows over the samples, seed by seed.");
-  const said = element("p", { className: "said" });
-  said.setAttribute("role", "status");
+  const root = figure(model, "row-benchmark", STYLE);
+  const said = element("p", { className: "said", role: "status" });
   el.append(root);
-  const write = (name, value) => { model.set(name, value); model.save_changes(); };
+  const write = writer(model);
   const group = () => groups.find((one) => one.name === model.get("group")) ?? groups[0];
   // A row that the group does not have gives way to one that it has.
   const row = (name) => {
@@ -116,7 +98,7 @@ function render({ model, el }) {
   };
   const menu = (name, label) => {
     const select = element("select", { className: name });
-    select.addEventListener("change", () => write(name, select.value));
+    select.addEventListener("change", () => write({ [name]: select.value }));
     return [element("label", {}, label, select), select];
   };
   const fill = (select, options, value) => {

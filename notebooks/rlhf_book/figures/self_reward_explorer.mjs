@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to expected policy gradients by autograd and to listed votes.
 
+import { buttons, element, figure, picture, writer } from "./kit.mjs";
+
 const maths = {
   steps: 60, // expected steps of the policy gradient on one logit, at learning rate 1
   share: { min: 0.02, max: 0.98, step: 0.01 }, // of right completions at the start
@@ -64,12 +66,7 @@ const maths = {
 };
 
 const STYLE = `
-.selfreward { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .selfreward .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; margin-bottom: 0.6rem; }
-.selfreward :is(button, select) { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
-.selfreward option { color: #000; background: #fff; }
-.selfreward :is(button, input, select):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .selfreward label { display: grid; grid-template-columns: minmax(7rem, 15rem) 1fr 5ch; gap: 0.5rem; align-items: center; }
 .selfreward label.menu { grid-template-columns: minmax(7rem, 15rem) 1fr; }
 .selfreward select { min-width: 0; width: 100%; }
@@ -81,30 +78,10 @@ const STYLE = `
 .selfreward svg .curve { fill: none; stroke: #0072b2; stroke-width: 2.5; }
 .selfreward svg .own { stroke: currentColor; stroke-opacity: 0.7; stroke-width: 1.5; stroke-dasharray: 5 4; }
 .selfreward svg .now { fill: #d55e00; }
-.selfreward .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 @media (max-width: 480px) { .selfreward { font-size: 0.8rem; } .selfreward .said { min-height: 8.4em; }
   .selfreward svg text { font-size: 20px; } .selfreward label { grid-template-columns: 7rem 1fr 5ch; }
   .selfreward label.menu { grid-template-columns: 7rem 1fr; } }
 `;
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, text) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
-}
 
 // One panel: a frame with a scale from `low` to `high`, and a line through points (0 to 1, value).
 function panel(svg, left, title, foot, low, high, curves, dot) {
@@ -125,22 +102,9 @@ function panel(svg, left, title, foot, low, high, curves, dot) {
 function render({ model, el }) {
   const names = ["source", "share", "gap", "dose"], start = maths.examples["a fooled judge"];
   const state = () => names.map((name, i) => model.get(name) ?? start[i]);
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
-  const root = element("div", { className: "selfreward" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, [source, share, gap, dose]] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ source, share, gap, dose }));
-    examples.append(button);
-  }
+  const write = writer(model);
+  const root = figure(model, "selfreward", STYLE);
+  const examples = buttons(maths.examples, write, ([source, share, gap, dose]) => ({ source, share, gap, dose }));
   const menu = element("select", { className: "source-menu" });
   for (const [value, text] of Object.entries(maths.sources)) menu.append(element("option", { value, textContent: text }));
   menu.addEventListener("change", () => write({ source: menu.value }));
@@ -159,7 +123,7 @@ function render({ model, el }) {
   }
   const svg = picture("svg", { viewBox: "0 0 600 214", role: "img" });
   const said = element("p", { className: "said", role: "status" });
-  root.append(element("style", { textContent: STYLE }), examples, labels, svg, said);
+  root.append(examples, labels, svg, said);
 
   const draw = () => {
     const now = state(), [source, share, gap, dose] = now, found = maths.compute(...now), { say } = maths;

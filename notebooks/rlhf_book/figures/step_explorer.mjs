@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the library's advantages, aggregates and votes.
 
+import { buttons, element, figure, reader, writer } from "./kit.mjs";
+
 const maths = {
   levels: [0.1, 0.5, 0.9], // a click takes a step's score to the next one
   most: 6, // steps of a completion
@@ -96,14 +98,7 @@ const maths = {
 };
 
 const STYLE = `
-.step-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; text-align: start; }
-.step-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.step-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; }
-.step-explorer button, .step-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.step-explorer option { color: CanvasText; background: Canvas; }
 .step-explorer button:disabled { opacity: 0.4; cursor: default; }
-.step-explorer :is(button, select):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .step-explorer label { display: inline-flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; max-width: 100%; min-width: 0; }
 .step-explorer select { min-width: 0; text-overflow: ellipsis; }
 .step-explorer .row { display: grid; grid-template-columns: 7.2rem minmax(0, 1fr) 4.6rem; gap: 0.3rem 0.6rem; align-items: start;
@@ -116,48 +111,24 @@ const STYLE = `
 .step-explorer .up { border-bottom-color: #3b8fcf; } .step-explorer .down { border-bottom-color: #d9671e; }
 .step-explorer .number { text-align: end; font-variant-numeric: tabular-nums; }
 .step-explorer .won { font-weight: 700; }
-.step-explorer .lengths { display: flex; gap: 0.3rem; margin-top: 0.2rem; }
-.step-explorer .lengths button { padding: 0 0.4rem; }
-.step-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
+.step-explorer .lengths { display: flex; flex-wrap: wrap; gap: 0.3rem; margin-top: 0.2rem; }
+.step-explorer .lengths button { padding: 0 0.4rem; white-space: nowrap; }
 @media (max-width: 480px) { .step-explorer { font-size: 0.8rem; } .step-explorer .said { min-height: 8.4em; }
   .step-explorer .row { grid-template-columns: 3.9rem minmax(0, 1fr) 3.2rem; gap: 0.2rem 0.3rem; }
   .step-explorer .lengths { flex-direction: column; } .step-explorer .cell { width: 2.6rem; } }
 `;
 
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
 function render({ model, el }) {
   const start = maths.examples["a lucky answer"];
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const state = () => [
     read("scores", start.scores), read("answers", start.answers), read("aggregate", "min"), read("payment", "outcome"),
   ];
   const copied = () => read("scores", start.scores).map((s) => [...s]);
 
-  const root = element("div", { className: "step-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, { scores, answers }] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ scores: scores.map((s) => [...s]), answers: [...answers] }));
-    examples.append(button);
-  }
+  const root = figure(model, "step-explorer", STYLE);
+  const examples = buttons(maths.examples, write, ({ scores, answers }) => ({ scores: scores.map((s) => [...s]), answers: [...answers] }));
   const menu = (className, options) => {
     const select = element("select", { className });
     for (const [value, text] of Object.entries(options)) select.append(element("option", { value, textContent: text }));
@@ -168,7 +139,6 @@ function render({ model, el }) {
   const rows = element("div", { className: "rows" });
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, examples, element("label", {}, "a completion counts by its ", aggregate),
       element("label", {}, "advantage: ", payment)),
     rows, said,

@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to fits by gradient descent.
 
+import { buttons, element, figure, picture, reader, writer } from "./kit.mjs";
+
 const maths = {
   rewards: { min: 0, max: 1, step: 0.1 }, // of the sliders
   taus: [0.03, 0.1, 0.2, 0.3, 0.5, 1, 2, 5],
@@ -63,72 +65,35 @@ const maths = {
 };
 
 const STYLE = `
-.target-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.target-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.target-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; }
-.target-explorer :is(button, select) { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.target-explorer option { color: CanvasText; background: Canvas; }
-.target-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .target-explorer label { display: inline-flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; }
-.target-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .target-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0 0 0.6rem; font-size: inherit; color: inherit; }
 .target-explorer :is(th, td) { padding: 0.15rem 0.25rem; border: 0; background: none; font-weight: normal; text-align: start; }
-.target-explorer thead th { vertical-align: bottom; font-size: 0.85em; font-weight: 600; overflow-wrap: anywhere; }
 .target-explorer .slide { display: flex; gap: 0.4rem; align-items: center; }
 .target-explorer output, .target-explorer .number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .target-explorer .tiny { width: 1.6rem; }
 .target-explorer svg { display: block; width: 100%; height: 0.7rem; margin-top: 0.1rem; }
 .target-explorer svg rect { fill: currentColor; fill-opacity: 0.45; }
 .target-explorer .exact { fill: #3b8fcf; fill-opacity: 1; } .target-explorer .fitted { fill: #d9671e; fill-opacity: 1; }
-.target-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
 @media (max-width: 480px) { .target-explorer { font-size: 0.78rem; } .target-explorer .said { min-height: 8.4em; } }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
 const NAMES = ["A", "B", "C", "D"];
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
 
 // A probability as a number and a bar.
 function share(value, className, label) {
-  const svg = document.createElementNS(SVG, "svg"), bar = document.createElementNS(SVG, "rect");
-  for (const [name, x] of Object.entries({ viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img" })) svg.setAttribute(name, x);
-  svg.setAttribute("aria-label", `${label}: ${maths.say(value)}`);
-  for (const [name, x] of Object.entries({ x: 0, y: 0, width: 100 * value, height: 10, class: className })) bar.setAttribute(name, x);
-  svg.append(bar);
+  const svg = picture("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img",
+    "aria-label": `${label}: ${maths.say(value)}` }, picture("rect", { x: 0, y: 0, width: 100 * value, height: 10, class: className }));
   return element("td", { className: "number" }, element("span", { textContent: maths.say(value) }), svg);
 }
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const [startOld, startRewards] = maths.examples["one in ten is right"];
   const state = () => [read("old", startOld), read("rewards", startRewards), read("tau", 0.1)];
 
-  const root = element("div", { className: "target-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, [old, rewards]] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write({ old: [...old], rewards: [...rewards] }));
-    examples.append(button);
-  }
+  const root = figure(model, "target-explorer", STYLE);
+  const examples = buttons(maths.examples, write, ([old, rewards]) => ({ old: [...old], rewards: [...rewards] }));
   const tau = element("select", { className: "tau" });
   for (const value of maths.taus) tau.append(element("option", { value, textContent: value }));
   tau.addEventListener("change", () => write({ tau: Number(tau.value) }));
@@ -152,7 +117,6 @@ function render({ model, el }) {
   });
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, examples, element("label", {}, "\u03c4 ", tau)),
     element("table", {}, element("thead", {}, head), body),
     said,

@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. All factors are
 // given to it as rlhf_book.figures.inspector.inspector_table makes them; it multiplies nothing but for the words.
 
+import { element, figure, writer } from "./kit.mjs";
+
 const MINUS = "\u2212";
 
 const maths = {
@@ -84,7 +86,6 @@ const STYLE = `
 .token-inspector .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.4rem; }
 .token-inspector select { font: inherit; color: inherit; background: transparent; border: 1px solid currentColor;
   border-radius: 0.3rem; padding: 0.15rem 0.4rem; min-height: 1.75rem; max-width: 100%; }
-.token-inspector option { color: CanvasText; background: Canvas; }
 .token-inspector select:focus-visible, .token-inspector .token:focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .token-inspector label { display: inline-flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; max-width: 100%; }
 .token-inspector p { margin: 0.35rem 0; overflow-wrap: anywhere; }
@@ -127,30 +128,18 @@ const COMMON = [["sampler", "when it was sampled"], ["old", "by the trainer, bef
 const FACTORS = [["ratio", "ratio", false], ["share", "share", false], ["advantage", "advantage", true], ["gate", "gate", false],
   ["correct", "correction", false], ["trust", "trust", false], ["pull", "KL pull", true], ["weight", "weight", true]];
 
-function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
-}
-
 function render({ model, el }) {
   const { number, factors, visible, spoken, relative } = maths;
   const runs = model.get("runs") ?? [], rows = model.get("rows") ?? [], kinds = model.get("kinds") ?? [];
-  const root = element("div", { className: "token-inspector" }, element("style", { textContent: STYLE }));
-  root.setAttribute("role", "group");
-  root.setAttribute("aria-label", model.get("alt") ?? "A group of completions, each token coloured by its weight in a row.");
+  const root = figure(model, "token-inspector", STYLE);
   el.append(root);
-  const said = element("p", { className: "said" });
-  said.setAttribute("role", "status");
+  const said = element("p", { className: "said", role: "status" });
   if (runs.length === 0) {
     said.textContent = "Not recorded yet.";
     root.append(said);
     return;
   }
-  const write = (values) => {
-    for (const [name, value] of Object.entries(values)) model.set(name, value);
-    model.save_changes();
-  };
+  const write = writer(model);
   // What is chosen, with what there is in place of what there is not.
   const now = () => {
     const run = runs.find((one) => one.name === model.get("run")) ?? runs[0];

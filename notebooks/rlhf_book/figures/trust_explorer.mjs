@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. It holds no row
 // and no formula: every weight comes tabulated from Python, rlhf_book/figures/trust.py, which the tests hold to autograd.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const maths = {
   old: { sampler: "the sampler's", own: "the trainer's own, read anew" },
   signs: { "1": "a good completion, A = 1", "-1": "a bad completion, A = \u22121" },
@@ -51,26 +53,17 @@ const maths = {
 };
 
 const STYLE = `
-.trust-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
 .trust-explorer .examples, .trust-explorer .menus { display: flex; flex-wrap: wrap; gap: 0.3rem 0.8rem; margin-bottom: 0.5rem; }
 .trust-explorer .examples { gap: 0.3rem; }
-.trust-explorer button, .trust-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; }
-.trust-explorer option { color: CanvasText; background: Canvas; }
-.trust-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .trust-explorer label { display: inline-flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; }
 .trust-explorer .sliders label { display: grid; grid-template-columns: 8.5em 1fr 4.4em; gap: 0.4rem; margin-bottom: 0.3rem; }
-.trust-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .trust-explorer output, .trust-explorer .number { font-variant-numeric: tabular-nums; white-space: nowrap; text-align: end; }
-.trust-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0; font-size: inherit; color: inherit; }
-.trust-explorer :is(th, td) { padding: 0.1rem 0.2rem; border: 0; background: none; font-weight: normal; text-align: start; }
 .trust-explorer thead th { font-size: 0.85em; font-weight: 600; vertical-align: bottom; }
 .trust-explorer tbody th { overflow-wrap: anywhere; }
 .trust-explorer .method { width: 7.5rem; } .trust-explorer .weight { width: 3.4rem; text-align: end; }
 .trust-explorer .verdict { width: 6.4rem; padding-inline-start: 0.6rem; }
 .trust-explorer svg { display: block; width: 100%; height: 1.2rem; }
 .trust-explorer svg line { stroke: currentColor; stroke-opacity: 0.5; }
-.trust-explorer .up { fill: #3b8fcf; } .trust-explorer .down { fill: #d9671e; }
 .trust-explorer .out { opacity: 0.75; }
 .trust-explorer .said { margin: 0.6rem 0 0; min-height: 7em; }
 @media (max-width: 560px) { .trust-explorer { font-size: 0.78rem; } .trust-explorer .what { display: none; }
@@ -78,50 +71,23 @@ const STYLE = `
   .trust-explorer .sliders label { grid-template-columns: 7em 1fr 4em; } }
 `;
 
-const SVG = "http://www.w3.org/2000/svg", WIDEST = 5; // a longer bar is cut here, its number is not
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
+const WIDEST = 5; // a longer bar is cut here, its number is not
 
 function bar(weight, label) {
-  const svg = document.createElementNS(SVG, "svg");
-  for (const [name, value] of Object.entries({ viewBox: "-100 0 200 20", preserveAspectRatio: "none", role: "img" })) {
-    svg.setAttribute(name, value);
-  }
-  svg.setAttribute("aria-label", label);
-  const add = (tag, attributes) => {
-    const made = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    svg.append(made);
-  };
   const length = (100 * Math.min(Math.abs(weight), WIDEST)) / WIDEST;
-  add("rect", { x: weight < 0 ? -length : 0, y: 3, width: length, height: 14, class: weight < 0 ? "down" : "up" });
-  add("line", { x1: 0, x2: 0, y1: 0, y2: 20, "vector-effect": "non-scaling-stroke" });
-  return svg;
+  return picture("svg", { viewBox: "-100 0 200 20", preserveAspectRatio: "none", role: "img", "aria-label": label },
+    picture("rect", { x: weight < 0 ? -length : 0, y: 3, width: length, height: 14, class: weight < 0 ? "down" : "up" }),
+    picture("line", { x1: 0, x2: 0, y1: 0, y2: 20, "vector-effect": "non-scaling-stroke" }));
 }
 
 function render({ model, el }) {
   const table = model.get("table");
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const start = { now: maths.nearest(table.now, 0.25), sampled: maths.nearest(table.sampled, 0.119), old: "sampler", sign: 1 };
   const state = () => ["now", "sampled", "old", "sign"].map((name) => read(name, start[name]));
 
-  const root = element("div", { className: "trust-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "trust-explorer", STYLE);
   const examples = element("div", { className: "examples", role: "group" });
   examples.setAttribute("aria-label", "examples");
   for (const [name, [sampled, now, sign]] of Object.entries(maths.examples)) {
@@ -160,7 +126,7 @@ function render({ model, el }) {
     return { line, name, ...cells };
   });
   const said = element("p", { className: "said", role: "status" });
-  root.append(element("style", { textContent: STYLE }), examples, element("div", { className: "menus" }, signLabel, oldLabel), sliders,
+  root.append(examples, element("div", { className: "menus" }, signLabel, oldLabel), sliders,
     element("table", {}, element("thead", {}, head), body), said);
 
   const draw = () => {

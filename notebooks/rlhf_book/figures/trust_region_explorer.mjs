@@ -4,6 +4,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. Rewards 3, 2
 // and 1; the policy is the softmax of the logits (a, b, 0). Advantages are exact. The tests hold `maths` to a reference.
 
+import { element, figure, picture, reader, writer } from "./kit.mjs";
+
 const REWARDS = [3, 2, 1], REACH = 3; // both parameters lie between -REACH and REACH
 const KINDS = ["plain", "natural", "clip", "penalty"];
 const DELTAS = [0.001, 0.01, 0.05], RANGES = [0.1, 0.2, 0.3], PRICES = [1, 3, 10, 30];
@@ -105,13 +107,6 @@ const maths = {
 };
 
 const STYLE = `
-.trust-region-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; }
-.trust-region-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.trust-region-explorer select { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
-  border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; }
-.trust-region-explorer option { color: CanvasText; background: Canvas; }
-.trust-region-explorer :is(select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
-.trust-region-explorer label { display: inline-flex; gap: 0.4rem; align-items: center; }
 .trust-region-explorer input[type=range] { min-width: 0; width: 8rem; margin: 0; accent-color: #3b8fcf; }
 .trust-region-explorer output { font-variant-numeric: tabular-nums; white-space: nowrap; min-width: 2.6em; }
 .trust-region-explorer svg { display: block; width: 100%; max-width: 28rem; }
@@ -123,47 +118,20 @@ const STYLE = `
 .trust-region-explorer table { border-collapse: collapse; margin: 0.6rem 0 0; font-size: 0.9em; font-variant-numeric: tabular-nums; }
 .trust-region-explorer :is(th, td) { padding: 0.15rem 0.5rem 0.15rem 0; text-align: right; font-weight: inherit; border: 0; background: transparent; }
 .trust-region-explorer :is(th, td):first-child { text-align: left; }
-.trust-region-explorer .said { margin: 0.6rem 0 0; min-height: 5.6em; }
-.trust-region-explorer .key { margin: 0.3rem 0 0; font-size: 0.85em; }
 `;
 const NAMES = { plain: "plain gradient", natural: "natural gradient", clip: "clip", penalty: "KL penalty" };
 const LETTERS = { plain: "G", natural: "N", clip: "C", penalty: "P" };
 const WIDTH = 420, HEIGHT = 340, LEFT = 48, BOTTOM = 40; // of the picture
-const SVG = "http://www.w3.org/2000/svg";
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function picture(tag, attributes, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
 
 const shown = (x) => x.toFixed(1).replace(/^-(0\.0)$/, "$1").replace("-", "\u2212");
 const signed = (x) => (x < 0 ? "\u2212" : "+") + Math.abs(x).toFixed(3);
 
 function render({ model, el }) {
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (values) => {
-    for (const [name, value] of Object.entries(values)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const state = () => [read("a", -2), read("b", 0.5), read("delta", 0.01), read("eps", 0.2), read("beta", 3)];
 
-  const root = element("div", { className: "trust-region-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
+  const root = figure(model, "trust-region-explorer", STYLE);
 
   const slider = (name, text) => {
     const input = element("input", { type: "range", min: -REACH, max: REACH, step: 0.1, className: name });
@@ -187,7 +155,6 @@ function render({ model, el }) {
     element("thead", {}, element("tr", {}, ...["step", "ratios", "KL", "gain"].map((name) => element("th", { textContent: name, scope: "col" })))), body);
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, ...Object.values(controls).map(({ label }) => label)),
     map,
     element("p", { className: "key", textContent: "Star: the old policy. Blue line: all policies at the KL bound. Dashed: the clip box. " +

@@ -3,6 +3,8 @@
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
 // computes is in `maths`, which the tests hold to the library's advantages by listing groups.
 
+import { buttons, element, figure, picture, reader, writer } from "./kit.mjs";
+
 const maths = {
   size: 8, // completions of a group
   steps: 120,
@@ -88,16 +90,10 @@ const maths = {
 };
 
 const STYLE = `
-.verifier-explorer { color: var(--jp-ui-font-color1, inherit); font-size: 0.9rem; line-height: 1.4; max-width: 46rem; text-align: start; }
-.verifier-explorer .controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; margin-bottom: 0.6rem; }
-.verifier-explorer .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; }
 .verifier-explorer :is(button, select) { font: inherit; color: inherit; background: transparent; padding: 0.15rem 0.5rem;
   border: 1px solid currentColor; border-radius: 0.3rem; cursor: pointer; min-height: 1.75rem; max-width: 100%; min-width: 0; text-overflow: ellipsis; }
-.verifier-explorer option { color: CanvasText; background: Canvas; }
-.verifier-explorer :is(button, select, input):focus-visible { outline: 3px solid #3b8fcf; outline-offset: 2px; }
 .verifier-explorer .sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: 0.4rem 1rem; width: 100%; }
 .verifier-explorer label { display: flex; flex-wrap: wrap; gap: 0.1rem 0.4rem; align-items: center; max-width: 100%; min-width: 0; }
-.verifier-explorer input[type=range] { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .verifier-explorer output, .verifier-explorer .number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .verifier-explorer table { width: 100%; table-layout: fixed; border-collapse: collapse; margin: 0 0 0.6rem; font-size: inherit; color: inherit; }
 .verifier-explorer :is(th, td) { padding: 0.15rem 0.25rem; border: 0; background: none; font-weight: normal; text-align: start; overflow-wrap: anywhere; }
@@ -114,47 +110,16 @@ const STYLE = `
   .verifier-explorer svg text { font-size: 16px; } }
 `;
 
-const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 460, HEIGHT = 190, LEFT = 34, BOTTOM = 24, TOP = 10;
-
-function element(tag, properties = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-function drawn(tag, properties = {}, text = "") {
-  const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(properties)) made.setAttribute(name, value);
-  made.textContent = text;
-  return made;
-}
 
 function render({ model, el }) {
   const names = Object.keys(maths.sliders), first = maths.examples["a hole"];
-  const read = (name, otherwise) => model.get(name) ?? otherwise;
-  const write = (changes) => {
-    for (const [name, value] of Object.entries(changes)) model.set(name, value);
-    model.save_changes();
-  };
+  const read = reader(model);
+  const write = writer(model);
   const state = () => [...names.map((name, i) => read(name, first[i])), read("rule", "mean")];
 
-  const root = element("div", { className: "verifier-explorer" });
-  if (model.get("alt")) { // a page of the book says it on the element around this one
-    root.setAttribute("role", "group");
-    root.setAttribute("aria-label", model.get("alt"));
-  }
-  const examples = element("div", { className: "examples", role: "group" });
-  examples.setAttribute("aria-label", "examples");
-  for (const [name, values] of Object.entries(maths.examples)) {
-    const button = element("button", { type: "button", textContent: name });
-    button.addEventListener("click", () => write(Object.fromEntries(names.map((n, i) => [n, values[i]]))));
-    examples.append(button);
-  }
+  const root = figure(model, "verifier-explorer", STYLE);
+  const examples = buttons(maths.examples, write, (values) => Object.fromEntries(names.map((n, i) => [n, values[i]])));
   const rule = element("select", { className: "rule" });
   for (const [value, text] of Object.entries(maths.rules)) rule.append(element("option", { value, textContent: text }));
   rule.addEventListener("change", () => write({ rule: rule.value }));
@@ -170,10 +135,9 @@ function render({ model, el }) {
   for (const text of ["kind", "share at the start", "passes with chance", "push on its logit", "share at the end"]) {
     head.append(element("th", { textContent: text, scope: "col" }));
   }
-  const body = element("tbody"), chart = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
+  const body = element("tbody"), chart = picture("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
   const said = element("p", { className: "said", role: "status" });
   root.append(
-    element("style", { textContent: STYLE }),
     element("div", { className: "controls" }, examples, element("label", {}, "advantage: ", rule),
       element("div", { className: "sliders" }, ...sliders.map(({ label }) => label))),
     element("table", {}, element("thead", {}, head), body), chart, said,
@@ -197,13 +161,13 @@ function render({ model, el }) {
     chart.setAttribute("aria-label", `Over ${maths.steps} steps: reward ${say(found.rewards[0])} to ${say(found.rewards[maths.steps])}, ` +
       `right ${say(found.shares[0])} to ${say(end[0])}, exploit ${say(found.shares[1])} to ${say(end[1])}`);
     chart.replaceChildren(
-      drawn("path", { class: "axis", d: `M${x(0)},${y(1)}L${x(0)},${y(0)}L${x(maths.steps)},${y(0)}` }),
-      drawn("text", { x: LEFT - 6, y: y(1) + 8, "text-anchor": "end" }, "1"),
-      drawn("text", { x: LEFT - 6, y: y(0), "text-anchor": "end" }, "0"),
-      drawn("text", { x: (WIDTH + LEFT) / 2, y: HEIGHT - 5, "text-anchor": "middle" }, "steps; reward - - -   right \u2014   exploit \u00b7\u00b7\u00b7"),
-      drawn("path", { class: "line reward", d: line(found.rewards) }),
-      drawn("path", { class: "line hole", d: line(found.path.map((p) => p[1])) }),
-      drawn("path", { class: "line right", d: line(found.path.map((p) => p[0])) }),
+      picture("path", { class: "axis", d: `M${x(0)},${y(1)}L${x(0)},${y(0)}L${x(maths.steps)},${y(0)}` }),
+      picture("text", { x: LEFT - 6, y: y(1) + 8, "text-anchor": "end" }, "1"),
+      picture("text", { x: LEFT - 6, y: y(0), "text-anchor": "end" }, "0"),
+      picture("text", { x: (WIDTH + LEFT) / 2, y: HEIGHT - 5, "text-anchor": "middle" }, "steps; reward - - -   right \u2014   exploit \u00b7\u00b7\u00b7"),
+      picture("path", { class: "line reward", d: line(found.rewards) }),
+      picture("path", { class: "line hole", d: line(found.path.map((p) => p[1])) }),
+      picture("path", { class: "line right", d: line(found.path.map((p) => p[0])) }),
     );
     said.textContent = maths.words(...now);
   };

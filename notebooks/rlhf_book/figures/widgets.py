@@ -4,6 +4,8 @@ They compute in the browser. Saved with the notebook's widget state they stay al
 kernel and without a network. Needs the extra `notebooks` (anywidget).
 """
 
+import base64
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +24,7 @@ except ModuleNotFoundError as problem:
 
 from rlhf_minimal import ALGORITHMS
 
+from . import joined
 from .gates import gate_gallery
 from .pass_rates import SIZES, of_a_group, pass_rates
 from .routing import EXPERTS, LAYERS, NOISES, PICKED, routing
@@ -39,11 +42,61 @@ def in_a_notebook(module: Path) -> str:
         >>> in_a_notebook(_HERE / "group_explorer.mjs").count("export default")
         1
     """
-    figure = module.read_text(encoding="utf-8")
-    text, count = re.subn(r"^export default\b", "const figure_ =", figure, flags=re.M)
+    text, count = re.subn(
+        r"^export default\b", "const figure_ =", joined(module), flags=re.M
+    )
     if count != 1:
         raise ValueError(f"{module.name} has {count} `export default`, expected one")
     return text + (_HERE / "keyboard.js").read_text(encoding="utf-8")
+
+
+class LiveFigure(anywidget.AnyWidget):
+    """A figure that moves. A figure of its own names its module, its words and its settings, in the order of its arguments.
+
+    Args:
+        settings: the values of the first settings.
+        static: a picture for where nothing runs, such as GitHub and print: a figure of matplotlib. It is closed, so that a
+            notebook shows it nowhere else.
+        named: settings by name.
+
+    Raises:
+        TypeError: a setting that the figure does not have, or one that is given twice.
+        traitlets.TraitError: a value that the figure cannot show.
+    """
+
+    alt = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, *settings: Any, static: Any = None, **named: Any):
+        names = [
+            name
+            for name, trait in vars(type(self)).items()
+            if isinstance(trait, traitlets.TraitType) and name != "alt"
+        ]
+        if len(settings) > len(names) or {*named} - {*names, "alt"}:
+            raise TypeError(f"{type(self).__name__} has the settings {names}")
+        if twice := {*names[: len(settings)]} & {*named}:
+            raise TypeError(f"{type(self).__name__} is given {twice} twice")
+        self._static = None if static is None else _png(static)
+        super().__init__(**dict(zip(names, settings)), **named)
+
+    def __repr__(self) -> str:
+        return f"[Interactive figure. {self.alt}]"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle and self._static:
+            bundle[0]["image/png"] = self._static
+        return bundle
+
+
+def _png(figure: Any) -> str:
+    """A matplotlib figure as a notebook keeps it, and closed."""
+    import matplotlib.pyplot as plt
+
+    text = io.BytesIO()
+    figure.savefig(text, format="png", bbox_inches="tight")
+    plt.close(figure)
+    return base64.b64encode(text.getvalue()).decode("ascii")
 
 
 GROUP_EXPLORER_ALT = (
@@ -52,7 +105,7 @@ GROUP_EXPLORER_ALT = (
 )
 
 
-class GroupExplorer(anywidget.AnyWidget):
+class GroupExplorer(LiveFigure):
     """Move the rewards of a group; see its z-scores, centred rewards and leave-one-out advantages.
 
     Chapter: grpo.
@@ -73,36 +126,134 @@ class GroupExplorer(anywidget.AnyWidget):
 
     _esm = in_a_notebook(_HERE / "group_explorer.mjs")
     rewards = traitlets.List(
-        traitlets.Float(min=0.0, max=2.0), minlen=2, maxlen=16
+        traitlets.Float(min=0.0, max=2.0), [1.0] + [0.0] * 7, minlen=2, maxlen=16
     ).tag(sync=True)
     eps = traitlets.Float(1e-4, min=0.0).tag(sync=True)
     ddof = traitlets.Enum([0, 1], default_value=1).tag(sync=True)
     alt = traitlets.Unicode(GROUP_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        rewards: Sequence[float | int] = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
-        *,
-        eps: float = 1e-4,
-        ddof: int = 1,
-    ):
-        super().__init__(
-            rewards=[float(reward) for reward in rewards], eps=eps, ddof=ddof
-        )
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
-
-CLIP_EXPLORER_ALT = (
-    "Sliders for one token's ratio, its advantage and the two bounds of the clip, and two curves over the ratio. The "
-    "clipped objective turns flat where the token has gone far enough; the weight on the gradient of its "
-    "log-probability falls to zero there and stays on the other side. A sentence names the cell and says why."
+GROUP_STRIP_ALT = (
+    "The rewards of a group as dots on a line, with their mean and a band of one standard deviation. From each dot a line "
+    "leads down to its advantage on a second axis, so that one sees the shift by the mean and the spread by one over the "
+    "standard deviation. Dots are moved, buttons show examples and leave the division out. A sentence says what it gives."
 )
 
 
-class ClipExplorer(anywidget.AnyWidget):
-    """Move one token's ratio, its advantage and the bounds; see PPO's objective, its gradient, and the cell in words.
+class GroupStrip(LiveFigure):
+    """Move the rewards of a group as dots; see how mean and standard deviation make advantages of them.
+
+    Chapter: grpo.
+
+    Args:
+        rewards: 2 to 16 numbers from 0 to 1; the dots move in steps of 0.05.
+        scale: "std" divides by the standard deviation (GRPO), "none" does not (Dr. GRPO).
+
+    Raises:
+        traitlets.TraitError: too few or too many rewards, a reward out of range, another scale.
+
+    Example:
+        >>> GroupStrip([1, 0, 0, 0], scale="none").rewards
+        [1.0, 0.0, 0.0, 0.0]
+    """
+
+    _esm = in_a_notebook(_HERE / "group_strip.mjs")
+    rewards = traitlets.List(
+        traitlets.Float(min=0.0, max=1.0),
+        [0.0] * 3 + [1.0] + [0.0] * 4,
+        minlen=2,
+        maxlen=16,
+    ).tag(sync=True)
+    scale = traitlets.Enum(["std", "none"], default_value="std").tag(sync=True)
+    alt = traitlets.Unicode(GROUP_STRIP_ALT).tag(sync=True)
+
+
+GAE_STAIRCASE_ALT = (
+    "A critic's values over the tokens of one completion as a staircase; each step between two values is a TD error. Below, "
+    "the steps from a chosen token on, each shrunk by its weight 1, lambda, lambda squared and so on, and their sum, the "
+    "token's advantage. Levels are dragged, a slider sets lambda, buttons choose the token, the reward and kinds of "
+    "critics. A sentence does the sum."
+)
+
+
+class GaeStaircase(LiveFigure):
+    """Move a critic's values and lambda; see TD errors, their fading weights, and the advantage of a token as their sum.
+
+    Chapter: gae.
+
+    Args:
+        values: four numbers from 0 to 1, before each token; the levels move in steps of 0.05.
+        reward: 1 or 0, after the last token.
+        lam: lambda, from 0 to 1.
+        at: the token whose advantage is drawn, 0 to 3.
+
+    Raises:
+        traitlets.TraitError: another number of values, a number out of range.
+
+    Example:
+        >>> GaeStaircase([0.5, 0.5, 0.5, 0.5], reward=1, lam=1).lam
+        1.0
+    """
+
+    _esm = in_a_notebook(_HERE / "gae_staircase.mjs")
+    values = traitlets.List(
+        traitlets.Float(min=0.0, max=1.0), [0.4, 0.35, 0.3, 0.1], minlen=4, maxlen=4
+    ).tag(sync=True)
+    reward = traitlets.Enum([0, 1], default_value=0).tag(sync=True)
+    lam = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
+    at = traitlets.Int(0, min=0, max=3).tag(sync=True)
+    alt = traitlets.Unicode(GAE_STAIRCASE_ALT).tag(sync=True)
+
+
+MEAN_BALANCE_ALT = (
+    "Six token log-ratios as dots on a line; their mean is the point where they balance. The clip range of GRPO stands on "
+    "the line as a wide band, that of GSPO as a hair, to scale, and once more enlarged. Dots are dragged. A second picture "
+    "shows the product of all ratios and their geometric mean against the number of tokens. A sentence says what is clipped."
+)
+
+
+class MeanBalance(LiveFigure):
+    """Move token log-ratios; see where they balance, in which clip range that lies, and what their product does.
+
+    Chapter: gspo.
+
+    Args:
+        log_ratios: six numbers from -0.5 to 0.5, in nats; the dots move in steps of 0.01.
+        times: how often the six tokens are repeated: 1, 2, 5, 10, 20, 50, 100 or 200.
+        sign: of the completion's advantage, 1 or -1.
+
+    Raises:
+        traitlets.TraitError: another number of tokens, a log-ratio out of range, another length or sign.
+
+    Example:
+        >>> MeanBalance([0.3, 0, 0, 0, 0, 0], times=100).sign
+        1
+    """
+
+    _esm = in_a_notebook(_HERE / "mean_balance.mjs")
+    log_ratios = traitlets.List(
+        traitlets.Float(min=-0.5, max=0.5),
+        [0.3, 0.02, -0.03, 0.05, -0.07, 0.01],
+        minlen=6,
+        maxlen=6,
+    ).tag(sync=True)
+    times = traitlets.Enum([1, 2, 5, 10, 20, 50, 100, 200], default_value=1).tag(
+        sync=True
+    )
+    sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
+    alt = traitlets.Unicode(MEAN_BALANCE_ALT).tag(sync=True)
+
+
+CLIP_EXPLORER_ALT = (
+    "The six cases of the clip as buttons, by the sign of the advantage and the place of the ratio; the one that is pressed "
+    "sends a token there. Two curves over the ratio follow it: the clipped objective, flat where the token has gone far "
+    "enough, and the weight on the gradient of its log-probability, zero there. The token can be dragged, and sliders "
+    "move ratio, advantage and both bounds. A sentence names the case and says why."
+)
+
+
+class ClipExplorer(LiveFigure):
+    """Send a token to each of the six cases of the clip; see PPO's objective, its gradient, and the case in words.
 
     Chapter: ppo-clip.
 
@@ -127,24 +278,6 @@ class ClipExplorer(anywidget.AnyWidget):
     high = traitlets.Float(0.2, min=0.0, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(CLIP_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        *,
-        ratio: float | int = 1.5,
-        advantage: float | int = 1.0,
-        low: float | int = 0.2,
-        high: float | int = 0.2,
-    ):
-        super().__init__(
-            ratio=float(ratio),
-            advantage=float(advantage),
-            low=float(low),
-            high=float(high),
-        )
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 RATIO_EXPLORER_ALT = (
     "Sliders for the log-ratios of six tokens of one response; beside each, two bars: its weight in GRPO, where every "
@@ -153,7 +286,7 @@ RATIO_EXPLORER_ALT = (
 )
 
 
-class RatioExplorer(anywidget.AnyWidget):
+class RatioExplorer(LiveFigure):
     """Move the token log-ratios of one response; see what GRPO clips, what GSPO does, and the product of all ratios.
 
     Chapter: gspo.
@@ -177,33 +310,16 @@ class RatioExplorer(anywidget.AnyWidget):
 
     _esm = in_a_notebook(_HERE / "ratio_explorer.mjs")
     log_ratios = traitlets.List(
-        traitlets.Float(min=-0.5, max=0.5), minlen=6, maxlen=6
+        traitlets.Float(min=-0.5, max=0.5),
+        [0.12, -0.2, 0.05, 0.31, -0.09, -0.15],
+        minlen=6,
+        maxlen=6,
     ).tag(sync=True)
     still = traitlets.Enum([0, 14, 94, 994], default_value=0).tag(sync=True)
     sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
     token_band = traitlets.Enum(BANDS, default_value="0.2 / 0.2").tag(sync=True)
     sequence_band = traitlets.Enum(BANDS, default_value="3e-4 / 4e-4").tag(sync=True)
     alt = traitlets.Unicode(RATIO_EXPLORER_ALT).tag(sync=True)
-
-    def __init__(
-        self,
-        log_ratios: Sequence[float | int] = (0.12, -0.2, 0.05, 0.31, -0.09, -0.15),
-        *,
-        still: int = 0,
-        sign: int = 1,
-        token_band: str = "0.2 / 0.2",
-        sequence_band: str = "3e-4 / 4e-4",
-    ):
-        super().__init__(
-            log_ratios=[float(x) for x in log_ratios],
-            still=still,
-            sign=sign,
-            token_band=token_band,
-            sequence_band=sequence_band,
-        )
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
 
 
 GAE_EXPLORER_ALT = (
@@ -213,7 +329,7 @@ GAE_EXPLORER_ALT = (
 )
 
 
-class GaeExplorer(anywidget.AnyWidget):
+class GaeExplorer(LiveFigure):
     """Move lambda, make the critic wrong, change tokens; see TD errors, advantages, their bias and their spread.
 
     Chapter: gae.
@@ -242,18 +358,6 @@ class GaeExplorer(anywidget.AnyWidget):
     size = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(GAE_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        response: str = "101101",
-        *,
-        lam: float | int = 0.95,
-        critic: str = "offset",
-        size: float | int = 0.5,
-    ):
-        super().__init__(
-            response=response, lam=float(lam), critic=critic, size=float(size)
-        )
-
     @traitlets.validate("response")
     def _six_tokens(self, proposal: dict[str, Any]) -> str:
         if len(proposal["value"]) != 6 or set(proposal["value"]) - {"0", "1"}:
@@ -261,9 +365,6 @@ class GaeExplorer(anywidget.AnyWidget):
                 f"response is {proposal['value']!r}, expected six tokens, each 0 or 1"
             )
         return proposal["value"]
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
 
 
 LENGTH_EXPLORER_ALT = (
@@ -273,7 +374,7 @@ LENGTH_EXPLORER_ALT = (
 )
 
 
-class LengthExplorer(anywidget.AnyWidget):
+class LengthExplorer(LiveFigure):
     """Set the lengths of a group's responses and who is right; see what a token and a response weigh under a divisor.
 
     Chapter: dr-grpo.
@@ -327,9 +428,6 @@ class LengthExplorer(anywidget.AnyWidget):
             std=std,
         )
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 LANDSCAPE_EXPLORER_ALT = (
     "A map of the expected reward over the two parameters of a policy with three outcomes. From one point start the exact "
@@ -338,7 +436,7 @@ LANDSCAPE_EXPLORER_ALT = (
 )
 
 
-class LandscapeExplorer(anywidget.AnyWidget):
+class LandscapeExplorer(LiveFigure):
     """Move a policy of two parameters over its expected reward; see the exact gradient and sixty estimates of it.
 
     Chapter: policy-gradients.
@@ -369,22 +467,6 @@ class LandscapeExplorer(anywidget.AnyWidget):
     draw = traitlets.Int(0, min=0, max=999).tag(sync=True)
     alt = traitlets.Unicode(LANDSCAPE_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        a: float | int = -1.0,
-        b: float | int = 0.5,
-        *,
-        baseline: str = "none",
-        batch: int = 16,
-        draw: int = 0,
-    ):
-        super().__init__(
-            a=float(a), b=float(b), baseline=baseline, batch=batch, draw=draw
-        )
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 TRUST_REGION_EXPLORER_ALT = (
     "Sliders for the two logits of a policy over three actions. A map of the policies near it shows the line of equal KL, "
@@ -393,7 +475,7 @@ TRUST_REGION_EXPLORER_ALT = (
 )
 
 
-class TrustRegionExplorer(anywidget.AnyWidget):
+class TrustRegionExplorer(LiveFigure):
     """Move a policy of three actions; see the KL region, the clip box, and where four kinds of step end.
 
     Chapter: trust-regions.
@@ -422,20 +504,6 @@ class TrustRegionExplorer(anywidget.AnyWidget):
     beta = traitlets.Enum([1, 3, 10, 30], default_value=3).tag(sync=True)
     alt = traitlets.Unicode(TRUST_REGION_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        a: float | int = -2.0,
-        b: float | int = 0.5,
-        *,
-        delta: float = 0.01,
-        eps: float = 0.2,
-        beta: int = 3,
-    ):
-        super().__init__(a=float(a), b=float(b), delta=delta, eps=eps, beta=beta)
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 KL_EXPLORER_ALT = (
     "Sliders for the logits of a policy and of a reference over three outcomes. A table gives the exact KL divergence "
@@ -445,7 +513,7 @@ KL_EXPLORER_ALT = (
 )
 
 
-class KlExplorer(anywidget.AnyWidget):
+class KlExplorer(LiveFigure):
     """Move a policy of three outcomes away from its reference; see values and gradients of k1, k2 and k3.
 
     Chapter: kl-divergence.
@@ -465,32 +533,16 @@ class KlExplorer(anywidget.AnyWidget):
     """
 
     _esm = in_a_notebook(_HERE / "kl_explorer.mjs")
-    policy = traitlets.List(traitlets.Float(min=-3.0, max=3.0), minlen=3, maxlen=3).tag(
-        sync=True
-    )
+    policy = traitlets.List(
+        traitlets.Float(min=-3.0, max=3.0), [2.0, 0.0, -1.0], minlen=3, maxlen=3
+    ).tag(sync=True)
     reference = traitlets.List(
-        traitlets.Float(min=-3.0, max=3.0), minlen=3, maxlen=3
+        traitlets.Float(min=-3.0, max=3.0), [-1.0, 1.0, 1.0], minlen=3, maxlen=3
     ).tag(sync=True)
     place = traitlets.Enum(["loss", "reward", "weighted"], default_value="loss").tag(
         sync=True
     )
     alt = traitlets.Unicode(KL_EXPLORER_ALT).tag(sync=True)
-
-    def __init__(
-        self,
-        policy: Sequence[float | int] = (2, 0, -1),
-        reference: Sequence[float | int] = (-1, 1, 1),
-        *,
-        place: str = "loss",
-    ):
-        super().__init__(
-            policy=[float(x) for x in policy],
-            reference=[float(x) for x in reference],
-            place=place,
-        )
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
 
 
 TARGET_EXPLORER_ALT = (
@@ -501,7 +553,7 @@ TARGET_EXPLORER_ALT = (
 )
 
 
-class TargetExplorer(anywidget.AnyWidget):
+class TargetExplorer(LiveFigure):
     """Set the rewards of four completions and tau; see where a squared loss ends, with either constant.
 
     Chapter: kimi.
@@ -548,9 +600,6 @@ class TargetExplorer(anywidget.AnyWidget):
             old=[float(q) for q in old], rewards=[float(r) for r in rewards], tau=tau
         )
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 PAIR_LOSS_EXPLORER_ALT = (
     "Sliders for the gap between the scores of a chosen and a rejected completion, for beta, and for the share of labels "
@@ -559,7 +608,7 @@ PAIR_LOSS_EXPLORER_ALT = (
 )
 
 
-class PairLossExplorer(anywidget.AnyWidget):
+class PairLossExplorer(LiveFigure):
     """Move the gap of a pair; see what Bradley-Terry, DPO, IPO and SPIN make of it.
 
     Chapter: reward-models.
@@ -584,18 +633,6 @@ class PairLossExplorer(anywidget.AnyWidget):
     wins = traitlets.Float(1.0, min=0.5, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(PAIR_LOSS_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        gap: float | int = 0.0,
-        *,
-        beta: float | int = 0.5,
-        wins: float | int = 1.0,
-    ):
-        super().__init__(gap=float(gap), beta=float(beta), wins=float(wins))
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 HEADROOM_EXPLORER_ALT = (
     "Sliders for the probability that a token had when it was sampled, and for both clip bounds. Two axes, one of "
@@ -604,7 +641,7 @@ HEADROOM_EXPLORER_ALT = (
 )
 
 
-class HeadroomExplorer(anywidget.AnyWidget):
+class HeadroomExplorer(LiveFigure):
     """Move a token's probability and both clip bounds; see how far it may go before its gradient is cut.
 
     Chapter: dapo.
@@ -624,16 +661,10 @@ class HeadroomExplorer(anywidget.AnyWidget):
     """
 
     _esm = in_a_notebook(_HERE / "headroom_explorer.mjs")
-    p = traitlets.Float(min=1e-4, max=0.999).tag(sync=True)
-    low = traitlets.Float(min=0.0, max=0.9).tag(sync=True)
-    high = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    p = traitlets.Float(0.01, min=1e-4, max=0.999).tag(sync=True)
+    low = traitlets.Float(0.2, min=0.0, max=0.9).tag(sync=True)
+    high = traitlets.Float(0.28, min=0.0, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(HEADROOM_EXPLORER_ALT).tag(sync=True)
-
-    def __init__(self, p: float = 0.01, *, low: float = 0.2, high: float = 0.28):
-        super().__init__(p=float(p), low=float(low), high=float(high))
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
 
 
 SELF_REWARD_EXPLORER_ALT = (
@@ -644,7 +675,7 @@ SELF_REWARD_EXPLORER_ALT = (
 )
 
 
-class SelfRewardExplorer(anywidget.AnyWidget):
+class SelfRewardExplorer(LiveFigure):
     """Choose a reward of the model's own and a dose of verified problems; see which way the policy gradient goes.
 
     Chapter: self-play.
@@ -665,26 +696,13 @@ class SelfRewardExplorer(anywidget.AnyWidget):
     """
 
     _esm = in_a_notebook(_HERE / "self_reward_explorer.mjs")
-    source = traitlets.Enum(["judge", "majority-3", "majority-15"]).tag(sync=True)
-    share = traitlets.Float(min=0.02, max=0.98).tag(sync=True)
-    gap = traitlets.Float(min=-1.0, max=1.0).tag(sync=True)
-    dose = traitlets.Float(min=0.0, max=1.0).tag(sync=True)
+    source = traitlets.Enum(
+        ["judge", "majority-3", "majority-15"], default_value="judge"
+    ).tag(sync=True)
+    share = traitlets.Float(0.6, min=0.02, max=0.98).tag(sync=True)
+    gap = traitlets.Float(-0.3, min=-1.0, max=1.0).tag(sync=True)
+    dose = traitlets.Float(0.05, min=0.0, max=1.0).tag(sync=True)
     alt = traitlets.Unicode(SELF_REWARD_EXPLORER_ALT).tag(sync=True)
-
-    def __init__(
-        self,
-        source: str = "judge",
-        *,
-        share: float = 0.6,
-        gap: float = -0.3,
-        dose: float = 0.05,
-    ):
-        super().__init__(
-            source=source, share=float(share), gap=float(gap), dose=float(dose)
-        )
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
 
 
 GATE_GALLERY_ALT = (
@@ -696,7 +714,7 @@ _ROWS = tuple(ALGORITHMS)
 _GROUP_ROWS = tuple(name for name, row in ALGORITHMS.items() if of_a_group(row))
 
 
-class GateGallery(anywidget.AnyWidget):
+class GateGallery(LiveFigure):
     """Choose two rows and a ratio; see the weight that a token's score gets in each, by the sign of its advantage.
 
     Chapter: soft-gates.
@@ -743,9 +761,6 @@ class GateGallery(anywidget.AnyWidget):
             log2=float(log2),
         )
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 PASS_RATES_ALT = (
     "Menus for two rows of the table and for the number of completions a prompt, and a slider for the share of them that "
@@ -754,7 +769,7 @@ PASS_RATES_ALT = (
 )
 
 
-class PassRates(anywidget.AnyWidget):
+class PassRates(LiveFigure):
     """Choose two rows, the size of a group and a prompt's pass rate; see how much the prompt counts in each.
 
     Chapter: soft-gates.
@@ -798,9 +813,6 @@ class PassRates(anywidget.AnyWidget):
         }
         super().__init__(**tables, first=first, second=second, size=size, rate=rate)
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 ROUTING_EXPLORER_ALT = (
     "Menus for the number of layers, of experts in a layer and of experts picked, and a slider for relative noise. Three bars "
@@ -809,7 +821,7 @@ ROUTING_EXPLORER_ALT = (
 )
 
 
-class RoutingExplorer(anywidget.AnyWidget):
+class RoutingExplorer(LiveFigure):
     """Choose layers, experts and an engine's noise; see flips, and the spread of log-ratios beside replay and a dense control.
 
     Chapter: mixture-of-experts.
@@ -849,9 +861,6 @@ class RoutingExplorer(anywidget.AnyWidget):
             **routing(), layers=layers, experts=experts, picked=picked, noise=noise
         )
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 TRUST_EXPLORER_ALT = (
     "Sliders for a token's probability when it was sampled and now, and menus for the sign of its completion and for whose "
@@ -860,7 +869,7 @@ TRUST_EXPLORER_ALT = (
 )
 
 
-class TrustExplorer(anywidget.AnyWidget):
+class TrustExplorer(LiveFigure):
     """Move a token's probability away from where it was sampled; see which rows still train on it, and how strongly.
 
     Chapter: off-policy.
@@ -901,9 +910,6 @@ class TrustExplorer(anywidget.AnyWidget):
 
         super().__init__(**trust_table(), **nearest(now, sampled), old=old, sign=sign)
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 STEP_EXPLORER_ALT = (
     "Four completions of one prompt, each a row of steps with scores and an answer. A click changes a score, buttons "
@@ -913,7 +919,7 @@ STEP_EXPLORER_ALT = (
 )
 
 
-class StepExplorer(anywidget.AnyWidget):
+class StepExplorer(LiveFigure):
     """Change the scores of steps; see the number of a completion, the vote, and what each step is paid.
 
     Chapter: process-rewards.
@@ -936,9 +942,14 @@ class StepExplorer(anywidget.AnyWidget):
 
     _esm = in_a_notebook(_HERE / "step_explorer.mjs")
     scores = traitlets.List(
-        traitlets.List(traitlets.Float(min=0.0, max=1.0)), minlen=4, maxlen=4
+        traitlets.List(traitlets.Float(min=0.0, max=1.0)),
+        [[0.9, 0.9, 0.9], [0.9, 0.1, 0.5], [0.9, 0.5, 0.1], [0.5, 0.1, 0.1]],
+        minlen=4,
+        maxlen=4,
     ).tag(sync=True)
-    answers = traitlets.List(traitlets.Unicode(), minlen=4, maxlen=4).tag(sync=True)
+    answers = traitlets.List(
+        traitlets.Unicode(), ["q", "q", "f", "f"], minlen=4, maxlen=4
+    ).tag(sync=True)
     aggregate = traitlets.Enum(
         ["min", "mean", "last", "product"], default_value="min"
     ).tag(sync=True)
@@ -947,35 +958,12 @@ class StepExplorer(anywidget.AnyWidget):
     ).tag(sync=True)
     alt = traitlets.Unicode(STEP_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        scores: Sequence[Sequence[float]] = (
-            (0.9, 0.9, 0.9),
-            (0.9, 0.1, 0.5),
-            (0.9, 0.5, 0.1),
-            (0.5, 0.1, 0.1),
-        ),
-        answers: Sequence[str] = ("q", "q", "f", "f"),
-        *,
-        aggregate: str = "min",
-        payment: str = "outcome",
-    ):
-        super().__init__(
-            scores=[[float(x) for x in own] for own in scores],
-            answers=list(answers),
-            aggregate=aggregate,
-            payment=payment,
-        )
-
     @traitlets.validate("scores")
     def _check_scores(self, proposal: Any) -> Any:
         for own in proposal["value"]:
             if not 1 <= len(own) <= 6:
                 raise ValueError(f"a completion has 1 to 6 steps; got {len(own)}")
         return proposal["value"]
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
 
 
 VERIFIER_EXPLORER_ALT = (
@@ -986,7 +974,7 @@ VERIFIER_EXPLORER_ALT = (
 )
 
 
-class VerifierExplorer(anywidget.AnyWidget):
+class VerifierExplorer(LiveFigure):
     """Give a verifier a hole, or let it err by lot; see what the expected update makes of three kinds of completions.
 
     Chapter: rlvr.
@@ -1017,28 +1005,6 @@ class VerifierExplorer(anywidget.AnyWidget):
     rule = traitlets.Enum(["mean", "zscore"], default_value="mean").tag(sync=True)
     alt = traitlets.Unicode(VERIFIER_EXPLORER_ALT).tag(sync=True)
 
-    def __init__(
-        self,
-        honest: int = 18,
-        exploit: int = 30,
-        *,
-        passes: int = 100,
-        accepts: int = 0,
-        rejects: int = 0,
-        rule: str = "mean",
-    ):
-        super().__init__(
-            honest=honest,
-            exploit=exploit,
-            passes=passes,
-            accepts=accepts,
-            rejects=rejects,
-            rule=rule,
-        )
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 BUDGET_EXPLORER_ALT = (
     "Accuracy against tokens a problem on a logarithmic scale, for a model before and after training, by method: one of n "
@@ -1047,7 +1013,7 @@ BUDGET_EXPLORER_ALT = (
 )
 
 
-class BudgetExplorer(anywidget.AnyWidget):
+class BudgetExplorer(LiveFigure):
     """Choose a budget of tokens; see what each method makes of it, for the start and for the trained model.
 
     Chapter: test-time-scaling.
@@ -1084,9 +1050,6 @@ class BudgetExplorer(anywidget.AnyWidget):
 
         super().__init__(**budget_table(), shown=shown, set=set, place=place)
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 DIVERGENCE_EXPLORER_ALT = (
     "A menu for the divergence and a slider for the centre of a bell-shaped student over twelve outcomes. A curve shows the "
@@ -1095,7 +1058,7 @@ DIVERGENCE_EXPLORER_ALT = (
 )
 
 
-class DivergenceExplorer(anywidget.AnyWidget):
+class DivergenceExplorer(LiveFigure):
     """Move a student with one knob past a teacher with two modes; see where each divergence wants it.
 
     Chapter: distillation.
@@ -1135,9 +1098,6 @@ class DivergenceExplorer(anywidget.AnyWidget):
 
         super().__init__(**tabulate(), divergence=divergence, centre=round(5 * centre))
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 ROW_BENCHMARK_ALT = (
     "Menus for a task with a number of updates, and for two rows. Thin lines show the difference of their held-out results "
@@ -1146,7 +1106,7 @@ ROW_BENCHMARK_ALT = (
 )
 
 
-class RowBenchmark(anywidget.AnyWidget):
+class RowBenchmark(LiveFigure):
     """Choose a task and two rows of the benchmark; see their difference seed by seed, and whether it is separated.
 
     Page: comparison.
@@ -1195,9 +1155,6 @@ class RowBenchmark(anywidget.AnyWidget):
                 )
         super().__init__(**table, group=group, first=first, second=second)
 
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
-
 
 TOKEN_INSPECTOR_ALT = (
     "Menus for a recorded run, a step, a prompt and two rows. Below, the completions of the prompt's group, token by token: "
@@ -1207,7 +1164,7 @@ TOKEN_INSPECTOR_ALT = (
 )
 
 
-class TokenInspector(anywidget.AnyWidget):
+class TokenInspector(LiveFigure):
     """Choose a recorded step and one or two rows; see what each gives to every token of a group, and why.
 
     Page: inspector.
@@ -1273,6 +1230,3 @@ class TokenInspector(anywidget.AnyWidget):
         super().__init__(
             **table, run=run, step=step, prompt=prompt, first=first, second=second
         )
-
-    def __repr__(self) -> str:
-        return f"[Interactive figure. {self.alt}]"
