@@ -88,7 +88,7 @@ const maths = {
     };
     const told = maths.changed(arm).filter((name) => !(arm.low === "none" && arm.high === "none" && name === "high"));
     const say = (name) => (name === "low" && arm.low === "none" && arm.high === "none" ? "no bounds" : words[name](arm[name]));
-    return [rows[arm.row].title.split(",")[0], ...told.map(say)].join(", ");
+    return [rows[arm.row].title.split(" (")[0], ...told.map(say)].join(", ");
   },
 
   // ---- the address: #play=grpo;rloo,lr=2e-4,seeds=3;steps=240 ----
@@ -309,12 +309,14 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .hint { margin-block-start: 0.5rem; }
 .playground svg text { fill: currentColor; font-size: 12px; }
 .playground svg.chart { display: block; width: 100%; height: 19rem; cursor: crosshair; touch-action: pan-y; }
+.playground svg .empty { font-size: 1.3rem; fill-opacity: 0.75; }
 .playground .curve { fill: none; stroke-linejoin: round; }
 .playground .measures { display: grid; gap: 0.35rem; grid-template-columns: repeat(auto-fill, minmax(7.2rem, 1fr)); margin-block-start: 0.5rem; }
 .playground .measures button { padding: 0.25rem 0.4rem; text-align: start; font-size: 0.78rem; line-height: 1.2; }
 .playground .measures svg { display: block; width: 100%; height: 2.1rem; margin-block-start: 0.15rem; }
 .playground .controls { display: flex; flex-wrap: wrap; gap: 0.4rem 0.8rem; align-items: center; margin-block: 0.4rem; }
-.playground .controls label { display: inline-flex; gap: 0.4rem; align-items: center; }
+.playground .controls label { display: inline-flex; gap: 0.4rem; align-items: center; min-width: 0; white-space: nowrap; }
+.playground .controls select { min-width: 0; }
 .playground .controls .wide { flex: 1 1 14rem; }
 .playground .controls input[type=range] { flex: 1; min-width: 4rem; padding: 0; border: 0; accent-color: #3b8fcf; }
 .playground svg.tree { display: block; width: 100%; }
@@ -349,18 +351,19 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
   .playground .challenge legend { flex-basis: 100%; }
 }
 @container (min-width: 46rem) {
-  .playground .main { grid-template-columns: 16.5rem minmax(0, 1fr); }
+  .playground .main { grid-template-columns: minmax(0, 1fr) 16.5rem; }
   .playground .two { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .playground svg.chart { height: 23rem; }
 }
 @container (min-width: 60rem) {
   .playground .arms { grid-template-columns: repeat(4, minmax(0, 1fr)); }
-  .playground .main { grid-template-columns: 18rem minmax(0, 1fr); }
+  .playground .main { grid-template-columns: minmax(0, 1fr) 18rem; }
 }
 @media (prefers-reduced-motion: no-preference) {
   .playground button { transition: background-color 0.15s; }
 }
 .bd-article figure.mjs:has(.playground) { max-width: none; margin-inline: 0; }
+.bd-main .bd-content .bd-article-container:has(.playground:not(.front)) { max-width: 84rem; }
 .playground.front svg.chart { height: 17rem; }
 `;
 
@@ -437,6 +440,9 @@ function drawChart(svg, { history, limit, measure, names, at = null }) {
     svg.append(picture("text", { x: x(step), y: height - bottom + 18, "text-anchor": "middle" }, String(step)));
   }
   svg.append(picture("text", { x: (left + width - right) / 2, y: height - 3, "text-anchor": "middle" }, "training step"));
+  if (!history.flat().some((run) => run.length)) {
+    svg.append(picture("text", { x: (left + width - right) / 2, y: (top + height - bottom) / 2, "text-anchor": "middle", class: "empty" }, "Press Train"));
+  }
   if (at) svg.append(picture("path", { d: `M${x(at)} ${top}V${height - bottom}`, stroke: "currentColor", "stroke-opacity": 0.5, "stroke-dasharray": "2 3" }));
   const means = drawLines(svg, history, key, x, y, 2.75);
   const told = means.map((mean, arm) => (mean.length ? `${names[arm]}: ${say(mean.at(-1)[1])} at step ${mean.at(-1)[0]}` : "")).filter(Boolean);
@@ -448,7 +454,7 @@ function drawChart(svg, { history, limit, measure, names, at = null }) {
 function drawTree(svg, group, chosen, choose) {
   const { root, nodes, leaves, most } = maths.tree(group.completions);
   const width = svg.clientWidth || 600, wide = width > 640;
-  const first = wide ? 104 : 8, last = wide ? 168 : 66, column = (width - first - last) / 5, box = Math.min(92, column - (wide ? 22 : 9));
+  const first = wide ? 104 : 8, last = wide ? 168 : 58, column = (width - first - last) / 5, box = Math.min(96, column - (wide ? 18 : 9)), roomy = box > 76;
   const pitch = 46, tall = 38, head = wide ? 6 : 30, x = (node) => first + (node.depth - 1) * column, y = (node) => head + node.line * pitch;
   const size = group.completions.length, height = head + leaves.length * pitch;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -468,12 +474,12 @@ function drawTree(svg, group, chosen, choose) {
     const one = picture("g", { class: `node${node.text === chosen ? " chosen" : ""}`, tabindex: node.text === chosen || (!chosen && node === nodes[0]) ? 0 : -1,
       role: "button", "aria-pressed": String(node.text === chosen), "data-text": node.text, "aria-label": maths.words(node, group.prompt, size), transform: `translate(${a} ${y(node)})` });
     const sign = still ? "\u00b7" : up ? "\u25b2" : "\u25bc";
-    const small = [node.prob > 0.995 ? "1.0" : node.prob.toFixed(2).slice(1), wide ? `\u00d7${node.count}` : "", node.bound ? "\u2702" : ""].filter(Boolean).join(" ");
+    const small = [node.prob > 0.995 ? "1.0" : node.prob.toFixed(2).slice(1), roomy ? `\u00d7${node.count}` : "", node.bound ? "\u2702" : ""].filter(Boolean).join(" ");
     one.append(
       picture("rect", { width: box, height: tall, rx: 6, fill: `rgb(var(--${up ? "up" : "down"}) / ${shade.toFixed(3)})` }),
-      picture("text", { class: "token", x: wide ? 9 : box / 2 - 8, y: 18, "text-anchor": wide ? "start" : "middle" }, maths.shown(node.token)),
-      picture("text", { class: "small", x: wide ? box - 8 : box / 2 + 4, y: 17, "text-anchor": wide ? "end" : "start" }, wide && !still ? `${sign} ${Math.abs(node.push).toFixed(2)}` : sign),
-      picture("text", { class: "small", x: wide ? 9 : box / 2, y: 32, "text-anchor": wide ? "start" : "middle" }, small),
+      picture("text", { class: "token", x: roomy ? 9 : box / 2 - 8, y: 18, "text-anchor": roomy ? "start" : "middle" }, maths.shown(node.token)),
+      picture("text", { class: "small", x: roomy ? box - 8 : box / 2 + 4, y: 17, "text-anchor": roomy ? "end" : "start" }, roomy && !still ? `${sign} ${Math.abs(node.push).toFixed(2)}` : sign),
+      picture("text", { class: "small", x: roomy ? 9 : box / 2, y: 32, "text-anchor": roomy ? "start" : "middle" }, small),
     );
     one.addEventListener("click", () => choose(node.text));
     one.addEventListener("keydown", (event) => {
@@ -684,7 +690,7 @@ function render({ model, el }) {
     const lead = now.guess === challenge.answer ? "As you expected: " : `You expected \u201c${challenge.options[now.guess]}\u201d. It came out otherwise: `;
     const chapter = element("a", { href: `../${challenge.chapter}.html`, textContent: challenge.chapterTitle });
     result.replaceChildren(element("p", {}, element("strong", { textContent: lead + challenge.options[challenge.answer].replace(/^./, (c) => c.toLowerCase()) + "." })),
-      element("ul", { className: "claims" }, ...claims), element("p", {}, element("span", { textContent: `${challenge.why} ` }), "Read on: ", chapter, "."),
+      element("ul", { className: "claims" }, ...claims), element("p", {}, "Read on: ", chapter, "."),
       element("p", { className: "quiet", textContent: "\u2713 stands before what your own run bears out." }));
   };
 
@@ -783,7 +789,7 @@ function render({ model, el }) {
   });
   const note = element("p", { className: "quiet" });
   const curves = element("section", { className: "panel" }, chart, note, measures,
-    element("details", {}, element("summary", { textContent: "The numbers as a table" }), numbers));
+    element("details", { className: "more" }, element("summary", { textContent: "The numbers as a table" }), numbers));
   let stepAt = () => 1;
   chart.addEventListener("click", (event) => look({ step: Math.max(1, Math.min(done(), stepAt(event.clientX))) }));
   const showCurves = () => {
@@ -824,7 +830,7 @@ function render({ model, el }) {
   const asTable = element("div", { className: "scroll" });
   const groupPanel = element("section", { className: "panel" }, element("h3", { textContent: "One group: what was written, and which way it is pushed" }),
     element("div", { className: "controls" }, element("label", { className: "wide" }, "step", slider, sliderSays), labelled("group", groupMenu), labelled("update", updateMenu)),
-    which, tree, about, element("details", {}, element("summary", { textContent: "The group as a table" }), asTable));
+    which, tree, about, element("details", { className: "more" }, element("summary", { textContent: "The group as a table" }), asTable));
   const look = (wish) => { Object.assign(now.look, wish); lookAgain(); now.dirty = true; };
   function lookAgain() {
     if (!done()) return;
@@ -965,7 +971,7 @@ function render({ model, el }) {
 
   // ---- all of it ----
 
-  root.append(bar, said, chips, panel, arms, element("div", { className: "main" }, settings, curves), groupPanel,
+  root.append(bar, said, chips, panel, arms, element("div", { className: "main" }, curves, settings), groupPanel,
     element("div", { className: "two" }, askPanel, codePanel), share);
 
   let shown = "";

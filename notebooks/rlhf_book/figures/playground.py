@@ -37,6 +37,11 @@ def playground() -> dict[str, Any]:
     }
 
 
+def front() -> dict[str, Any]:
+    """The values of the front page's small form, which has neither code nor challenges."""
+    return {name: value for name, value in playground().items() if name not in ("code", "challenges")} | {"small": True}
+
+
 def engine() -> str:
     """The engine's files as one script, without the worker that runs it."""
     return "\n".join((ENGINE / name).read_text(encoding="utf-8") for name in FILES)
