@@ -106,10 +106,17 @@ def with_the_inspector(folder: Path) -> Path:
 
 
 def with_the_playground(folder: Path) -> Path:
-    """A book of the page of the playground, as it is, in the book's theme; returns the page."""
+    """A book of the page of the playground, as it is, and of one with its small form as on the front page.
+
+    Returns:
+        The folder of the two pages, playground.html and front.html.
+    """
     text = (ROOT / "book" / "playground.md").read_text(encoding="utf-8")
     linked = dict.fromkeys(re.findall(r"\]\(\.\./(notebooks/[a-z-]+)\.ipynb\)", text))
-    return _in_the_theme(folder, "playground", {}, (*linked, "book/algorithms", "book/comparison")) / "playground.html"
+    front = re.search(r"```\{mjs-figure\} playground.mjs.*?```", (ROOT / "book" / "index.md").read_text(), re.DOTALL)
+    recorded = '```{raw} html\n<figure class="learning-picture"><p>recorded</p></figure>\n```'
+    pages = {"book/front": f"# Front\n\n{front[0].replace('.ipynb)', '.md)')}\n\n{recorded}\n"}
+    return _in_the_theme(folder, "playground", pages, (*linked, "book/algorithms", "book/comparison"))
 
 
 def _in_the_theme(folder: Path, name: str, pages: dict[str, str], linked: tuple[str, ...]) -> Path:

@@ -513,8 +513,8 @@ function render({ model, el }) {
 
   // What there is to see: history[arm][seed] is a list of steps.
   const now = {
-    arms: small ? [{ ...DEFAULT }, { ...DEFAULT, verdict: "coin" }] : [{ ...DEFAULT }], limit: LIMIT, selected: 0, number: 0, history: [], running: false,
-    started: false, speed: "0", measure: MEASURES[0], question: null, answers: null, challenge: null, guess: null, over: false,
+    arms: small ? [{ ...DEFAULT }, { ...DEFAULT, verdict: "coin" }] : [{ ...DEFAULT }], limit: LIMIT, selected: 0, number: 0, turn: 0, history: [], running: false,
+    speed: "0", measure: MEASURES[0], question: null, answers: null, challenge: null, guess: null, over: false,
     look: { step: null, group: "mixed", last: false, ticket: 0, asked: 0, node: null, seen: null }, beside: 0, dirty: true, engine: "",
   };
   const names = () => now.arms.map((arm) => maths.nameOf(arm, rows));
@@ -537,11 +537,16 @@ function render({ model, el }) {
   const go = (once = false) => {
     if (now.over) rebuild();
     now.running = true;
-    tell("go", { speed: Number(now.speed), once });
+    now.turn += 1;
+    tell("go", { speed: Number(now.speed), once, turn: now.turn });
     if (!once) say("Training.");
     now.dirty = true;
   };
-  const pause = () => { tell("pause"); };
+  const pause = () => {
+    now.running = false; // at once: the next press is a new turn, whatever is still on its way from this one
+    tell("pause");
+    now.dirty = true;
+  };
 
   worker.addEventListener("message", ({ data }) => {
     if (data.kind === "ready") {
@@ -558,7 +563,7 @@ function render({ model, el }) {
       now.answers = data;
     } else if (data.kind === "looked" && data.ticket === now.look.ticket) {
       now.look.seen = data;
-    } else if (data.kind === "stopped") {
+    } else if (data.kind === "stopped" && data.turn === now.turn) {
       now.running = false;
       now.over = data.finished;
       say(data.finished ? `Done: ${now.limit} steps.` : `Stopped at step ${done()}.`);
@@ -585,7 +590,6 @@ function render({ model, el }) {
   if (small) {
     const key = element("p", { className: "quiet" });
     root.append(element("div", { className: "bar" }, train, again, count), said, chart, key);
-    key.innerHTML = "";
     const draw = () => {
       showBar();
       drawChart(chart, { history: now.history, limit: Number(now.limit), measure: MEASURES[0], names: ["reward: is it right?", "reward: a coin"] });

@@ -1,15 +1,15 @@
 // The worker: trains the arms of the page, one step of one run at a time, and reports.
 //
-// It gets     start {weights, kernel}   arms {number, arms, limit, question}   go {speed, once}   pause {}
+// It gets     start {weights, kernel}   arms {number, arms, limit, question}   go {turn, speed, once}   pause {}
 //             question {question}   look {arm, step, group, last, ticket}
-// and posts   ready {engine}   steps {number, items}   stopped {number, finished}   answers {number, answers}
+// and posts   ready {engine}   steps {number, items}   stopped {number, turn, finished}   answers {number, answers}
 //             looked {number, ticket, arm, step, ...}
-// Everything that belongs to a set of arms carries its number: what comes late from an earlier set is dropped.
+// Everything that belongs to a set of arms carries its number, and every start its turn: what comes late is dropped.
 
 const REPORT_EVERY = 40, ANSWER_EVERY = 250, SAMPLES = 10; // milliseconds; completions of the reader's question
 
 let start = null, wasm = null, arms = [], number = 0, limit = 0, question = null, items = [];
-let reported = 0, answered = 0, speed = 0, began = 0, made = 0, once = false, target = 0;
+let reported = 0, answered = 0, speed = 0, began = 0, made = 0, once = false, target = 0, turn = 0;
 
 // setTimeout waits four milliseconds at least, a message none.
 const channel = new MessageChannel(), calls = [];
@@ -72,7 +72,7 @@ function finish() {
   report(performance.now());
   if (question) answer();
   const finished = arms.every(({ trainers }) => trainers.every(({ steps }) => steps >= limit));
-  postMessage({ kind: "stopped", number, finished });
+  postMessage({ kind: "stopped", number, turn, finished });
 }
 
 const RECEIVED = {
@@ -88,7 +88,7 @@ const RECEIVED = {
   },
   arms: (message) => { loop.stop(); build(message); if (question) answer(); },
   go: (message) => {
-    ({ speed, once } = message);
+    ({ speed, once, turn } = message);
     target = 1 + Math.min(...arms.flatMap(({ trainers }) => trainers.map(({ steps }) => steps)));
     target = Math.min(target, limit);
     began = performance.now();
