@@ -20,7 +20,8 @@ window.said = [];
 const Before = Worker;
 window.Worker = class extends Before {
   constructor(...all) { super(...all); this.addEventListener("message", ({ data }) => window.said.push(data)); }
-  postMessage(message) { super.postMessage(location.search === "?js" && message.kind === "start" ? { ...message, kernel: null } : message); }
+  postMessage(message) { super.postMessage(location.search === "?js" && message.kind === "start" ? { ...message,
+    kernel: null } : message); }
 };
 """
 STEPS = "window.said.filter((m) => m.kind === 'steps').flatMap((m) => m.items.map((i) => ({ ...i, number: m.number })))"
@@ -62,8 +63,10 @@ def stands(page, width):
     assert page.outside_requests == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     sticking = page.evaluate(
-        f"(() => {{ const right = {FIGURE}.getBoundingClientRect().right + 1; return [...{FIGURE}.querySelectorAll('*')].filter((e) => "
-        "!e.closest('pre, .scroll, defs') && e.getBoundingClientRect().right > right).map((e) => e.outerHTML.slice(0, 80)); })()"
+        f"(() => {{ const right = {FIGURE}.getBoundingClientRect().right + 1; "
+        f"return [...{FIGURE}.querySelectorAll('*')].filter((e) => "
+        "!e.closest('pre, .scroll, defs') && e.getBoundingClientRect().right > right).map((e) => "
+        "e.outerHTML.slice(0, 80)); })()"
     )
     assert sticking == []
 
@@ -108,7 +111,8 @@ def test_it_trains_from_disk_by_keyboard(browser, book):
 def test_fifty_times_pause_and_train_leave_one_loop(browser, book):
     page = opened(browser, book, "#play=grpo,prompts=4,group=4;steps=60")
     page.evaluate(
-        f"(async () => {{ for (let i = 0; i < 101; i++) {{ {GO}.click(); if (i % 7 === 0) await new Promise((r) => setTimeout(r, 5)); }} }})()"
+        f"(async () => {{ for (let i = 0; i < 101; i++) {{ {GO}.click(); if (i % 7 === 0) await new Promise((r) => "
+        f"setTimeout(r, 5)); }} }})()"
     )
     wait(page, f"{SAID} === 'Done: 60 steps.'")
     steps = page.evaluate(STEPS)
@@ -185,7 +189,13 @@ def test_it_answers_a_readers_question(browser, book):
 @pytest.mark.parametrize("width", [320, 390, 1280, 1920])
 def test_it_stands_at_every_width(browser, book, width, dark):
     """Four arms, a tree, an answer, and the lines of code, light and dark."""
-    page = opened(browser, book, "#play=grpo;gspo,updates=8,seeds=2;cispo,low=0.1;kimi_k2,values=10/11,verdict=form", width=width, dark=dark)
+    page = opened(
+        browser,
+        book,
+        "#play=grpo;gspo,updates=8,seeds=2;cispo,low=0.1;kimi_k2,values=10/11,verdict=form",
+        width=width,
+        dark=dark,
+    )
     page.evaluate(f"{FIGURE}.querySelector('.ask button').click()")
     one = f"[...{FIGURE}.querySelectorAll('.bar button')].find((b) => b.textContent === 'One step')"
     page.evaluate(f"{one}.click()")
@@ -195,11 +205,16 @@ def test_it_stands_at_every_width(browser, book, width, dark):
     page.draw()
     stands(page, width)
     assert unnamed(page, FIGURE) == 0
-    small = page.evaluate(f"Math.min(...[...{FIGURE}.querySelectorAll('button, select, input:not([type=radio])')].filter((e) => e.offsetHeight).map((e) => e.offsetHeight))")
+    small = page.evaluate(
+        f"Math.min(...[...{FIGURE}.querySelectorAll('button, select, input:not([type=radio])')].filter((e) => "
+        f"e.offsetHeight).map((e) => e.offsetHeight))"
+    )
     assert small >= 16 if width > 600 else small >= 16
     colours = page.evaluate(
-        f"(() => {{ const behind = (e) => {{ while (getComputedStyle(e).backgroundColor === 'rgba(0, 0, 0, 0)') e = e.parentElement; return getComputedStyle(e).backgroundColor; }};"
-        f"return [[{GO}, 4.5], [{FIGURE}.querySelector('.said'), 0]].map(([e, least]) => [getComputedStyle(e).color, behind(e), least]); }})()"
+        f"(() => {{ const behind = (e) => {{ while (getComputedStyle(e).backgroundColor === 'rgba(0, 0, 0, "
+        f"0)') e = e.parentElement; return getComputedStyle(e).backgroundColor; }};"
+        f"return [[{GO}, 4.5], [{FIGURE}.querySelector('.said'), 0]].map(([e, least]) => "
+        f"[getComputedStyle(e).color, behind(e), least]); }})()"
     )
     for ink, ground, least in colours:
         if least:
@@ -216,15 +231,23 @@ def test_settings_go_into_the_address_and_come_back(browser, book):
     page.press("Enter")
     assert page.evaluate("location.hash") == "#play=dr_grpo;dr_grpo"
     seed = f"{FIGURE}.querySelector('.settings input[type=number]')"
-    page.evaluate(f"(() => {{ const e = {seed}; e.value = '1000'; e.dispatchEvent(new Event('change', {{ bubbles: true }})); }})()")
+    page.evaluate(
+        f"(() => {{ const e = {seed}; e.value = '1000'; e.dispatchEvent(new Event('change', {{ bubbles: true }})); "
+        f"}})()"
+    )
     assert "is not between 0 and 999" in page.evaluate(SAID)
-    page.evaluate(f"(() => {{ const e = {seed}; e.value = '07'; e.dispatchEvent(new Event('change', {{ bubbles: true }})); }})()")
+    page.evaluate(
+        f"(() => {{ const e = {seed}; e.value = '07'; e.dispatchEvent(new Event('change', {{ bubbles: true }})); }})()"
+    )
     page.draw()
     address = page.evaluate("location.hash")
     assert address == "#play=dr_grpo;dr_grpo,seed=7"
     assert page.evaluate(f"{FIGURE}.querySelector('.link').value").endswith(address)
     again = opened(browser, book, address)
-    assert again.evaluate(f"[...{FIGURE}.querySelectorAll('.arms .name')].map((e) => e.textContent)") == ["Dr. GRPO", "Dr. GRPO, seed 7"]
+    assert again.evaluate(f"[...{FIGURE}.querySelectorAll('.arms .name')].map((e) => e.textContent)") == [
+        "Dr. GRPO",
+        "Dr. GRPO, seed 7",
+    ]
     # A broken or hostile address: the usual arm, and words.
     for tail in ("#play=%E0%A4%A", "#play=<img src=x onerror=alert(1)>,__proto__=1", "#play=grpo,lr=1e9;steps=1e9"):
         page = opened(browser, book, tail)
@@ -236,7 +259,10 @@ def test_settings_go_into_the_address_and_come_back(browser, book):
 
 def test_a_run_is_downloaded_whole(browser, book):
     page = opened(browser, book, "#play=grpo,prompts=4,group=2,seeds=2")
-    page.evaluate("URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return 'blob:none'; }; HTMLAnchorElement.prototype.click = () => {};")
+    page.evaluate(
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); "
+        "return 'blob:none'; }; HTMLAnchorElement.prototype.click = () => {};"
+    )
     page.evaluate(f"[...{FIGURE}.querySelectorAll('.bar button')].find((b) => b.textContent === 'One step').click()")
     wait(page, f"{COUNT} === 'step 1 of 120' && {GO}.textContent === 'Train'")
     page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent.startsWith('Download')).click()")
@@ -251,7 +277,10 @@ def test_a_run_is_downloaded_whole(browser, book):
 def test_nothing_moves_for_those_who_want_it_so(browser, book):
     page = opened(browser, book)
     page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
-    moving = f"[...{FIGURE}.querySelectorAll('*')].filter((e) => getComputedStyle(e).animationName !== 'none' || parseFloat(getComputedStyle(e).transitionDuration) > 0).length"
+    moving = (
+        f"[...{FIGURE}.querySelectorAll('*')].filter((e) => "
+        "getComputedStyle(e).animationName !== 'none' || parseFloat(getComputedStyle(e).transitionDuration) > 0).length"
+    )
     assert page.evaluate(moving) == 0
     page.send("Emulation.setEmulatedMedia", features=[])
 

@@ -1,4 +1,4 @@
-"""Runs every arm of the playground's challenges over its seeds and writes playground_challenges.json: minutes of a core.
+"""Runs every arm of the playground's challenges over its seeds, and writes playground_challenges.json: minutes.
 
     python tests/data/playground_challenges.py
 
@@ -28,7 +28,8 @@ def runs(shifts=SHIFTS):
         "for (const { arms } of all) for (const given of arms) for (const shift of shifts) {"
         "  const arm = { ...maths.DEFAULT, ...given, seed: String(Number(given.seed ?? 0) + shift) };"
         "  const { row, seeds, ...settings } = maths.settings(arm, rows);"
-        "  const bounds = Object.fromEntries(Object.entries(row.bounds).map(([k, v]) => [k, Number.isFinite(v) ? v : 1e9]));"
+        "  const bounds = Object.fromEntries(Object.entries(row.bounds).map(([k, v]) => [k, "
+        "Number.isFinite(v) ? v : 1e9]));"
         "  found[maths.address([arm])] = { ...settings, row: arm.row, bounds, seed: Number(arm.seed) }; }"
         "console.log(JSON.stringify(found));"
     )
@@ -47,11 +48,13 @@ for (const [name, settings] of Object.entries(RUNS)) {
   const trainer = make(settings), steps = [];
   for (let i = 0; i < STEPS; i++) { const { kept, ...step } = trainer.step(); steps.push(step); }
   const over = (from, to, key) => {
-    const values = steps.filter((one) => one.step >= from && one.step <= to && one[key] !== undefined).map((one) => one[key]);
+    const values = steps.filter((one) => one.step >= from && one.step <= to && one[key] !== undefined).map((one) =>
+      one[key]);
     return Number(mean(values).toPrecision(6));
   };
   found[name] = {
-    first: steps.slice(0, FIRST).map(({ right, entropy, norm }) => [right, entropy, norm].map((x) => Number(x.toPrecision(6)))),
+    first: steps.slice(0, FIRST).map(({ right, entropy, norm }) => [right, entropy, norm].map((x) =>
+      Number(x.toPrecision(6)))),
     ...(STEPS < 120 ? {} : Object.fromEntries(Object.entries(WINDOWS).map(([name, [from, to]]) => [name,
       Object.fromEntries(MEASURES.map((key) => [key, over(from, to, key)]))]))),
   };

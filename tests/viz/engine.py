@@ -17,7 +17,8 @@ const USUAL = { row: "grpo", lr: 8e-4, prompts: 16, group: 16, verdict: "checked
 function make(settings = {}, { wasm = true, shared = true, rows = 0 } = {}) {
   const all = { ...USUAL, ...settings }, row = { ...ROWS[all.row] };
   row.bounds = { ...row.bounds, ...settings.bounds };
-  const machine = new Machine({ rows: rows || rowsFor(all.prompts, all.group), policies: 2, wasm: wasm ? KERNEL : null });
+  const machine = new Machine({ rows: rows || rowsFor(all.prompts, all.group), policies: 2,
+    wasm: wasm ? KERNEL : null });
   for (const policy of machine.policies) machine.load(policy, START);
   const [reference, policy] = machine.policies;
   return new Trainer(machine, policy, reference, { ...all, row, updates: all.updates ?? row.updates }, { shared });

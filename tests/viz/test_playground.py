@@ -40,6 +40,11 @@ def recorded(name):
     return json.loads((ROOT / "tests" / "data" / f"{name}.json").read_text(encoding="utf-8"))
 
 
+def in_page(script, **given):
+    constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in given.items())
+    return run_in_node(MODULE, f"const rows = {json.dumps(ROWS)};\n{constants}{script}")
+
+
 # ---- the numbers are those of the library ------------------------------------------------------------------------
 
 # The recorded batch in the engine; `use` puts other log-probs of the sampler in, `of` reads a table of [B][T].
@@ -47,10 +52,12 @@ BATCH = """
 const flat = (table) => Float64Array.from(table.flat());
 function loaded(options) {
   const trainer = make({ prompts: 4, group: 4 }, options);
-  const batch = rollout(trainer.machine, trainer.policy, trainer.tree, trainer.machine.main, D.prompts, D.group, given(D.completions), options.shared);
+  const batch = rollout(trainer.machine, trainer.policy, trainer.tree, trainer.machine.main, D.prompts, D.group,
+    given(D.completions), options.shared);
   return { trainer, batch, now: trainer.logProbs(batch, trainer.machine.main) };
 }
-const kept = (x, batch) => Array.from({ length: batch.B }, (_, i) => [...x.slice(i * BUDGET, i * BUDGET + batch.length[i])]);
+const kept = (x, batch) => Array.from({ length: batch.B }, (_, i) => [...x.slice(i * BUDGET,
+  i * BUDGET + batch.length[i])]);
 """
 
 
@@ -123,8 +130,10 @@ def test_the_gradient_of_all_weights_and_a_clipped_step_are_torchs(wasm, shared)
           for (const [tensor, rows, columns] of SHAPES) {
             const size = (tensor === "embed" ? VOCABULARY : rows) * columns, o = PLACE[tensor];
             const g = gradient.subarray(o, o + size), moved = g.map((_, i) => policy.weights[o + i] - before[o + i]);
-            const dot = (x, y) => x.reduce((sum, one, i) => sum + one * y(i), 0), length = (x) => Math.sqrt(dot(x, (i) => x[i]));
-            found[name].gradient[tensor] = [length(g), dot(g, (i) => Math.cos(0.37 * i)), dot(g, (i) => Math.cos(0.0113 * i))];
+            const dot = (x, y) => x.reduce((sum, one, i) => sum + one * y(i), 0), length = (x) => Math.sqrt(dot(x,
+              (i) => x[i]));
+            found[name].gradient[tensor] = [length(g), dot(g, (i) => Math.cos(0.37 * i)), dot(g, (i) =>
+              Math.cos(0.0113 * i))];
             found[name].step[tensor] = [length(moved), dot(moved, (i) => g[i])];
           }
         }
@@ -149,7 +158,8 @@ def test_adamw_is_torchs():
     for case in recorded("playground_numbers")["adamw"]:
         found = in_engine(
             "const adam = new AdamW(10), w = Float32Array.from({ length: 10 }, (_, i) => Math.cos(i));"
-            "say(C.steps.map(({ gradient }) => ({ norm: adam.step(w, gradient, { lr: C.lr, decay: C.decay }), weights: [...w] })))",
+            "say(C.steps.map(({ gradient }) => ({ norm: adam.step(w, gradient, { lr: C.lr, decay: C.decay }), "
+            "weights: [...w] })))",
             C=case,
         )
         for mine, theirs in zip(found, case["steps"], strict=True):
@@ -161,7 +171,10 @@ def test_adamw_is_torchs():
 # ---- the engine agrees with itself -------------------------------------------------------------------------------
 
 
-RUN = "const run = (o, n, s) => { const t = make(s, o), found = []; for (let i = 0; i < n; i++) { const { kept, ...one } = t.step(); found.push(one); } return { found, weights: [...t.policy.weights] }; };"
+RUN = (
+    "const run = (o, n, s) => { const t = make(s, o), found = []; for (let i = 0; i < n; i++) { const { kept, "
+    "...one } = t.step(); found.push(one); } return { found, weights: [...t.policy.weights] }; };"
+)
 SMALL = {"prompts": 4, "group": 8, "updates": 2, "kl": 0.1}
 
 
@@ -191,7 +204,8 @@ def test_the_kernel_multiplies_and_writes_nowhere_else():
     found = in_engine(
         """
         const random = randomNumbers(1), found = [];
-        for (const wasm of [KERNEL, null]) for (const [M, N, K, turned, add] of [[4, 8, 5, 0, 0], [7, 16, 3, 0, 1], [12, 24, 9, 1, 1], [1, 8, 1, 0, 0]]) {
+        for (const wasm of [KERNEL, null]) for (const [M, N, K, turned, add] of [[4, 8, 5, 0, 0], [7, 16, 3, 0, 1],
+          [12, 24, 9, 1, 1], [1, 8, 1, 0, 0]]) {
           const { buffer, multiply } = makeMemory(65536, wasm), f = new Float32Array(buffer);
           for (let i = 0; i < f.length; i++) f[i] = random() - 0.5;
           const A = 64, B = 2048, C = 4096, was = Float32Array.from(f), tall = Math.ceil(M / 4) * 4;
@@ -229,7 +243,9 @@ def test_the_kernels_bytes_are_its_sources():
     ).replace(" ", "")
     assert assemble(text).hex()[:70] == wanted[:70]
     assert wanted[96:-4] in assemble(text).hex()
-    assert in_engine("say([WebAssembly.validate(KERNEL), WebAssembly.validate(bytesOf(T))])", T=b64(assemble(text))) == [True, True]
+    assert in_engine(
+        "say([WebAssembly.validate(KERNEL), WebAssembly.validate(bytesOf(T))])", T=b64(assemble(text))
+    ) == [True, True]
 
 
 def b64(data):
@@ -274,8 +290,10 @@ def test_the_task_is_that_of_the_first_chapter():
     rng = random.Random(1)
     prompts = [loop.make_prompt(rng, use) for use in ("test", "learn", "imitate") for _ in range(50)]
     found = in_engine(
-        "say([P.map(rightAnswer), Array.from({ length: 300 }, ((r) => () => makePrompt(r))(randomNumbers(3))), testQuestions, ALPHABET, USES,"
-        " ['checked', 'form'].map((v) => ['3740$', '0473$', '37$', '37401', '3$740'].map((t) => VERDICTS[v](t, '128+345=')))])",
+        "say([P.map(rightAnswer), Array.from({ length: 300 }, ((r) => () => makePrompt(r))(randomNumbers(3))), "
+        "testQuestions, ALPHABET, USES,"
+        " ['checked', 'form'].map((v) => ['3740$', '0473$', '37$', '37401', '3$740'].map((t) => VERDICTS[v](t, "
+        "'128+345=')))])",
         P=prompts,
     )
     answers, asked, held_out, alphabet, uses, verdicts = found
@@ -291,7 +309,8 @@ def test_the_task_is_that_of_the_first_chapter():
 
 def test_a_coin_and_a_checker_that_errs_are_what_they_say():
     coin, wrong = in_engine(
-        "const r = randomNumbers(7), n = 20000, count = (call) => { let sum = 0; for (let i = 0; i < n; i++) sum += call(); return sum / n; };"
+        "const r = randomNumbers(7), n = 20000, count = (call) => { let sum = 0; for (let i = 0; i < n; "
+        "i++) sum += call(); return sum / n; };"
         "say([count(() => VERDICTS.coin('', '128+345=', r)), count(() => !VERDICTS.noisy('3740$', '128+345=', r))])"
     )
     assert coin == pytest.approx(0.5, abs=0.015)
@@ -307,7 +326,8 @@ def test_there_is_one_loop_however_often_it_is_started():
         const loop = new Loop(() => { worked += 1; return 0; }, (call) => waiting.push(call));
         for (let i = 0; i < 50; i++) { loop.start(); if (i % 3) loop.stop(); }
         loop.start();
-        for (let round = 0; round < 20; round++) { worked = 0; for (const call of waiting.splice(0)) call(); most = Math.max(most, worked); }
+        for (let round = 0; round < 20; round++) { worked = 0; for (const call of waiting.splice(0)) call();
+          most = Math.max(most, worked); }
         const alive = waiting.length;
         loop.stop();
         worked = 0;
@@ -323,8 +343,10 @@ def test_there_is_one_loop_however_often_it_is_started():
 
 def test_a_thousand_steps_leave_no_memory_behind():
     before, after = in_engine(
-        "const t = make({ prompts: 2, group: 4 }), used = () => { gc(); const { heapUsed, arrayBuffers } = process.memoryUsage(); return heapUsed + arrayBuffers; };"
-        "for (let i = 0; i < 50; i++) t.step(); const before = used(); t.test = () => 0; for (let i = 0; i < 1000; i++) t.step(); say([before, used()]);"
+        "const t = make({ prompts: 2, group: 4 }), used = () => { gc(); const { heapUsed, "
+        "arrayBuffers } = process.memoryUsage(); return heapUsed + arrayBuffers; };"
+        "for (let i = 0; i < 50; i++) t.step(); const before = used(); t.test = () => 0; for (let i = 0; i < 1000; "
+        "i++) t.step(); say([before, used()]);"
     )
     assert after - before < 2_000_000
 
@@ -334,7 +356,8 @@ def test_what_is_kept_of_a_step_is_what_happened():
     found = in_engine(
         """
         const t = make({ row: "grpo", updates: 4, prompts: 8 });
-        const { kept } = t.step({ keep: true }), p = mixedGroup(kept), [first, last] = [groupOf(kept, p, false), groupOf(kept, p, true)];
+        const { kept } = t.step({ keep: true }), p = mixedGroup(kept), [first, last] = [groupOf(kept, p, false),
+          groupOf(kept, p, true)];
         say({ first, last, own: kept.right.slice(16 * p, 16 * p + 16), before: kept.right.slice(0, 16 * p) });
         """
     )
@@ -348,7 +371,11 @@ def test_what_is_kept_of_a_step_is_what_happened():
         for a, push in zip(one["advantage"], one["push"], strict=True):
             assert push == pytest.approx(a / len(one["text"]), rel=1e-6)  # ratio 1: A over the length
     assert sum(one["push"][0] for one in first["completions"]) == pytest.approx(0, abs=1e-5)
-    moved = [abs(a - b) for one, other in zip(first["completions"], last["completions"], strict=True) for a, b in zip(one["prob"], other["prob"], strict=True)]
+    moved = [
+        abs(a - b)
+        for one, other in zip(first["completions"], last["completions"], strict=True)
+        for a, b in zip(one["prob"], other["prob"], strict=True)
+    ]
     assert max(moved) > 0.001
 
 
@@ -389,17 +416,19 @@ CASES = [
 
 @cache
 def lines():
-    script = (
-        "console.log(JSON.stringify(%s.map((arm) => maths.code({ ...maths.DEFAULT, ...arm }, %s, %s))))"
-        % tuple(json.dumps(x) for x in (CASES, ROWS, CODE))
+    return in_page(
+        "console.log(JSON.stringify(cases.map((arm) => maths.code({ ...maths.DEFAULT, ...arm }, rows, code))))",
+        cases=CASES,
+        code=CODE,
     )
-    return run_in_node(MODULE, script)
 
 
 @pytest.mark.parametrize("case", range(len(CASES)), ids=lambda i: ",".join(CASES[i].values()))
 def test_the_lines_of_code_compute_the_librarys_loss_and_gradient(case):
     made, arm, numbers = script("playground_numbers"), CASES[case], recorded("playground_numbers")
-    logp, old, ref, mask, rewards = (torch.tensor(numbers[key], dtype=torch.float64) for key in ("logp", "old", "ref", "mask", "rewards"))
+    logp, old, ref, mask, rewards = (
+        torch.tensor(numbers[key], dtype=torch.float64) for key in ("logp", "old", "ref", "mask", "rewards")
+    )
     algorithm = made.algorithm(arm["row"], float(arm.get("kl", 0)))
     if "low" in arm:
         low, high = (1e9 if arm[side] == "none" else float(arm[side]) for side in ("low", "high"))
@@ -420,12 +449,11 @@ def test_the_lines_of_code_compute_the_librarys_loss_and_gradient(case):
 
 
 def test_only_lines_that_differ_are_marked():
-    found = run_in_node(
-        MODULE,
-        "const of = (arm) => maths.code({ ...maths.DEFAULT, ...arm }, %s, %s);"
+    found = in_page(
+        "const of = (arm) => maths.code({ ...maths.DEFAULT, ...arm }, rows, code);"
         "const pair = (a, b) => maths.differing(of(a), of(b)).map((mark, i) => mark && of(a)[i].cell).filter(Boolean);"
-        "console.log(JSON.stringify([pair({}, {}), pair({}, { row: 'dr_grpo' }), pair({ high: '0.28' }, {}), pair({}, { lr: '1e-4' })]))"
-        % (json.dumps(ROWS), json.dumps(CODE)),
+        "console.log(JSON.stringify([pair({}, {}), pair({}, { row: 'dr_grpo' }), pair({ high: '0.28' }, {}), "
+        "pair({}, { lr: '1e-4' })]))" % (json.dumps(ROWS), json.dumps(CODE)),
     )
     assert found[0] == found[3] == []
     assert set(found[1]) == {"advantage: group_normalized", "aggregate: sequence_mean"}
@@ -438,20 +466,22 @@ def test_only_lines_that_differ_are_marked():
 def test_every_sentence_of_every_explanation_holds_for_three_seeds():
     """On the recorded runs, seed by seed; the record's first steps are run again below."""
     runs, made = recorded("playground_challenges")["runs"], script("playground_challenges")
-    found = run_in_node(
-        MODULE,
+    found = in_page(
         """
-        const { all, runs, shifts } = %s, found = [];
+        const found = [];
         for (const { id, arms, claims } of all) for (const shift of shifts) {
           const history = arms.map((given) => {
-            const run = runs[maths.address([{ ...maths.DEFAULT, ...given, seed: String(Number(given.seed ?? 0) + shift) }])];
+            const run = runs[maths.address([{ ...maths.DEFAULT, ...given,
+              seed: String(Number(given.seed ?? 0) + shift) }])];
             return [[{ step: 10, ...run["1-20"] }, { step: 110, ...run["101-120"] }]];
           });
           for (const claim of claims) found.push([id, shift, claim.say, maths.holds(history, claim)]);
         }
         console.log(JSON.stringify(found));
-        """
-        % json.dumps({"all": challenges(), "runs": runs, "shifts": list(made.SHIFTS)}),
+        """,
+        all=challenges(),
+        runs=runs,
+        shifts=list(made.SHIFTS),
     )
     assert len(found) == 3 * sum(len(challenge["claims"]) for challenge in challenges())
     assert [case for case in found if not case[3]] == []
@@ -466,7 +496,12 @@ def test_claims_speak_of_what_was_recorded():
             assert {side["of"] for side in sides} <= set(made.MEASURES)
             assert {side["arm"] for side in sides} <= set(range(len(challenge["arms"])))
             assert claim["is"] in (">", "<")
-        assert {side["arm"] for claim in challenge["claims"] for side in (claim["left"], claim["right"]) if isinstance(side, dict)} == set(range(len(challenge["arms"])))
+        assert {
+            side["arm"]
+            for claim in challenge["claims"]
+            for side in (claim["left"], claim["right"])
+            if isinstance(side, dict)
+        } == set(range(len(challenge["arms"])))
         assert 0 <= challenge["answer"] < len(challenge["options"])
 
 
@@ -515,16 +550,13 @@ def test_chapters_link_into_it_with_their_own_settings(chapter):
     links = re.findall(r"\(\.\./book/playground\.md#([a-z0-9-]+)\)", text)
     assert len(links) == 1
     (found,) = [challenge for challenge in challenges() if challenge["id"] == links[0]]
-    of = {ROWS[arm.get("row", "grpo")]["chapter"] for arm in found["arms"]} | {found["chapter"].removeprefix("notebooks/")}
+    of = {ROWS[arm.get("row", "grpo")]["chapter"] for arm in found["arms"]} | {
+        found["chapter"].removeprefix("notebooks/")
+    }
     assert chapter in of
 
 
 # ---- the address, curves, the tree: what the page computes -------------------------------------------------------
-
-
-def in_page(script, **given):
-    constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in given.items())
-    return run_in_node(MODULE, f"const rows = {json.dumps(ROWS)};\n{constants}{script}")
 
 
 def test_the_address_holds_the_settings():
@@ -535,7 +567,8 @@ def test_the_address_holds_the_settings():
         arm = {name: rng.choice(values) if values else str(rng.randrange(1000)) for name, values in fields}
         arms.append({name: rng.choice([value, default[name]]) for name, value in arm.items()})
     found = in_page(
-        "console.log(JSON.stringify(arms.map((_, i) => { const four = arms.slice(i, i + 1 + i % 4), { arms: back, limit, problems } = maths.parse(maths.address(four, ['60', '120', '240'][i % 3]), rows);"
+        "console.log(JSON.stringify(arms.map((_, i) => { const four = arms.slice(i, i + 1 + i % 4), { arms: back, "
+        "limit, problems } = maths.parse(maths.address(four, ['60', '120', '240'][i % 3]), rows);"
         "return [JSON.stringify(back) === JSON.stringify(four), limit === ['60', '120', '240'][i % 3], problems]; })))",
         arms=arms,
     )
@@ -565,8 +598,14 @@ HOSTILE = [
 
 
 def test_a_broken_or_hostile_address_falls_back_and_says_so():
-    found = in_page("console.log(JSON.stringify(H.map((h) => maths.parse(h, rows))))", H=[address for address, _ in HOSTILE])
-    allowed = in_page("console.log(JSON.stringify(F.map(({ arms }) => arms.every((arm) => Object.keys(arm).length === 12 && Object.entries(arm).every(([name, value]) => maths.allowed(name, value, rows))))))", F=found)
+    found = in_page(
+        "console.log(JSON.stringify(H.map((h) => maths.parse(h, rows))))", H=[address for address, _ in HOSTILE]
+    )
+    allowed = in_page(
+        "console.log(JSON.stringify(F.map(({ arms }) => arms.every((arm) => Object.keys(arm).length === 12 && "
+        "Object.entries(arm).every(([name, value]) => maths.allowed(name, value, rows))))))",
+        F=found,
+    )
     assert set(allowed) == {True}
     for (address, words), one in zip(HOSTILE, found, strict=True):
         assert 1 <= len(one["arms"]) <= 4
@@ -578,9 +617,31 @@ def test_a_broken_or_hostile_address_falls_back_and_says_so():
 
 def test_at_random_addresses_never_break_it():
     rng = random.Random(2)
-    bits = ["#play=", "grpo", "gspo", ",", ";", "=", "lr", "8e-4", "seed", "7", "%", "steps=", "60", "\u2603", "__proto__", "none", "low"]
+    bits = [
+        "#play=",
+        "grpo",
+        "gspo",
+        ",",
+        ";",
+        "=",
+        "lr",
+        "8e-4",
+        "seed",
+        "7",
+        "%",
+        "steps=",
+        "60",
+        "\u2603",
+        "__proto__",
+        "none",
+        "low",
+    ]
     made = ["#play=" + "".join(rng.choices(bits, k=rng.randrange(12))) for _ in range(2000)]
-    found = in_page("console.log(JSON.stringify(M.map((m) => { const { arms, limit } = maths.parse(m, rows); return maths.parse(maths.address(arms, limit), rows).problems.length + (arms.length < 1); })))", M=made)
+    found = in_page(
+        "console.log(JSON.stringify(M.map((m) => { const { arms, limit } = maths.parse(m, rows); "
+        "return maths.parse(maths.address(arms, limit), rows).problems.length + (arms.length < 1); })))",
+        M=made,
+    )
     assert set(found) == {0}
 
 
@@ -592,11 +653,18 @@ def test_the_tree_sums_what_is_shared():
     ]
     found = in_page(
         "const { nodes, leaves, most } = maths.tree(group);"
-        "console.log(JSON.stringify({ nodes: nodes.map(({ text, count, push, bound, line }) => [text, count, push, bound, line]), leaves: leaves.length, most,"
+        "console.log(JSON.stringify({ nodes: nodes.map(({ text, count, push, bound, line }) => [text, count, push, "
+        "bound, line]), leaves: leaves.length, most,"
         "words: maths.words(nodes[0], '128+345=', 3), fork: maths.words(nodes[1], '128+345=', 3) }))",
         group=group,
     )
-    assert found["nodes"] == [["1", 3, 0, 0, 0.5], ["12", 2, 1, 1, 0], ["12$", 2, 1, 0, 0], ["13", 1, -1, 0, 1], ["13$", 1, -1, 0, 1]]
+    assert found["nodes"] == [
+        ["1", 3, 0, 0, 0.5],
+        ["12", 2, 1, 1, 0],
+        ["12$", 2, 1, 0, 0],
+        ["13", 1, -1, 0, 1],
+        ["13$", 1, -1, 0, 1],
+    ]
     assert (found["leaves"], found["most"]) == (2, 1)
     assert found["words"].endswith("3 of 3 completions go this way. Pushes of +1.00 and \u22121.00 leave 0.")
     assert found["fork"].endswith("The pushes on it add up to +1.00. 1 of its tokens stand beyond a bound.")
@@ -604,8 +672,10 @@ def test_the_tree_sums_what_is_shared():
 
 def test_curves_are_means_of_the_last_ten_points():
     found = in_page(
-        "const run = Array.from({ length: 20 }, (_, i) => ({ step: i + 1, right: i, ...(i % 10 ? {} : { greedy: i / 10 }) }));"
-        "console.log(JSON.stringify([maths.smooth(maths.points(run, 'right')).at(-1), maths.smooth(maths.points(run, 'right'))[1], maths.points(run, 'greedy'),"
+        "const run = Array.from({ length: 20 }, (_, i) => ({ step: i + 1, right: i, ...(i % 10 ? {} : { "
+        "greedy: i / 10 }) }));"
+        "console.log(JSON.stringify([maths.smooth(maths.points(run, 'right')).at(-1), "
+        "maths.smooth(maths.points(run, 'right'))[1], maths.points(run, 'greedy'),"
         "maths.average([[[1, 0], [2, 1]], [[1, 1]]]), maths.ticks(1), maths.ticks(0.37), maths.ticks(26)]))"
     )
     assert found[:4] == [[20, 14.5], [2, 0.5], [[1, 0], [11, 1]], [[1, 0.5]]]
@@ -616,11 +686,17 @@ def test_curves_are_means_of_the_last_ten_points():
 
 
 def test_no_two_arms_of_a_question_are_called_the_same():
-    found = in_page("console.log(JSON.stringify(all.map(({ arms }) => arms.map((arm) => maths.nameOf({ ...maths.DEFAULT, ...arm }, rows)))))", all=challenges())
+    found = in_page(
+        "console.log(JSON.stringify(all.map(({ arms }) => arms.map((arm) => maths.nameOf({ ...maths.DEFAULT, "
+        "...arm }, rows)))))",
+        all=challenges(),
+    )
     for names in found:
         assert len(set(names)) == len(names)
     assert found[0][1] == "GRPO, reward from a coin"
-    titles = in_page("console.log(JSON.stringify(Object.keys(rows).map((row) => maths.nameOf({ ...maths.DEFAULT, row }, rows))))")
+    titles = in_page(
+        "console.log(JSON.stringify(Object.keys(rows).map((row) => maths.nameOf({ ...maths.DEFAULT, row }, rows))))"
+    )
     assert len(set(titles)) == len(ROWS)
 
 

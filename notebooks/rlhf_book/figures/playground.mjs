@@ -16,7 +16,7 @@ const FIELDS = [
   ["low", "Bound below 1", ["0.0003", "0.003", "0.03", "0.1", "0.2", "0.4", "none"]],
   ["high", "Bound above 1", ["0.0004", "0.003", "0.03", "0.1", "0.2", "0.28", "0.4", "none"]],
   ["prompts", "Prompts a step", ["4", "8", "16", "32"]],
-  ["group", "Completions of each", ["2", "4", "8", "16"]],
+  ["group", "Group size", ["2", "4", "8", "16"]],
   ["verdict", "Rewarded is", [
     ["checked", "the right answer"], ["noisy", "the right answer, but the checker errs once in ten"],
     ["form", "four digits and an end, right or wrong"], ["coin", "what a coin decides"],
@@ -25,6 +25,17 @@ const FIELDS = [
   ["kl", "KL penalty", ["0", "0.01", "0.04", "0.1", "0.3", "1"]],
   ["seed", "First seed", null],
   ["seeds", "Seeds", ["1", "2", "3", "4", "5"]],
+];
+const MEANINGS = [
+  ["Arm", "one choice of settings; up to four are trained beside each other."],
+  ["Row of the table", "the algorithm: who gets the credit, how far a step may go, who counts how much."],
+  ["Learning rate", "the size of a step."],
+  ["Updates on a batch", "how many steps are taken on the same completions. From the second on the model is no longer the one that wrote them."],
+  ["Bounds", "how far a token's probability may move away from what it was, as a ratio, before its push is stopped."],
+  ["Prompts a step, group size", "how many questions a step asks, and how many completions it samples of each."],
+  ["Rewarded is", "what earns the higher of the two rewards."],
+  ["KL penalty", "how strongly the model is held near its start."],
+  ["Seeds", "repetitions with other questions and other samples; the first seed says which."],
 ];
 const OWN = ["updates", "low", "high"]; // "" stands for the row's own
 const DEFAULT = {
@@ -278,7 +289,7 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .count { font-variant-numeric: tabular-nums; font-weight: 600; min-width: 8.5rem; }
 .playground .said { min-height: 1.4em; margin-block: 0.3rem 0.6rem; }
 .playground .panel { border: 1px solid var(--line); border-radius: 0.6rem; background: var(--panel); padding: 0.75rem; min-width: 0; }
-.playground .panel + .panel, .playground .two { margin-block-start: 0.75rem; }
+.playground :is(.panel, .main) + .panel, .playground .two { margin-block-start: 0.75rem; }
 .playground .main, .playground .two { display: grid; gap: 0.75rem; grid-template-columns: minmax(0, 1fr); }
 .playground :is(.main, .two) > .panel { margin: 0; }
 .playground .chips { display: flex; flex-wrap: wrap; gap: 0.35rem; align-items: center; margin-block-end: 0.75rem; }
@@ -306,12 +317,13 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .fields .full { grid-column: 1 / -1; }
 .playground .fields label > span { display: block; font-size: 0.8rem; color: var(--soft); }
 .playground .fields :is(select, input) { width: 100%; }
+.playground .meanings { padding-inline-start: 1.1rem; font-size: 0.83rem; margin-block-start: 0.3rem; }
 .playground .hint { margin-block-start: 0.5rem; }
 .playground svg text { fill: currentColor; font-size: 12px; }
 .playground svg.chart { display: block; width: 100%; height: 19rem; cursor: crosshair; touch-action: pan-y; }
 .playground svg .empty { font-size: 1.3rem; fill-opacity: 0.75; }
 .playground .curve { fill: none; stroke-linejoin: round; }
-.playground .measures { display: grid; gap: 0.35rem; grid-template-columns: repeat(auto-fill, minmax(7.2rem, 1fr)); margin-block-start: 0.5rem; }
+.playground .measures { display: grid; gap: 0.35rem; grid-template-columns: repeat(auto-fill, minmax(5.2rem, 1fr)); margin-block-start: 0.5rem; }
 .playground .measures button { padding: 0.25rem 0.4rem; text-align: start; font-size: 0.78rem; line-height: 1.2; }
 .playground .measures svg { display: block; width: 100%; height: 2.1rem; margin-block-start: 0.15rem; }
 .playground .controls { display: flex; flex-wrap: wrap; gap: 0.4rem 0.8rem; align-items: center; margin-block: 0.4rem; }
@@ -425,7 +437,7 @@ const highest = (history, key, least) => {
 
 function drawChart(svg, { history, limit, measure, names, at = null }) {
   const [key, title, axis, least, say] = measure;
-  const width = svg.clientWidth || 600, height = svg.clientHeight || 300, left = 46, right = 14, top = 30, bottom = 34;
+  const width = svg.clientWidth || 600, height = svg.clientHeight || 300, left = 46, right = 14, top = 30, bottom = 40;
   const most = highest(history, key, least);
   const x = (step) => left + (step / limit) * (width - left - right), y = (value) => top + (1 - value / most) * (height - top - bottom);
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -721,7 +733,7 @@ function render({ model, el }) {
       return item;
     });
     if (now.arms.length < MOST_ARMS) {
-      const add = element("button", { type: "button", className: "add", textContent: "+ Add an arm beside it" });
+      const add = element("button", { type: "button", className: "add", textContent: "+ Add an arm to compare" });
       add.dataset.arm = "add";
       add.addEventListener("click", () => {
         now.arms.push({ ...now.arms[now.selected] });
@@ -764,7 +776,8 @@ function render({ model, el }) {
   for (const [name, label] of FIELDS) fields.append(labelled(label, controls[name], ["row", "verdict"].includes(name) ? "full" : ""));
   const settings = element("section", { className: "panel settings" });
   const armTitle = element("h3", {});
-  settings.append(armTitle, fields, hint);
+  settings.append(armTitle, fields, hint, element("details", { className: "more" }, element("summary", { textContent: "What the settings mean" }),
+    element("ul", { className: "meanings" }, ...MEANINGS.map(([word, text]) => element("li", {}, element("strong", { textContent: `${word}: ` }), text)))));
   const showSettings = () => {
     const arm = now.arms[now.selected], row = rows[arm.row], updates = Number(arm.updates) || row.updates;
     armTitle.textContent = now.arms.length > 1 ? `Arm ${now.selected + 1} of ${now.arms.length}` : "Settings";
@@ -772,7 +785,7 @@ function render({ model, el }) {
     for (const name of OWN) {
       const own = name === "updates" ? row.updates : row.bounds[name];
       controls[name].closest("label").hidden = own === undefined;
-      if (own !== undefined) controls[name].options[0].textContent = `${Number(own.toFixed(4))}, the row's`;
+      if (own !== undefined) controls[name].options[0].textContent = `${Number(own.toFixed(4))} (row)`;
     }
     hint.textContent = row.gate !== "none" && updates === 1
       ? "With one update a batch every ratio is 1, and a bound or a gate does nothing. Take more updates to see it at work."
@@ -872,7 +885,8 @@ function render({ model, el }) {
     which.textContent = `${names()[now.selected]}, step ${seen.step}: group ${seen.group + 1} of ${seen.of}` +
       (mixed ? plain ? ", since no group of this step has both right and wrong completions" : ", the first in which some completions are right and some wrong" : ", as you chose") +
       `. The right answer is ${seen.wanted.replace(END, "")}, the sum with its last digit first. In a box: a token, its probability before update ${seen.update} of the batch` +
-      " and the sum of the pushes on it: \u25b2 up, \u25bc down, \u00b7 none." + (seen.completions.some((one) => one.bound.includes(1)) ? " \u2702: beyond a bound." : "");
+      " and how hard this update asks for more (\u25b2) or less (\u25bc) of it, summed over the completions that share it." + (seen.completions.some((one) => one.bound.includes(1)) ? " \u2702: beyond a bound." : "") +
+      (plain && seen.step > 10 ? " Move the slider back to the first steps to see right and wrong part." : "");
     const nodes = drawTree(tree, seen, node, choose), found = nodes.find((other) => other.text === node);
     about.textContent = found ? maths.words(found, seen.prompt, seen.completions.length) : "Choose a box to read what it says; arrow keys go from box to box.";
     if (asTable.parentElement.open) {

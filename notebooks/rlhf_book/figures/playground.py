@@ -17,7 +17,16 @@ from .wat import assemble
 
 ENGINE = Path(__file__).parent / "engine"
 # In the order in which they read each other.
-FILES = ("task.js", "kernel.js", "model.js", "tree.js", "rows.js", "optimiser.js", "trainer.js", "loop.js")
+FILES = (
+    "task.js",
+    "kernel.js",
+    "model.js",
+    "tree.js",
+    "rows.js",
+    "optimiser.js",
+    "trainer.js",
+    "loop.js",
+)
 WORKER = "worker.js"
 
 
@@ -33,13 +42,19 @@ def playground() -> dict[str, Any]:
         "weights": base64.b64encode(weights()).decode("ascii"),
         "rows": rows(),
         "code": json.loads((ENGINE / "code.json").read_text(encoding="utf-8")),
-        "challenges": json.loads((ENGINE / "challenges.json").read_text(encoding="utf-8")),
+        "challenges": json.loads(
+            (ENGINE / "challenges.json").read_text(encoding="utf-8")
+        ),
     }
 
 
 def front() -> dict[str, Any]:
     """The values of the front page's small form, which has neither code nor challenges."""
-    return {name: value for name, value in playground().items() if name not in ("code", "challenges")} | {"small": True}
+    return {
+        name: value
+        for name, value in playground().items()
+        if name not in ("code", "challenges")
+    } | {"small": True}
 
 
 def engine() -> str:
@@ -49,7 +64,9 @@ def engine() -> str:
 
 def rows() -> dict[str, dict[str, Any]]:
     """The rows that the page offers, by name, with their cells."""
-    found: dict[str, dict[str, Any]] = json.loads((ENGINE / "rows.json").read_text(encoding="utf-8"))
+    found: dict[str, dict[str, Any]] = json.loads(
+        (ENGINE / "rows.json").read_text(encoding="utf-8")
+    )
     return found
 
 
@@ -64,11 +81,15 @@ def weights() -> bytes:
     Returns:
         83,072 weights and three rows of zeros, up to which the page's vocabulary is padded.
     """
-    with resources.as_file(resources.files("rlhf_minimal") / "assets" / "addition" / "model.safetensors") as path:
+    with resources.as_file(
+        resources.files("rlhf_minimal") / "assets" / "addition" / "model.safetensors"
+    ) as path:
         stored = load_file(path)
     embed = stored["lm_head.weight"]  # tied: it is the embedding, too
     parts = [embed, np.zeros((16 - len(embed), embed.shape[1]), embed.dtype)]
-    layers = 1 + max(int(name.split(".")[2]) for name in stored if name.startswith("model.layers."))
+    layers = 1 + max(
+        int(name.split(".")[2]) for name in stored if name.startswith("model.layers.")
+    )
     for layer in range(layers):
         at = f"model.layers.{layer}."
         parts += [

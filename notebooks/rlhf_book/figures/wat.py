@@ -7,9 +7,19 @@ not know it refuses. The text is the source; no file of bytes lies beside it.
 import re
 
 _TYPES = {"i32": 0x7F, "v128": 0x7B}
-_SIMPLE = {"i32.lt_u": [0x49], "i32.add": [0x6A], "i32.sub": [0x6B], "i32.mul": [0x6C], "i32.shl": [0x74]}
+_SIMPLE = {
+    "i32.lt_u": [0x49],
+    "i32.add": [0x6A],
+    "i32.sub": [0x6B],
+    "i32.mul": [0x6C],
+    "i32.shl": [0x74],
+}
 _SIMD = {"f32x4.add": 0xE4, "f32x4.mul": 0xE6}
-_LOADS = {"v128.load": (0x00, 4), "v128.load32_splat": (0x09, 2), "v128.store": (0x0B, 4)}  # code, log2 of the alignment
+_LOADS = {
+    "v128.load": (0x00, 4),
+    "v128.load32_splat": (0x09, 2),
+    "v128.store": (0x0B, 4),
+}  # code, log2 of the alignment
 _LOCALS = {"local.get": 0x20, "local.set": 0x21, "local.tee": 0x22}
 _TOKEN = re.compile(r';;[^\n]*|"[^"]*"|[()]|[^\s()";]+')
 
@@ -35,7 +45,9 @@ def assemble(text: str) -> bytes:
     """
     kind, imported, function = _only(_parse(text))
     if kind != "module" or imported[0] != "import" or function[0] != "func":
-        raise ValueError("expected (module (import ...) (func ...)), an imported memory and one function")
+        raise ValueError(
+            "expected (module (import ...) (func ...)), an imported memory and one function"
+        )
     _, module, name, (what, pages) = imported
     if what != "memory":
         raise ValueError(f"the import is a {what}, expected a memory")
@@ -50,7 +62,9 @@ def assemble(text: str) -> bytes:
                 locals_.append(part[1:])
             case _:
                 body.append(part)
-    names = {variable: number for number, (variable, _) in enumerate(parameters + locals_)}
+    names = {
+        variable: number for number, (variable, _) in enumerate(parameters + locals_)
+    }
     code = [byte for part in body for byte in _instruction(part, names, [])]
     runs = [[0x01, _TYPES[kind]] for _, kind in locals_]
     inner = [*_list(runs), *code, 0x0B]
@@ -61,16 +75,26 @@ def assemble(text: str) -> bytes:
         7: _list([[*_name(exported), 0x00, 0x00]]),
         10: _list([[*_unsigned(len(inner)), *inner]]),
     }
-    whole = [byte for number, content in sections.items() for byte in (number, *_unsigned(len(content)), *content)]
+    whole = [
+        byte
+        for number, content in sections.items()
+        for byte in (number, *_unsigned(len(content)), *content)
+    ]
     return b"\x00asm\x01\x00\x00\x00" + bytes(whole)
 
 
-def _instruction(part: Expression, names: dict[str, int], labels: list[str]) -> list[int]:
+def _instruction(
+    part: Expression, names: dict[str, int], labels: list[str]
+) -> list[int]:
     """A folded instruction: first what it works on, then itself."""
     name, *rest = part
 
     def code(operands: list) -> list[int]:
-        return [byte for operand in operands for byte in _instruction(operand, names, labels)]
+        return [
+            byte
+            for operand in operands
+            for byte in _instruction(operand, names, labels)
+        ]
 
     match name:
         case _ if name in _SIMPLE:
@@ -81,23 +105,36 @@ def _instruction(part: Expression, names: dict[str, int], labels: list[str]) -> 
             return [*code(rest[1:]), _LOCALS[name], *_unsigned(names[rest[0]])]
         case _ if name in _LOADS:
             number, align = _LOADS[name]
-            offset = int(rest.pop(0).removeprefix("offset=")) if isinstance(rest[0], str) else 0
+            offset = (
+                int(rest.pop(0).removeprefix("offset="))
+                if isinstance(rest[0], str)
+                else 0
+            )
             return [*code(rest), 0xFD, *_unsigned(number), align, *_unsigned(offset)]
         case "i32.const":
             return [0x41, *_signed(int(rest[0]))]
         case "v128.const" if rest == ["i32x4", "0", "0", "0", "0"]:
             return [0xFD, 0x0C, *[0] * 16]
         case "loop":
-            inner = [byte for operand in rest[1:] for byte in _instruction(operand, names, [rest[0], *labels])]
+            inner = [
+                byte
+                for operand in rest[1:]
+                for byte in _instruction(operand, names, [rest[0], *labels])
+            ]
             return [0x03, 0x40, *inner, 0x0B]
         case "br_if":
             return [*code(rest[1:]), 0x0D, *_unsigned(labels.index(rest[0]))]
         case "if":
             condition, (then, *yes), (otherwise, *no) = rest
             if (then, otherwise) != ("then", "else"):
-                raise ValueError(f"(if ...) has {then} and {otherwise}, expected then and else")
+                raise ValueError(
+                    f"(if ...) has {then} and {otherwise}, expected then and else"
+                )
             inside = ["", *labels]
-            yes, no = ([b for operand in side for b in _instruction(operand, names, inside)] for side in (yes, no))
+            yes, no = (
+                [b for operand in side for b in _instruction(operand, names, inside)]
+                for side in (yes, no)
+            )
             return [*code([condition]), 0x04, 0x40, *yes, 0x05, *no, 0x0B]
     raise ValueError(f"{name} is no instruction that this assembler knows")
 
