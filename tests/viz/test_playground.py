@@ -453,7 +453,8 @@ def test_only_lines_that_differ_are_marked():
         "const of = (arm) => maths.code({ ...maths.DEFAULT, ...arm }, rows, code);"
         "const pair = (a, b) => maths.differing(of(a), of(b)).map((mark, i) => mark && of(a)[i].cell).filter(Boolean);"
         "console.log(JSON.stringify([pair({}, {}), pair({}, { row: 'dr_grpo' }), pair({ high: '0.28' }, {}), "
-        "pair({}, { lr: '1e-4' })]))" % (json.dumps(ROWS), json.dumps(CODE)),
+        "pair({}, { lr: '1e-4' })]))",
+        code=CODE,
     )
     assert found[0] == found[3] == []
     assert set(found[1]) == {"advantage: group_normalized", "aggregate: sequence_mean"}
