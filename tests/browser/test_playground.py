@@ -1,6 +1,7 @@
 """The playground trains in a page opened from disk: by keyboard, on a phone, in the dark, and one loop at a time."""
 
 import json
+import time
 
 import pytest
 
@@ -47,13 +48,15 @@ def opened(browser, book, tail="", name="playground", **look):
     return page
 
 
-def wait(page, condition, seconds=60):
-    """Until it holds on the page."""
-    done = page.evaluate(
-        f"(async () => {{ for (let i = 0; i < {20 * seconds}; i++) {{ if ({condition}) return true; "
+def wait(page, condition, seconds=300):
+    """Until it holds on the page; a busy machine may take its time."""
+    ask = (
+        f"(async () => {{ for (let i = 0; i < 200; i++) {{ if ({condition}) return true; "
         "await new Promise((resolve) => setTimeout(resolve, 50)); } return false; })()"
     )
-    assert done, (condition, page.evaluate(SAID), page.errors)
+    end = time.monotonic() + seconds
+    while not page.evaluate(ask):
+        assert time.monotonic() < end, (condition, page.evaluate(SAID), page.errors)
     page.draw()
 
 
