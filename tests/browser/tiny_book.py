@@ -1,5 +1,6 @@
 """Books of a few pages, for what a figure does on a page of its own and for what stops a build."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ GIVEN = {
     ':params: {"layers": 12, "experts": 32, "picked": 2, "noise": 0.003}\n',
     "row_benchmark": ":params-from: rlhf_book.benchmark:explorer_table\n"
     ':params: {"first": "reinforce", "second": "gspo"}\n',
+    "playground": ":params-from: rlhf_book.figures.playground:playground\n",
     "token_inspector": ":params-from: rlhf_book.figures.inspector:inspector_table\n"
     ':params: {"run": "clock", "step": 40, "first": "grpo", "second": "gspo"}\n',
 }
@@ -101,6 +103,20 @@ def with_the_inspector(folder: Path) -> Path:
         _in_the_theme(folder, "inspector", {}, ("book/comparison", "book/cheat-sheet", "notebooks/anatomy"))
         / "inspector.html"
     )
+
+
+def with_the_playground(folder: Path) -> Path:
+    """A book of the page of the playground, as it is, and of one with its small form as on the front page.
+
+    Returns:
+        The folder of the two pages, playground.html and front.html.
+    """
+    text = (ROOT / "book" / "playground.md").read_text(encoding="utf-8")
+    linked = dict.fromkeys(re.findall(r"\]\(\.\./(notebooks/[a-z-]+)\.ipynb\)", text))
+    front = re.search(r"```\{mjs-figure\} playground.mjs.*?```", (ROOT / "book" / "index.md").read_text(), re.DOTALL)
+    recorded = '```{raw} html\n<figure class="learning-picture"><p>recorded</p></figure>\n```'
+    pages = {"book/front": f"# Front\n\n{front[0].replace('.ipynb)', '.md)')}\n\n{recorded}\n"}
+    return _in_the_theme(folder, "playground", pages, (*linked, "book/algorithms", "book/comparison"))
 
 
 def _in_the_theme(folder: Path, name: str, pages: dict[str, str], linked: tuple[str, ...]) -> Path:

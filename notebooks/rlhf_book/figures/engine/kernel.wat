@@ -1,0 +1,72 @@
+;; The product of two matrices of floats, the only thing that has to be fast:
+;;
+;;     C[m, n] = sum over k of A[m, k] B[k, n], and C[m, n] before it where $add is 1.
+;;
+;; Pointers and steps are in bytes; A may be read by rows or by columns. $N is a multiple of 8. Four rows are computed at
+;; once, so up to three rows behind the last one are written, too: the caller leaves room for them.
+(module
+  (import "page" "memory" (memory 1))
+  (func (export "multiply")
+    (param $M i32) (param $N i32) (param $K i32)
+    (param $A i32) (param $aRow i32) (param $aColumn i32)
+    (param $B i32) (param $bRow i32)
+    (param $C i32) (param $cRow i32) (param $add i32)
+    (local $m i32) (local $n i32) (local $k i32) (local $a i32) (local $b i32)
+    (local $c0 i32) (local $c1 i32) (local $c2 i32) (local $c3 i32)
+    (local $a1 i32) (local $a2 i32) (local $a3 i32)
+    (local $left v128) (local $right v128) (local $x v128)
+    (local $left0 v128) (local $left1 v128) (local $left2 v128) (local $left3 v128)
+    (local $right0 v128) (local $right1 v128) (local $right2 v128) (local $right3 v128)
+    (loop $columns  ;; eight at a time
+      (local.set $m (i32.const 0))
+      (loop $rows  ;; four at a time
+        (local.set $a (i32.add (local.get $A) (i32.mul (local.get $m) (local.get $aRow))))
+        (local.set $a1 (i32.add (local.get $a) (local.get $aRow)))
+        (local.set $a2 (i32.add (local.get $a1) (local.get $aRow)))
+        (local.set $a3 (i32.add (local.get $a2) (local.get $aRow)))
+        (local.set $b (i32.add (local.get $B) (i32.shl (local.get $n) (i32.const 2))))
+        (local.set $c0 (i32.add
+          (i32.add (local.get $C) (i32.mul (local.get $m) (local.get $cRow)))
+          (i32.shl (local.get $n) (i32.const 2))))
+        (local.set $c1 (i32.add (local.get $c0) (local.get $cRow)))
+        (local.set $c2 (i32.add (local.get $c1) (local.get $cRow)))
+        (local.set $c3 (i32.add (local.get $c2) (local.get $cRow)))
+        (if (local.get $add)
+          (then
+            (local.set $left0 (v128.load (local.get $c0))) (local.set $right0 (v128.load offset=16 (local.get $c0)))
+            (local.set $left1 (v128.load (local.get $c1))) (local.set $right1 (v128.load offset=16 (local.get $c1)))
+            (local.set $left2 (v128.load (local.get $c2))) (local.set $right2 (v128.load offset=16 (local.get $c2)))
+            (local.set $left3 (v128.load (local.get $c3))) (local.set $right3 (v128.load offset=16 (local.get $c3))))
+          (else
+            (local.set $left0 (v128.const i32x4 0 0 0 0)) (local.set $right0 (v128.const i32x4 0 0 0 0))
+            (local.set $left1 (v128.const i32x4 0 0 0 0)) (local.set $right1 (v128.const i32x4 0 0 0 0))
+            (local.set $left2 (v128.const i32x4 0 0 0 0)) (local.set $right2 (v128.const i32x4 0 0 0 0))
+            (local.set $left3 (v128.const i32x4 0 0 0 0)) (local.set $right3 (v128.const i32x4 0 0 0 0))))
+        (local.set $k (local.get $K))
+        (loop $sum
+          (local.set $left (v128.load (local.get $b)))
+          (local.set $right (v128.load offset=16 (local.get $b)))
+          (local.set $x (v128.load32_splat (local.get $a)))
+          (local.set $left0 (f32x4.add (local.get $left0) (f32x4.mul (local.get $x) (local.get $left))))
+          (local.set $right0 (f32x4.add (local.get $right0) (f32x4.mul (local.get $x) (local.get $right))))
+          (local.set $x (v128.load32_splat (local.get $a1)))
+          (local.set $left1 (f32x4.add (local.get $left1) (f32x4.mul (local.get $x) (local.get $left))))
+          (local.set $right1 (f32x4.add (local.get $right1) (f32x4.mul (local.get $x) (local.get $right))))
+          (local.set $x (v128.load32_splat (local.get $a2)))
+          (local.set $left2 (f32x4.add (local.get $left2) (f32x4.mul (local.get $x) (local.get $left))))
+          (local.set $right2 (f32x4.add (local.get $right2) (f32x4.mul (local.get $x) (local.get $right))))
+          (local.set $x (v128.load32_splat (local.get $a3)))
+          (local.set $left3 (f32x4.add (local.get $left3) (f32x4.mul (local.get $x) (local.get $left))))
+          (local.set $right3 (f32x4.add (local.get $right3) (f32x4.mul (local.get $x) (local.get $right))))
+          (local.set $a (i32.add (local.get $a) (local.get $aColumn)))
+          (local.set $a1 (i32.add (local.get $a1) (local.get $aColumn)))
+          (local.set $a2 (i32.add (local.get $a2) (local.get $aColumn)))
+          (local.set $a3 (i32.add (local.get $a3) (local.get $aColumn)))
+          (local.set $b (i32.add (local.get $b) (local.get $bRow)))
+          (br_if $sum (local.tee $k (i32.sub (local.get $k) (i32.const 1)))))
+        (v128.store (local.get $c0) (local.get $left0)) (v128.store offset=16 (local.get $c0) (local.get $right0))
+        (v128.store (local.get $c1) (local.get $left1)) (v128.store offset=16 (local.get $c1) (local.get $right1))
+        (v128.store (local.get $c2) (local.get $left2)) (v128.store offset=16 (local.get $c2) (local.get $right2))
+        (v128.store (local.get $c3) (local.get $left3)) (v128.store offset=16 (local.get $c3) (local.get $right3))
+        (br_if $rows (i32.lt_u (local.tee $m (i32.add (local.get $m) (i32.const 4))) (local.get $M))))
+      (br_if $columns (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 8))) (local.get $N))))))
