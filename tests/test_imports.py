@@ -24,6 +24,7 @@ ALLOWED = {
     # file with its class and its loss; that the loop does not look at the rows is tested below.
     "training": {"functional", "objective", "pairwise", "models", "tasks"},
     "extras": {"functional", "objective", "models", "tasks", "training"},
+    "lab": {"functional", "objective", "models", "tasks", "training"},
     "__init__": {"functional", "objective", "field", "algorithms", "pairwise", "anatomy", "models", "tasks"},
     "__main__": {"cli"},
     "cli": {

@@ -51,7 +51,7 @@ from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.pairwise import PAIRWISE, Pairs, pairwise_loss
 from rlhf_minimal.tasks import CompletionRow, get_task
-from rlhf_minimal.tasks.arithmetic import add
+from rlhf_minimal.tasks.addition import add
 from rlhf_minimal.training import (
     FitConfig,
     Recipe,

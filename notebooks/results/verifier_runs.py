@@ -47,6 +47,7 @@ from recording import SEEDS as SEEDS
 from recording import record
 
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.lab.stack import HIDDEN, SHOWN, all_passed
 from rlhf_minimal.tasks import (
     Problem,
     RewardFunction,
@@ -54,7 +55,6 @@ from rlhf_minimal.tasks import (
     random_reward,
     verifier_reward,
 )
-from rlhf_minimal.tasks.stack import HIDDEN, SHOWN, all_passed
 from rlhf_minimal.training import (
     Config,
     Learner,

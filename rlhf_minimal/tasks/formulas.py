@@ -18,7 +18,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from rlhf_minimal.tasks.real import final_answer, package_is_missing
+from rlhf_minimal.tasks.final_answer import final_answer, package_is_missing
 
 LONGEST = 500  # largest number of characters in a formula; nested brackets make the parser slow
 

@@ -51,7 +51,7 @@ def hostile(test):
 
 
 @pytest.mark.parametrize(
-    "name", [*TASKS, "reasoning-gym:chain_sum", "reasoning-gym:countdown", "reasoning-gym:n_queens"]
+    "name", [*TASKS, "stack", "reasoning-gym:chain_sum", "reasoning-gym:countdown", "reasoning-gym:n_queens"]
 )
 @many
 @hostile
