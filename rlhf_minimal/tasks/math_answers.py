@@ -42,7 +42,7 @@ _SIGNS = str.maketrans(
     }
 )
 _POWERS = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207b]+")
-_VULGAR = re.compile("(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
+_VULGAR = re.compile("(?<!\\d)(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
 _ROOT = re.compile("\u221a\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
 _GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)")
@@ -156,7 +156,7 @@ def plain_signs(text: str) -> str:
     text = "".join(chr(ord(c) - 0xFEE0) if "\uff01" <= c <= "\uff5e" else c for c in text).translate(_SIGNS)
     text = _ROOT.sub(lambda found: rf"\sqrt{{{found[1].strip('()')}}}", text)
     text = re.sub(r"(?<=[\d)])\*\*(?=[\d(-])", "^", text)
-    text = re.sub(r"\*\*|__|`|^\s*#+\s", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE)
     return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
 
 
@@ -192,11 +192,14 @@ def _repeated(found: re.Match[str]) -> str:
 
 def _last_in_sentence(text: str) -> str:
     """The last formula in a sentence, "" if it is part of another expression, or the sentence takes it back."""
-    text = re.sub(r"\\?\$\s?(?=\d)", "", text[-20 * LONGEST :])
+    whole = len(text)
+    text = re.sub(r"\\?\$\s?(?=\d)", "", text[-2 * LONGEST :])
     runs = [run for run in _RUN.finditer(text) if re.search(r"\d|\\pi", run[0])]
     if not runs:
         return ""
     run = runs[-1]
+    if run.start() == 0 and whole > 2 * LONGEST:
+        return ""  # it begins before the part that is looked at
     after, before = text[run.end() :], text[: run.start()]
     if re.search(r"\d|[\u2070-\u209f]", after) or _PARTS.match(after) or _JOINS.search(before):
         return ""
