@@ -5,13 +5,14 @@ is the claim the same? Its memory and its time on the processor have limits. It 
 nothing of this library.
 
 **No program that a model writes is run.** A model's text reaches sympy through the grammar of latex2sympy (antlr),
-which builds expressions and evaluates no text. Three ways on to Python's `eval` and `compile` are closed. math-verify's
-reader of plain text ends in `sympy.parse_expr`, which is `eval`: it is not used. Infinite sums are compared by
-`lambdify`, which compiles the names that stand in them, and named operators become functions of these names: so a
-formula is read only if it consists of letters, digits, signs and the commands in `COMMANDS` (fractions, roots, powers,
-elementary functions, brackets, sets, matrices), and not if it holds a sum, a product, an integral, a limit or a named
-operator. That is checked after the clean-up of the LaTeX, which turns ``\\sum`` into ``\sum``. And a formula of
-more than `LONGEST` characters or `DEEPEST` brackets within each other, or with numbers that no memory holds
+which builds expressions. Four ways on to Python's `eval` and `compile` are closed. latex2sympy hands the digits of a
+number to `sympy.Number`, which evaluates them as a text: `_number_of` stands in its place, and in this process
+`sympy.parse_expr` raises an error. math-verify's reader of plain text ends there, too: it is not used. Infinite sums
+are compared by `lambdify`, which compiles the names that stand in them, and named operators become functions of these
+names: so a formula is read only if it consists of letters, digits, signs and the commands in `COMMANDS` (fractions,
+roots, powers, elementary functions, brackets, sets, matrices), and not if it holds a sum, a product, an integral, a
+limit or a named operator. That is checked after the clean-up of the LaTeX, which turns ``\\sum`` into ``\sum``. And a
+formula of more than `LONGEST` characters or `DEEPEST` brackets within each other, or with numbers that no memory holds
 (`is_affordable`), is not read at all.
 """
 
@@ -22,10 +23,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 LONGEST = 500  # largest number of characters in a formula
-DEEPEST = 30  # most brackets within each other; deeper ones make the parser slow
+DEEPEST = 12  # most brackets within each other; deeper ones make the parser slow
 SECONDS = 2.0  # of the processor's time for one request; a busy machine changes no reward
 MEMORY = 2**31  # bytes of address space
 
@@ -211,7 +213,7 @@ def _exponent(text: str) -> str | None:
 @lru_cache(maxsize=4096)
 def read_formula(formula: str) -> tuple[Any, ...]:
     """A formula in LaTeX as math-verify's expressions, an expression of sympy first; () if it cannot be read."""
-    from latex2sympy2_extended import NormalizationConfig, normalize_latex
+    from latex2sympy2_extended import NormalizationConfig, latex2sympy2, normalize_latex
     from math_verify import LatexExtractionConfig, parse
 
     formula = _PERCENT.sub("", formula.strip().removesuffix("."))
@@ -221,6 +223,8 @@ def read_formula(formula: str) -> tuple[Any, ...]:
         return ()
     if re.search(r"\d\s*_", formula):  # a number in another base than ten; math-verify would ignore the base
         return ("".join(formula.split()).replace("{", "").replace("}", ""),)
+    latex2sympy2._Latex2Sympy.parse_number = lambda _, text: _number_of(text)
+    latex2sympy2.Number = _number_of
     config = LatexExtractionConfig()
     formula = normalize_latex(formula, config.normalization_config).replace("\n", " ").strip()
     words = re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", formula))
@@ -230,6 +234,18 @@ def read_formula(formula: str) -> tuple[Any, ...]:
     config = LatexExtractionConfig(normalization_config=as_it_is)
     found = parse(f"${formula}$", [config], parsing_timeout=None)
     return tuple(found) if any(not isinstance(expression, str) for expression in found) else ()
+
+
+def _number_of(text: Any) -> Any:
+    """A number from its digits."""
+    import sympy
+
+    text = str(text).replace(",", "")
+    return sympy.Integer(int(text)) if text.isdigit() else sympy.Float(text)
+
+
+def _refuse(*_: object) -> None:
+    raise ValueError("a text would have been evaluated")
 
 
 def _depth(formula: str) -> int:
@@ -259,6 +275,10 @@ def serve() -> None:
         pass
     for name in ("parser", "grader"):  # they warn that their own time limits are off, which only a main thread has
         logging.getLogger(f"math_verify.{name}").setLevel(logging.ERROR)
+    import_module("sympy.physics.units")  # simplify imports it, and evaluates texts of its own then
+    from sympy.parsing import sympy_parser
+
+    sympy_parser.eval_expr = _refuse
     timed = hasattr(signal, "setitimer")
     if timed:
         signal.signal(signal.SIGPROF, _ring)
