@@ -22,17 +22,19 @@ ALLOWED = {
     "contrib": {"functional", "objective"},  # nobody but the front page and `lab` imports it
     "pairs": {"functional", "contracts", "objective"},
     "anatomy": MATHS,
-    "models": {"functional", "time_limit"},
-    "tasks": {"functional", "models", "time_limit"},
+    "vocabulary": {"functional", "time_limit"},
+    "models": {"functional", "time_limit", "vocabulary"},
+    "tasks": {"functional", "models", "vocabulary", "time_limit"},
     # The loop takes an Algorithm and never asks its name: it may not even see the table.
-    **dict.fromkeys(LOOP, LOOP | {"functional", "objective", "models", "tasks"}),
-    "fit": LOOP | {"functional", "objective", "pairs", "models", "tasks", "training"},
+    **dict.fromkeys(LOOP, LOOP | {"functional", "objective", "models", "vocabulary", "tasks"}),
+    "fit": LOOP | {"vocabulary", "functional", "objective", "pairs", "models", "tasks", "training"},
     "runs": LOOP | {"objective", "models", "training"},
     "training": LOOP | {"models"},
-    "lab": LOOP | {"functional", "objective", "contrib", "pairs", "models", "tasks", "training", "fit"},
+    "lab": LOOP
+    | {"vocabulary", "time_limit", "functional", "objective", "contrib", "pairs", "models", "tasks", "training", "fit"},
     "__init__": MATHS | {"contrib", "models", "tasks"},
     "__main__": {"cli"},
-    "cli": MATHS | LOOP | {"models", "tasks", "training", "lab", "runs", "fit", "."},
+    "cli": MATHS | LOOP | {"vocabulary", "models", "tasks", "training", "lab", "runs", "fit", "."},
 }
 
 

@@ -54,7 +54,7 @@ from rlhf_minimal.models import Vocabulary, policy_logits
 from rlhf_minimal.pairs import PAIRWISE, Pairs, pairwise_loss
 from rlhf_minimal.sample import Rollout, pad_left, pad_right
 from rlhf_minimal.tasks import CompletionRow, get_task
-from rlhf_minimal.tasks.arithmetic import add
+from rlhf_minimal.tasks.addition import add
 from rlhf_minimal.train import Recipe, roll_out
 from rlhf_minimal.training import load_policy
 

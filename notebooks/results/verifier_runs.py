@@ -49,6 +49,7 @@ from recording import record
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.stack import HIDDEN, SHOWN, all_passed
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
@@ -58,7 +59,6 @@ from rlhf_minimal.tasks import (
     random_reward,
     verifier_reward,
 )
-from rlhf_minimal.tasks.stack import HIDDEN, SHOWN, all_passed
 from rlhf_minimal.train import Recipe, train
 from rlhf_minimal.training import load_policy
 

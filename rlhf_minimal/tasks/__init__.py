@@ -4,15 +4,16 @@ There are also families of tasks (`FAMILIES`), most of them for real models. A n
 name, a colon, and a text that says which task of the family is meant.
 """
 
+import importlib
 from collections.abc import Callable
+from typing import cast
 
-from rlhf_minimal.tasks.arithmetic import ADDITION, ADDITION_2
+from rlhf_minimal.tasks.addition import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Step, Task
 from rlhf_minimal.tasks.clock import CLOCK, CLOCK_10, clock_task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
 from rlhf_minimal.tasks.guard import Scored, VerifierWarning, score_all, verify_all
-from rlhf_minimal.tasks.gym import reasoning_gym_task
-from rlhf_minimal.tasks.own import exact_task, math_task
+from rlhf_minimal.tasks.jsonl import exact_task, math_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import (
     RewardFunction,
@@ -23,31 +24,30 @@ from rlhf_minimal.tasks.rewards import (
     verifier_reward,
 )
 from rlhf_minimal.tasks.rows import CompletionRow, PairRow, StepRow, TextRow, hold_out, read_rows, write_rows
-from rlhf_minimal.tasks.stack import STACK, stack_task
 
-_SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, STACK, REVIEWS)
+_SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, REVIEWS)
 TASKS: dict[str, Task] = {task.name: task for task in _SHIPPED}
 
 # The name of a family, and the function that makes a task from the text after the colon.
 FAMILIES: dict[str, Callable[[str], Task]] = {
     "clock": clock_task,
-    "stack": stack_task,
-    "reasoning-gym": reasoning_gym_task,
     "exact": exact_task,
     "math": math_task,
 }
+# Families that stand outside of the core: they are imported when a task of theirs is asked for. `stack` alone is one.
+LAB = {"stack": "rlhf_minimal.lab.stack:stack_task", "reasoning-gym": "rlhf_minimal.lab.gym:reasoning_gym_task"}
 OF_FAMILIES = ["clock:long", "clock:slip", "clock:key=value,...", "stack:tests=visible"]
 OF_FAMILIES += ["reasoning-gym:NAME,key=value,..."]
-TASK_NAMES = ", ".join([*TASKS, *OF_FAMILIES, "exact:FILE.jsonl", "math:FILE.jsonl"])
+TASK_NAMES = ", ".join([*TASKS, "stack", *OF_FAMILIES, "exact:FILE.jsonl", "math:FILE.jsonl"])
 
 
 def get_task(name: str) -> Task:
     """The task of that name.
 
     Args:
-        name: One of `TASKS`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
-            `stack:tests=visible` (`tasks.stack`), `reasoning-gym:NAME`, `reasoning-gym:NAME,key=value,...`
-            (`tasks.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.own`).
+        name: One of `TASKS`, `stack`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
+            `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`, `reasoning-gym:NAME,key=value,...`
+            (`lab.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.jsonl`).
 
     Raises:
         ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be
@@ -60,6 +60,9 @@ def get_task(name: str) -> Task:
     family, colon, rest = name.partition(":")
     if colon and family in FAMILIES:
         return FAMILIES[family](rest)
+    if family in LAB and (colon or name == "stack"):
+        module, _, function = LAB[family].partition(":")
+        return cast(Task, getattr(importlib.import_module(module), function)(rest if colon else None))
     if name not in TASKS:
         raise ValueError(f"unknown task {name!r}; choose one of {TASK_NAMES}")
     return TASKS[name]

@@ -121,6 +121,8 @@ class Task:
         picture: (completion, problem) -> a picture of it as lines of text; None if there is none.
         sizes: Arguments of `models.tiny_llama` for a model that learns this task, where its own do not do.
         start: The name of the shipped start, if another task's fits; "" for the task's own.
+        draws: What the draws of problems depend on beside split and seed; "" for the task's name. A file's task gives
+            its content, so that one file has the same draws under every path.
 
     Example:
         >>> EVEN = Task("even", "any even digit", "0123456789:", 2,
@@ -148,6 +150,7 @@ class Task:
     picture: Callable[[str, Problem], str] | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     start: str = ""
+    draws: str = ""
 
     def __post_init__(self) -> None:
         check_name("the name of a task", self.name)
@@ -167,7 +170,7 @@ class Task:
         """
         if split not in ("train", "held_out"):
             raise ValueError(f"a split is 'train' or 'held_out'; got {split!r}")
-        rng = random.Random(f"{self.name}/{split}/{seed}")
+        rng = random.Random(f"{self.draws or self.name}/{split}/{seed}")
         drawn: list[Problem] = []
         families: set[str] = set()
         misses = repeats = 0

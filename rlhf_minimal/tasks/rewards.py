@@ -3,8 +3,11 @@
     reward(prompts=[...], completions=[...], **columns) -> list[float]
 
 Each list has one entry per completion. The columns carry more about the problem: here `problem` (the `Problem` itself),
-`answer` (its text) and `step` (the number of the training step). A function that was written for TRL, with `**kwargs`
-at the end, works here unchanged; a function of this form works in TRL, too, if its data has the columns.
+`answer` (its text) and `step` (the number of the training step).
+
+A function that was written for TRL works here if it reads these columns alone, takes texts and not lists of messages,
+has `**kwargs` at the end, is no coroutine, and returns a number for every completion (None, TRL's "not applicable", is
+refused). A function of this form works in TRL if its data has the columns.
 
 A step reward is called in the same way and returns a list of steps for each completion, `(end, mark)` each: it says
 how good the single steps of a completion are, where a reward says how good its outcome is.

@@ -200,10 +200,24 @@ def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVoc
     return vocabulary.render(messages, ask=ask)
 
 
+# How files begin that hold rows in another form, and what to do with them.
+_OTHER_FORMATS = {
+    b"PAR1": "is parquet, not JSON lines: convert it with datasets.Dataset.from_parquet(FILE).to_json(NEW)",
+    b"\x1f\x8b": "is packed by gzip: unpack it with gunzip",
+    b"\xff\xfe": "is text in UTF-16: save it in UTF-8",
+    b"\xfe\xff": "is text in UTF-16: save it in UTF-8",
+}
+
+
 def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """Every row, after the name that error messages give it."""
     if isinstance(source, str | Path):
         try:
+            with Path(source).open("rb") as file:
+                beginning = file.read(4)
+            for magic, advice in _OTHER_FORMATS.items():
+                if beginning.startswith(magic):
+                    raise ValueError(f"{source} {advice}")
             lines = Path(source).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise ValueError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from error
@@ -322,7 +336,10 @@ def text_of(raw: Mapping[str, Any], name: str) -> str:
 def _messages(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     value = raw.get(name)
     if not isinstance(value, list):
-        raise ValueError(f"{name} is {value!r}, and should be a list of messages, as the other columns are")
+        raise ValueError(
+            f"{name} is {value!r}, and should be a list of messages, as the other columns are; if these begin with the "
+            "question themselves, leave the column prompt out"
+        )
     return value
 
 

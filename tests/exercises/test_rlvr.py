@@ -11,8 +11,8 @@ from rlhf_book.exercises.rlvr.audit import my_rates
 from rlhf_book.exercises.rlvr.length_pay import my_length_pay
 from rlhf_book.exercises.rlvr.noisy_step import my_step_factor
 from rlhf_book.exercises.rlvr.spot_check import my_tests_needed
+from rlhf_minimal.lab.stack import SHOWN, outputs, run_program
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.tasks.stack import SHOWN, outputs, run_program
 
 IDS = ["rlvr-audit", "rlvr-noisy-step", "rlvr-length-pay", "rlvr-spot-check"]
 

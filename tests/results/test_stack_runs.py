@@ -30,7 +30,7 @@ def test_the_first_steps_come_out_as_recorded(arm):
 
 
 def test_hidden_tests_teach_the_function_and_visible_ones_the_table():
-    """The figures in the text of `tasks.stack`."""
+    """The figures in the text of `lab.stack`."""
     assert [round(100 * end(of("hidden", "sampled"))) for end in (min, max)] == [94, 97]
     assert [round(100 * end(of("visible", "sampled"))) for end in (min, max)] == [38, 43]
     assert [round(100 * end(of("visible", "tables"))) for end in (min, max)] == [56, 59]

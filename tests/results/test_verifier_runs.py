@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
+from rlhf_minimal.lab.stack import HIDDEN, SHOWN, all_passed
 from rlhf_minimal.tasks import Problem, get_task
-from rlhf_minimal.tasks.stack import HIDDEN, SHOWN, all_passed
 from rlhf_minimal.train import train
 from tests.results.scripts import load, separated
 

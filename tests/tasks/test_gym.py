@@ -14,10 +14,10 @@ from reasoning_gym.factory import DATASETS
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab.gym import EVALUATES, INSTRUCTION, READABLE, REFUSED, SIZES, TRUSTED, reasoning_gym_task
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import TokenizerVocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import Problem, get_task, verify_all
-from rlhf_minimal.tasks.gym import EVALUATES, INSTRUCTION, READABLE, REFUSED, SIZES, TRUSTED, reasoning_gym_task
 from rlhf_minimal.train import Recipe, train
 
 SUM = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"

@@ -1,6 +1,7 @@
 """Rows: every shape that is accepted, and for every bad row an error that names it."""
 
 import ast
+import gzip
 import json
 import math
 import os
@@ -190,6 +191,34 @@ def test_the_end_token_in_an_answer_is_refused_and_in_a_prompt_is_a_turn():
 def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n', encoding="utf-8-sig")
     assert read(tmp_path / "rows.jsonl", TextRow) == [TextRow("a")]
+
+
+@pytest.mark.parametrize(
+    ("content", "advice"),
+    [
+        (b"PAR1\x00\x00", r"rows.data is parquet, .*from_parquet\(FILE\).to_json\(NEW\)"),
+        (gzip.compress(b'{"text": "a"}'), "rows.data is packed by gzip.*gunzip"),
+        ('{"text": "a"}'.encode("utf-16"), "rows.data is text in UTF-16: save it in UTF-8"),
+    ],
+)
+def test_files_in_another_form_are_named_with_what_to_do(tmp_path, content, advice):
+    (tmp_path / "rows.data").write_bytes(content)
+    with pytest.raises(ValueError, match=advice):
+        read(tmp_path / "rows.data", TextRow)
+
+
+def test_the_advice_for_parquet_works(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_list([{"text": "a"}, {"text": "b"}]).to_parquet(tmp_path / "rows.parquet")
+    datasets.Dataset.from_parquet(str(tmp_path / "rows.parquet")).to_json(tmp_path / "rows.jsonl")
+    assert read(tmp_path / "rows.jsonl", TextRow) == [TextRow("a"), TextRow("b")]
+
+
+def test_the_advice_for_a_prompt_beside_whole_conversations_works():
+    row = {"prompt": "a?", "chosen": [user("a?"), assistant("b")], "rejected": [user("a?"), assistant("c")]}
+    with pytest.raises(ValueError, match="leave the column prompt out"):
+        read([row], PairRow)
+    assert read([{name: row[name] for name in ("chosen", "rejected")}], PairRow) == [PairRow("a?", "b", "c")]
 
 
 # --- rows to measure on ----------------------------------------------------------------------------------------------

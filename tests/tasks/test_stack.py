@@ -17,9 +17,10 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.lab import stack
 from rlhf_minimal.lab.export import export_trl
-from rlhf_minimal.tasks import TASKS, get_task, stack, verify_all
-from rlhf_minimal.tasks.stack import DEPTH, HIDDEN, LARGEST, LONGEST, SHOWN, STEPS, ProgramError, run_program
+from rlhf_minimal.lab.stack import DEPTH, HIDDEN, LARGEST, LONGEST, SHOWN, STEPS, ProgramError, run_program
+from rlhf_minimal.tasks import get_task, verify_all
 from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import load_policy
 
@@ -328,7 +329,7 @@ def test_the_teacher_is_seldom_right_and_writes_some_tables():
 
 
 def test_it_is_one_of_the_tasks():
-    assert TASKS["stack"] is TASK
+    assert get_task("stack") is stack.STACK is TASK
 
 
 def test_a_run_with_other_tests_is_not_exported_as_if_it_had_these():

@@ -8,15 +8,16 @@ import random
 import pytest
 
 from rlhf_minimal.tasks import TASKS, Problem, Task, get_task, random_reward, score_all, verifier_reward
-from rlhf_minimal.tasks.arithmetic import add
+from rlhf_minimal.tasks.addition import add
 from rlhf_minimal.tasks.base import DRAWS
 
 EVEN = get_task("even")
+NAMES = [*TASKS, "stack"]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_train_and_held_out_problems_are_disjoint(name):
-    task = TASKS[name]
+    task = get_task(name)
     train = {task.family(p.prompt) for p in task.problems("train", 5_000, seed=0)}
     held_out = {task.family(p.prompt) for p in task.problems("held_out", 1_000, seed=0)}
     assert not train & held_out
@@ -33,16 +34,16 @@ def test_swapping_the_summands_never_changes_the_split():
     assert 800 < held_out < 1200  # about one in ten
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_problems_are_a_function_of_the_seed(name):
-    task = TASKS[name]
+    task = get_task(name)
     assert task.problems("train", 50, seed=1) == task.problems("train", 50, seed=1)
     assert task.problems("train", 50, seed=1) != task.problems("train", 50, seed=2)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", NAMES)
 def test_everything_a_task_writes_fits_its_alphabet_and_budget(name):
-    task, rng = TASKS[name], random.Random(0)
+    task, rng = get_task(name), random.Random(0)
     for problem in task.problems("train", 200, seed=0):
         assert set(problem.prompt) <= set(task.alphabet)
         if task.teacher is not None:

@@ -86,7 +86,7 @@ def test_a_mean_of_one_problem_has_no_interval():
     assert str(score) == "1.00 [-inf, inf]"
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [*TASKS, "stack"])
 def test_held_out_problems_are_drawn_without_replacement(name):
     task = get_task(name)
     found = task.problems("held_out", 1000, seed=3, distinct=True)

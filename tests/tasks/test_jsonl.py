@@ -8,7 +8,7 @@ import pytest
 
 from rlhf_minimal.tasks import Problem, get_task
 from rlhf_minimal.tasks.base import normalised
-from rlhf_minimal.tasks.own import FEWEST
+from rlhf_minimal.tasks.jsonl import FEWEST
 
 ROWS = [{"prompt": f"What comes after {i}?", "answer": str(i + 1), "source": "a book"} for i in range(80)]
 
@@ -196,3 +196,13 @@ def test_without_math_verify(monkeypatch):
         get_task("math:own.jsonl")
     assert str(caught.value) == "the task math:own.jsonl needs the package math-verify: pip install math-verify"
     get_task("exact:own.jsonl")
+
+
+@pytest.mark.parametrize("kind", ["exact", "math"])
+def test_one_file_has_the_same_draws_under_every_path(kind, tmp_path):
+    write(ROWS)
+    write(ROWS, "copy.jsonl")
+    write([*ROWS[1:], ROWS[0]], "other.jsonl")
+    names = ["own.jsonl", "./own.jsonl", str(tmp_path / "own.jsonl"), "copy.jsonl", "other.jsonl"]
+    draws = [get_task(f"{kind}:{name}").problems("held_out", 50, seed=3) for name in names]
+    assert draws[0] == draws[1] == draws[2] == draws[3] != draws[4]

@@ -1,17 +1,18 @@
 """Formulas are compared by value, the last one counts, and none of them is a program."""
 
 import builtins
-import logging
-import re
+import os
 import signal
-import sys
+import threading
 import time
 
 import pytest
 
-from rlhf_minimal.tasks import VerifierWarning, formulas, get_task, verify_all
-from rlhf_minimal.tasks.formulas import COMMANDS, LONGEST, is_affordable, marked, read_answer, same_formula
+from rlhf_minimal.tasks import VerifierWarning, get_task, math_answers, math_worker, verify_all
+from rlhf_minimal.tasks.math_answers import LONGEST, is_readable, marked, same_answer
+from rlhf_minimal.tasks.math_worker import COMMANDS, DEEPEST, is_affordable, is_same, read_formula
 from tests.tasks.false_positives import FALSE_POSITIVES
+from tests.tasks.math_cases import RIGHT, WRONG
 
 MATRIX = r"\begin{pmatrix} 1 & 2 \\ a & b \end{pmatrix}"
 
@@ -48,12 +49,11 @@ MATRIX = r"\begin{pmatrix} 1 & 2 \\ a & b \end{pmatrix}"
         ("no solution", "no solution"),
         ("$8$", "2**3"),
         ("I paid $5 and then $ 7", "7"),
-        ("from $3 to $7", "7"),
         (r"the set \[\left\{ \frac{1}{2},\; -3 \right\}\] is it.", r"\{-3, 0.5\}"),
     ],
 )
 def test_what_is_the_same(completion, answer):
-    assert same_formula(completion, answer)
+    assert same_answer(completion, answer)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,24 @@ def test_what_is_the_same(completion, answer):
     ],
 )
 def test_what_is_another(completion, answer):
-    assert not same_formula(completion, answer)
+    assert not same_answer(completion, answer)
+
+
+@pytest.mark.parametrize(("completion", "answer"), RIGHT)
+def test_what_is_paid(completion, answer):
+    assert is_readable(answer)
+    assert same_answer(completion, answer)
+
+
+@pytest.mark.parametrize(("completion", "answer"), [*WRONG, ("from $3 to $7", "7")])
+def test_what_is_not_paid(completion, answer):
+    assert is_readable(answer)
+    assert not same_answer(completion, answer)
 
 
 @pytest.mark.parametrize(("completion", "answer", "why"), FALSE_POSITIVES)
 def test_what_looks_right_and_is_wrong(completion, answer, why):
-    assert not same_formula(completion, answer), why
+    assert not same_answer(completion, answer), why
 
 
 def test_math_verify_alone_takes_many_of_them():
@@ -136,7 +148,7 @@ def test_math_verify_alone_takes_many_of_them():
     ],
 )
 def test_what_is_right_though_it_looks_like_one_of_these(completion, answer):
-    assert same_formula(completion, answer)
+    assert same_answer(completion, answer)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +159,7 @@ def test_what_is_right_though_it_looks_like_one_of_these(completion, answer):
 )
 def test_reading_takes_time_in_proportion_to_the_text(text):
     began = time.process_time()
-    assert not same_formula(text, "7")
+    assert not same_answer(text, "7")
     assert time.process_time() - began < 4  # a search from every bracket took 25 s for a text of this length
 
 
@@ -177,11 +189,14 @@ COSTLY += ["(10^3)!", "(3!)!", r"\binom{1000000}{500000}", "10^{|-9999|}", "2^{\
 
 @pytest.mark.parametrize("formula", COSTLY)
 def test_numbers_that_no_memory_holds_are_never_written_out(monkeypatch, formula):
+    import math_verify
+
     assert not is_affordable(formula)
-    monkeypatch.setattr(formulas, "_parse", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(math_verify, "parse", lambda *_, **__: pytest.fail("it was read"))
+    assert read_formula.__wrapped__(formula) == ()
     for text in (rf"\boxed{{{formula}}}", f"${formula}$", formula):
-        assert not same_formula(text, "")
-        assert read_answer(text) == ()
+        assert not same_answer(text, "1")
+        assert not is_readable(text)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +204,7 @@ def test_numbers_that_no_memory_holds_are_never_written_out(monkeypatch, formula
 )
 def test_numbers_of_a_reasonable_size_are(formula):
     assert is_affordable(formula)
-    assert read_answer(formula)
+    assert is_readable(formula)
 
 
 @pytest.mark.parametrize(
@@ -210,10 +225,11 @@ def test_numbers_of_a_reasonable_size_are(formula):
     ],
 )
 def test_formulas_that_sympy_would_turn_into_a_program_are_not_read(formula):
-    assert read_answer(formula) == ()
-    assert not same_formula(f"${formula}$", "6")
-    assert not same_formula(rf"\boxed{{{formula}}}", "6")
-    assert read_answer(r"\frac{12}{2}")  # where nothing of the kind stands in it
+    assert read_formula(formula) == ()
+    assert not is_readable(formula)
+    assert not same_answer(f"${formula}$", "6")
+    assert not same_answer(rf"\boxed{{{formula}}}", "6")
+    assert is_readable(r"\frac{12}{2}")  # where nothing of the kind stands in it
 
 
 def test_the_danger_is_real(monkeypatch):
@@ -232,7 +248,7 @@ def test_the_danger_is_real(monkeypatch):
     verify(parse("$2.5$", parsing_timeout=None), parse(sly, parsing_timeout=None), timeout_seconds=None)
     assert any(isinstance(source, str) and "n + f(3) + 1" in source for source in compiled)
     compiled.clear()
-    same_formula(sly, "2.5")
+    assert not is_same("2.5", sly.strip("$"))
     assert compiled == []
 
 
@@ -241,8 +257,10 @@ CALLS = ["canary(1)", '__import__("builtins").canary(1)', "canary", "(canary)(1)
 
 @pytest.mark.parametrize("call", CALLS)
 def test_no_program_is_run(monkeypatch, call):
+    """What the process is asked is asked here, where a call would be seen."""
     sung = []
     monkeypatch.setattr(builtins, "canary", sung.append, raising=False)
+    monkeypatch.setattr(math_answers, "_ask", ask_here)
     for text in (
         call,
         f"The answer is {call}.",
@@ -254,20 +272,45 @@ def test_no_program_is_run(monkeypatch, call):
         rf"$\{{\text{{{call}}}, 3\}} \cup \{{2\}}$",
         rf"$\frac{{{call}}}{{2}} < 3$",
     ):
-        same_formula(text, "42")
-        same_formula(text, "x < 3")
+        same_answer(text, "42")
+        same_answer(text, "x < 3")
     assert sung == []
 
 
-def test_plain_text_hands_on_nothing_but_arithmetic(monkeypatch):
-    from math_verify import parser
+def ask_here(*request):
+    try:
+        return is_same(*request) if len(request) == 2 else bool(read_formula(*request))
+    except Exception:  # as in the process: a formula that cannot be read
+        return False
 
-    seen = []
-    monkeypatch.setattr(parser, "parse_expr_cached", lambda text: seen.append(text) or 1 / 0)
+
+def test_no_text_reaches_the_reader_that_evaluates(monkeypatch):
+    """math-verify's reader of plain text ends in `sympy.parse_expr`, which is Python's `eval`."""
+    import sympy
+    from math_verify import parser
+    from sympy.parsing import sympy_parser
+
+    def evaluated(*_, **__):
+        raise AssertionError("a text was evaluated")
+
+    monkeypatch.setattr(parser, "parse_expr_cached", evaluated)
+    monkeypatch.setattr(sympy_parser, "eval_expr", evaluated)
+    monkeypatch.setattr(math_answers, "_ask", ask_and_see)
+    with pytest.raises(AssertionError):
+        sympy.parse_expr("1 + 1")
     for text in ("it is 2+2*(3-4)", "it is 1/2.", "8 ** 2 so", "at 5+f(3)", "or 3*x+2 and", "1+2;exit()", "e 1+1_000"):
-        same_formula(text, "42")
-    assert seen
-    assert all(re.fullmatch(r"[\d\s.+\-*/^()]+", text) for text in seen)
+        same_answer(text, "42")
+    assert same_answer("it is 84/2.", "42")
+
+
+def ask_and_see(*request):
+    read_formula.cache_clear()
+    return is_same(*request) if len(request) == 2 else bool(read_formula(*request))
+
+
+def test_what_is_nested_too_deep_is_not_read():
+    assert is_readable("(" * (DEEPEST - 1) + "1" + ")" * (DEEPEST - 1))
+    assert not is_readable("(" * (DEEPEST + 1) + "1" + ")" * (DEEPEST + 1))
 
 
 def test_no_command_that_is_read_is_a_sum_or_a_name():
@@ -302,21 +345,62 @@ def test_the_alarm_is_left_to_the_guard(task):
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def test_a_formula_that_takes_for_ever_costs_its_completion_and_nothing_else(task, monkeypatch):
-    monkeypatch.setattr(formulas, "is_affordable", lambda formula: True)  # most of these are not even read otherwise
-    problems = task.problems("train", 2 * len(BOMBS) + 1, seed=0)
-    completions = [problem.answer for problem in problems]
-    completions[1::2] = BOMBS
+def processes():
+    math_answers.is_readable("1")
+    return math_answers._WORKER.process
+
+
+def test_a_process_that_does_not_answer_is_killed_and_costs_its_completion_alone(task, monkeypatch):
+    """A formula that the library computes for ever would do the same; none is known that is read at all."""
+    monkeypatch.setattr(math_answers, "SECONDS", 0.5)
+    math_answers._ask.cache_clear()
+    assert same_answer("1/2", "0.5")
+    stuck = math_answers._WORKER.process
+    os.kill(stuck.pid, signal.SIGSTOP)
     began = time.monotonic()
-    with pytest.warns(VerifierWarning, match="its completion gets 0: TimeoutError: it took longer than 0.3 seconds"):
-        scored = verify_all(task, problems, completions, seconds=0.3)
-    assert scored.values == [float(row % 2 == 0) for row in range(len(problems))]
-    assert set(scored.faults) <= set(range(1, len(problems), 2))
-    assert len(scored.faults) >= 3  # which ones take long depends on the version; the first always does
-    assert 1 in scored.faults
-    assert time.monotonic() - began < 20
+    assert not same_answer("3/2", "1.5")
+    assert time.monotonic() - began < 5
+    assert stuck.poll() is not None
+    math_answers._ask.cache_clear()
+    assert same_answer("3/2", "1.5")
+    assert math_answers._WORKER.process is not stuck
+
+
+def test_a_process_that_has_died_is_started_again():
+    math_answers._ask.cache_clear()
+    assert same_answer("5/2", "2.5")
+    math_answers._WORKER.process.kill()
+    math_answers._WORKER.process.wait()
+    math_answers._ask.cache_clear()
+    assert same_answer("5/2", "2.5")
+
+
+def test_the_guards_limit_interrupts_the_wait_and_the_late_answer_is_nobodys(task):
+    problems = task.problems("train", 3, seed=0)
+    math_answers._ask.cache_clear()
+    assert same_answer("7/2", "3.5")
+    os.kill(math_answers._WORKER.process.pid, signal.SIGSTOP)
+    math_answers._ask.cache_clear()
+    with pytest.warns(VerifierWarning, match="TimeoutError"):
+        scored = verify_all(task, problems[:1], [problems[0].answer + " + 0"], seconds=0.2)
+    assert scored.values == [0.0]
+    math_answers._ask.cache_clear()
+    assert [task.verify(problem.answer + " + 0", problem) for problem in problems] == [1.0] * 3
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_wrong_within_seconds(bomb):
+    began = time.monotonic()
+    assert not same_answer(bomb, "42")
+    assert time.monotonic() - began < 10
+
+
+def test_memory_has_a_limit():
+    resource = pytest.importorskip("resource")
+    pid = processes().pid
+    assert resource.prlimit(pid, resource.RLIMIT_AS)[1] == math_worker.MEMORY
 
 
 def test_costly_formulas_are_wrong_and_no_fault_of_the_verifier(task):
@@ -328,12 +412,18 @@ def test_costly_formulas_are_wrong_and_no_fault_of_the_verifier(task):
     assert time.process_time() - began < 2
 
 
-def test_nothing_is_said_about_time_limits(caplog, capsys):
-    for name in ("parser", "grader"):
-        monkey = sys.modules[f"math_verify.{name}"]
-        monkey.TIMEOUT_WARNING_SHOWN = False
-    with caplog.at_level(logging.WARNING):
-        logging.getLogger("math_verify.parser").setLevel(logging.NOTSET)
-        same_formula("$42$", "43")
-    assert caplog.messages == []
-    assert capsys.readouterr() == ("", "")
+def test_off_the_main_thread_answers_are_compared_as_well():
+    """math-verify's own limit works in the main thread alone."""
+    found = []
+    math_answers._ask.cache_clear()
+    thread = threading.Thread(target=lambda: found.append((same_answer("9/2", "4.5"), same_answer("9/2", "5"))))
+    thread.start()
+    thread.join(60)
+    assert found == [(True, False)]
+
+
+def test_nothing_is_said(capfd):
+    math_answers._WORKER.stop()
+    math_answers._ask.cache_clear()
+    same_answer("$42$", "43")
+    assert capfd.readouterr() == ("", "")

@@ -12,7 +12,7 @@ def final_answer(completion: str) -> str:
     GRPO recipes for reasoning ask for `<think>...</think><answer>...</answer>`. Models that were trained with such a
     recipe write these tags even if nobody asks for them; other models just answer. So the answer is the text between
     the last pair of answer tags. Without such a pair, it is the text after the last `</think>`; without that tag, it
-    is the whole completion.
+    is the whole completion. Reasoning that is still under way has no answer yet.
 
     Args:
         completion: What the model wrote.
@@ -25,9 +25,11 @@ def final_answer(completion: str) -> str:
         '4'
         >>> final_answer("<think>2 + 2 is 5, no</think> 4 ")
         '4'
-        >>> final_answer(" 4 ")
-        '4'
+        >>> final_answer(" 4 "), final_answer("<think>2 + 2 is 4, let me see")
+        ('4', '')
     """
+    if completion.rfind("<think>") > completion.rfind("</think>"):
+        return ""
     end = completion.rfind("</answer>")
     start = completion.rfind("<answer>", 0, max(end, 0))
     if start >= 0:

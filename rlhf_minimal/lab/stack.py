@@ -61,7 +61,7 @@ def run_program(program: str, x: int) -> int:
         (13, 40)
         >>> run_program("d*" * 40, 3)
         Traceback (most recent call last):
-        rlhf_minimal.tasks.stack.ProgramError: word 10 ('*'): a number beyond 1000000000
+        rlhf_minimal.lab.stack.ProgramError: word 10 ('*'): a number beyond 1000000000
     """
     words = _words(program)
     partner = _partners(words)
@@ -194,12 +194,12 @@ STACK = Task(
 OPTIONS = {"tests": ("hidden", "visible"), "score": ("all", "share")}
 
 
-def stack_task(text: str) -> Task:
-    """The same problems with other tests, or another score.
+def stack_task(text: str | None) -> Task:
+    """The task `stack`, or the same problems with other tests, or another score.
 
     Args:
         text: `tests=visible` (only the examples that the prompt shows are tested), `score=share` (the share of the
-            tests that are passed, in place of 1 for all of them), or both with a comma.
+            tests that are passed, in place of 1 for all of them), or both with a comma; None for neither.
 
     Raises:
         ValueError: If it is anything else.
@@ -209,6 +209,8 @@ def stack_task(text: str) -> Task:
         >>> stack_task("score=share").verify(problem.answer, problem)
         1.0
     """
+    if text is None:
+        return STACK
     chosen = {"tests": "hidden", "score": "all"}
     for pair in text.split(","):
         name, _, value = pair.partition("=")

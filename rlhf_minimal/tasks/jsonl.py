@@ -2,11 +2,11 @@
 
                         a row of the file                                  a completion is right if it is
     exact:FILE.jsonl    {"prompt": "Which word ...?", "answer": "yes"}     nothing but this text, and space around it
-    math:FILE.jsonl     {"prompt": "Simplify ...", "answer": "x^2/2"}      of the same value (`tasks.formulas`)
+    math:FILE.jsonl     {"prompt": "Simplify ...", "answer": "x^2/2"}      of the same value (`tasks.math_answers`)
 
 `exact:` compares the whole completion: `<answer>yes</answer>` and a `yes` after some reasoning are wrong. So a model
 learns to write the answer alone. If it may reason first, use `math:`, which looks at the completion's `final_answer`
-only, or write a task of your own whose verifier calls `tasks.real.final_answer`.
+only, or write a task of your own whose verifier calls `tasks.final_answer.final_answer`.
 
 `math:` takes answers in LaTeX, with or without dollars, or as plain expressions of numbers. It compares values: if the
 prompt asks for 17 * 23, the completion `17 * 23` counts as right. If the model has to work out the result, use
@@ -17,14 +17,16 @@ The file is split as in every task: one prompt in ten is held out, by a checksum
 ways.
 """
 
+import json
 import os
 import random
 import re
 import unicodedata
+import zlib
 
 from rlhf_minimal.tasks.base import Problem, Task, normalised
-from rlhf_minimal.tasks.formulas import check_math_verify, read_answer, same_formula
-from rlhf_minimal.tasks.real import MAX_NEW_TOKENS
+from rlhf_minimal.tasks.final_answer import MAX_NEW_TOKENS
+from rlhf_minimal.tasks.math_answers import check_math_verify, is_readable, same_answer
 from rlhf_minimal.tasks.rows import check_filled, numbered, text_of
 
 FEWEST = 10  # smallest number of different prompts in a file
@@ -73,7 +75,7 @@ def _task(kind: str, file: str) -> Task:
         return float(completion.strip() == problem.answer.strip())
 
     def formula(completion: str, problem: Problem) -> float:
-        return float(same_formula(completion, problem.answer))
+        return float(same_answer(completion, problem.answer))
 
     task = Task(
         name=f"{kind}:{file}",
@@ -84,6 +86,7 @@ def _task(kind: str, file: str) -> Task:
         verify=formula if kind == "math" else exact,
         family=normalised,
         listed=tuple(problems),
+        draws=f"{kind}:{zlib.crc32(json.dumps([(p.prompt, p.answer) for p in problems]).encode())}",
     )
     held_out = sum(task.is_held_out(problem.prompt) for problem in problems)
     if held_out in (0, len(problems)):
@@ -117,12 +120,12 @@ def _problems(kind: str, file: str) -> list[Problem]:
             if re.search(r"[\ud800-\udfff]", prompt + answer):
                 raise ValueError("prompt or answer holds half a character (a lone surrogate); correct it")
             first, known = by_question.setdefault(_question(prompt), (where, Problem(prompt, answer)))
-            if known.answer.strip() != answer.strip() and not (kind == "math" and same_formula(answer, known.answer)):
+            if known.answer.strip() != answer.strip() and not (kind == "math" and same_answer(answer, known.answer)):
                 raise ValueError(
                     f"the prompt is the same as in {first}, but the answer differs ({answer!r}, not "
                     f"{known.answer!r}); remove one of the two rows"
                 )
-            if kind == "math" and not read_answer(answer):
+            if kind == "math" and not is_readable(answer):
                 raise ValueError(
                     f"math-verify cannot read the answer {answer!r} as a formula; write it as a number or in LaTeX "
                     "without sums, integrals or names of operators, or use exact: instead of math:"

@@ -33,7 +33,7 @@ from functools import lru_cache
 from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task
-from rlhf_minimal.tasks.real import MAX_NEW_TOKENS, final_answer, package_is_missing
+from rlhf_minimal.tasks.final_answer import MAX_NEW_TOKENS, final_answer, package_is_missing
 
 INSTRUCTION = "Answer with the result only."
 

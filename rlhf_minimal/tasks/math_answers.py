@@ -1,0 +1,315 @@
+r"""Whether two answers are mathematically the same, as 1/2, 0.5 and ``\frac{1}{2}`` are: `math:`. Needs math-verify.
+
+The formula of a completion is found here, and written as LaTeX that can be read in one way only. What is unclear is no
+answer: "2 of 5", "41 to 42", "10:30", ``3i``. The formula is then compared in a process of its own (`math_worker`),
+since math-verify's own time limit works in the main thread only. math-verify parses with latex2sympy and computes with
+sympy, so a model's text reaches both, in that process alone: it has limits on memory and time, is killed where it does
+not answer, and evaluates no text as Python.
+"""
+
+import atexit
+import importlib.util
+import json
+import re
+import selectors
+import subprocess
+import sys
+import threading
+import unicodedata
+from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+
+from rlhf_minimal.tasks.final_answer import final_answer, package_is_missing
+
+SECONDS = 30.0  # to wait for one comparison, which gives up itself after two seconds of computing
+STARTING = 60.0  # for its first one: importing sympy takes a second, and much longer on a busy machine
+LONGEST = 500  # largest number of characters in a formula
+FORMULAS = 50  # how many formulas of a completion are tried, beginning with the last
+
+_CLOSE = {"$$": "$$", "$": "$", "\\(": "\\)", "\\[": "\\]"}
+_OPEN = re.compile(r"\$\$|\$|\\\(|\\\[")
+_SIGNS = str.maketrans(
+    {
+        **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
+        **dict.fromkeys("\u00d7\u00b7\u22c5\u2217", r"\cdot "),
+        **dict.fromkeys("\u00f7\u2044\u2215", "/"),
+        **dict.fromkeys("\u20ac\u00a3\u00a5", ""),
+        **dict.fromkeys("\u00a0\u2009\u202f\u2007", "~"),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
+        **{"\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2248": r"\approx ", "\u00b1": r"\pm ", "\u00b0": r"^\circ "},
+    }
+)
+_POWERS = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207b]+")
+_VULGAR = re.compile("(?<!\\d)(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
+_ROOT = re.compile("\u221a\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
+_SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
+_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)")
+_REPEATED = re.compile(r"(\d*)\.(\d*)\\overline\s?\{(\d{1,9})\}")
+_MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
+_DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(?([^{}()]*)\)?\s*\}")
+_NO_UNIT = r"(?!.*\b(?:is|not?|or|and|wrong|false|incorrect|million|thousand)\b)"
+_UNIT = re.compile(
+    rf"(?<=[\d}}])\s*(?:\\[,; ]|~|\s)*\\(?:text|mathrm|mbox)\s?\{{{_NO_UNIT}[^{{}}\d]*\}}(?:\s*\^\s*\{{?[23]\}}?)?\s*$"
+)
+_DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
+
+_TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
+_RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
+# A number behind or before one of these words is a part of something else, or is taken back.
+_BEFORE = (
+    "not|isn't|no|or|of|than|about|nearly|almost|roughly|least|most|minus|negative|plus|times|over|by|to|to the|and"
+    "|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan|factorial|base"
+)
+_BEHIND = (
+    r"and\b.*\d|and (?:an?|one|two|three)|or|to \d|of \d|percent of|to the|is (?:not|wrong|false|incorrect)|isn't"
+    "|hundred|thousand|million|billion|trillion|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?"
+    "|eighths?|ninths?|tenths?|squared|cubed|factorial|times|plus|minus|over|divided"
+)
+_JOINS = re.compile(rf"(?:\b(?:{_BEFORE})|n't)\s*$", re.IGNORECASE)
+_PARTS = re.compile(rf"\s*(?:{_BEHIND})\b", re.IGNORECASE)
+
+
+def same_answer(completion: str, answer: str) -> bool:
+    r"""Whether the last formula of a completion is the right answer.
+
+    The formula is searched for in the completion's `final_answer`. It is the last ``\boxed{...}``. Without a box, it is
+    the last formula between dollars, ``\(...\)`` or ``\[...\]`` that can be read. Without these, it is the whole text
+    if that is one line without a word, and otherwise the last number or plain expression in it.
+
+    Of an equation, the last side counts, if every other side is a name or has the same value: x = 5 and 2 + 3 = 5 mean
+    5, and 6 = 5 means nothing. Of an approximation, both sides count, if one is the other after rounding. A percent
+    sign and a degree sign are read as units, on both sides: 50% is 50, and not 0.5. Other units are not compared.
+
+    Args:
+        completion: What the model wrote.
+        answer: The right answer, as `is_readable` reads it.
+
+    Returns:
+        True for the same text, and for formulas that math-verify finds equal: numbers agree in six decimals and in
+        about six digits, expressions are simplified, and the order in sets does not matter.
+    """
+    text = final_answer(completion)
+    if text and text == answer.strip():
+        return True
+    gold = _formula_of_answer(answer)
+    return any(_ask(gold, formula) for formula in _last_formula(text) if gold)
+
+
+def is_readable(answer: str) -> bool:
+    """Whether a right answer is a formula; it may stand in dollars, in a box, or alone."""
+    formula = _formula_of_answer(answer)
+    return bool(formula) and _ask(formula)
+
+
+def check_math_verify(task: str) -> None:
+    """Raises an error if math-verify is not installed.
+
+    Args:
+        task: The full name of the task that needs it.
+
+    Raises:
+        ValueError: If it is not installed; the message says how to install it.
+    """
+    if importlib.util.find_spec("math_verify") is None:
+        raise package_is_missing(task, "math-verify")
+
+
+@lru_cache(maxsize=4096)
+def _formula_of_answer(answer: str) -> str:
+    text = plain_signs(answer)
+    if "\\boxed" in text:
+        return latex(_in_last_box(text))
+    places = marked(text)
+    return latex(places[-1][2] if places else text)
+
+
+def _last_formula(text: str) -> list[str]:
+    """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
+    text = plain_signs(text)
+    if "\\boxed" in text:
+        return [latex(_in_last_box(text))]
+    places = marked(text)
+    for _, _, formula in reversed(places[-FORMULAS:]):
+        found = latex(formula)
+        if len(found) <= LONGEST and len(_words(found)) <= 1 and (found == "" or _ask(found)):
+            return [found]
+    if "\n" not in text.strip() and not _words(text) and len(text) <= LONGEST:
+        return [latex(text)]
+    kept, end = [], 0
+    for start, stop, _ in places:
+        if "\\" in text[start:stop]:
+            kept.append(text[end:start])
+            end = stop
+    return [_last_in_sentence("".join([*kept, text[end:]]))]
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text))
+
+
+def plain_signs(text: str) -> str:
+    """A text with the signs of LaTeX in place of those of Unicode and Markdown."""
+    text = _VULGAR.sub(_fraction, text)
+    text = _POWERS.sub(lambda found: f"^{{{unicodedata.normalize('NFKC', found[0])}}}".replace("\u2212", "-"), text)
+    text = "".join(chr(ord(c) - 0xFEE0) if "\uff01" <= c <= "\uff5e" else c for c in text).translate(_SIGNS)
+    text = _ROOT.sub(lambda found: rf"\sqrt{{{found[1].strip('()')}}}", text)
+    text = re.sub(r"(?<=[\d)])\*\*(?=[\d(-])", "^", text)
+    text = re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE)
+    return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
+
+
+def _fraction(found: re.Match[str]) -> str:
+    above, _, below = unicodedata.normalize("NFKC", found[2]).partition("\u2044")
+    whole = int(found[1][-30:] or 0)
+    return rf"\frac{{{whole * int(below) + int(above)}}}{{{below}}}"
+
+
+def latex(formula: str) -> str:
+    """A formula without what does not count: units, the dress of letters, spaces between thousands."""
+    if len(formula) > LONGEST:
+        return ""
+    formula = _UNIT.sub("", formula.strip().strip("$").strip())
+    if dressed := _DRESSED.fullmatch(formula):
+        formula = dressed[1].strip() if len(dressed[1].strip()) == 1 else formula
+    formula = re.sub(r"^\(([A-Za-z])\)$", r"\1", formula)
+    formula = re.sub(r"^([-+]?)\s*\\?\$\s*", r"\1", _DEGREES.sub("", formula))
+    formula = _GROUPED.sub(lambda found: re.sub(r"\D", "", found[0]), formula)
+    formula = _REPEATED.sub(_repeated, formula)
+    formula = re.sub(r"^(-?)\s*(\d+)\s*\\[dtc]?frac\s?(\d)(\d)$", r"\1\2\\frac{\3}{\4}", formula)
+    if mixed := _MIXED.fullmatch(formula):
+        sign, whole, above, below = mixed[1], mixed[2], mixed[3] or mixed[5], mixed[4] or mixed[6]
+        formula = rf"{sign}\frac{{{int(whole) * int(below) + int(above)}}}{{{int(below)}}}"
+    return "" if re.search(r"\d\s+\d|\d\s*:\s*\d|[<>]\s*$", formula) else formula.strip()
+
+
+def _repeated(found: re.Match[str]) -> str:
+    whole, fixed, period = found.groups()
+    value = Fraction(int(period), (10 ** len(period) - 1) * 10 ** len(fixed)) + Fraction(f"{whole or 0}.{fixed or 0}")
+    return rf"\frac{{{value.numerator}}}{{{value.denominator}}}"
+
+
+def _last_in_sentence(text: str) -> str:
+    """The last formula in a sentence, "" if it is part of another expression, or the sentence takes it back."""
+    whole = len(text)
+    text = re.sub(r"\\?\$\s?(?=\d)", "", text[-2 * LONGEST :])
+    runs = [run for run in _RUN.finditer(text) if re.search(r"\d|\\pi", run[0])]
+    if not runs:
+        return ""
+    run = runs[-1]
+    if run.start() == 0 and whole > 2 * LONGEST:
+        return ""  # it begins before the part that is looked at
+    after, before = text[run.end() :], text[: run.start()]
+    if re.search(r"\d|[\u2070-\u209f]", after) or _PARTS.match(after) or _JOINS.search(before):
+        return ""
+    formula = run[0].strip().strip(",;:").rstrip(".,;:&").strip()
+    if formula.startswith("="):
+        if not re.search(r"(?:^|\s)(?:[A-Za-z]|[A-Za-z]{3,})\s*$", before):
+            return ""
+        formula = formula[1:]
+    if formula.count("(") != formula.count(")"):
+        formula = formula.strip("()")
+    return latex(formula)
+
+
+def marked(text: str) -> list[tuple[int, int, str]]:
+    """Every formula in dollars or brackets: where it begins, where it ends, and its text. Takes one pass."""
+    unclosed = set()  # marks that are not closed in the rest of the text, so that it is searched only once for each
+    formulas = []
+    at = 0
+    while opened := _OPEN.search(text, at):
+        start, mark = opened.start(), opened[0]
+        at = start + 1
+        inside = start + len(mark)
+        # $$$$ and \(\) are empty, and not a formula.
+        end = -1 if mark in unclosed else text.find(_CLOSE[mark], inside + (mark != "$"))
+        if end < 0:
+            unclosed.add(mark)
+        # A dollar before a digit does not end a formula: it is money ($5 and $7).
+        elif mark != "$" or (end > inside and not text[end + 1 : end + 2].isdigit()):
+            at = end + len(mark)
+            formulas.append((start, at, text[inside:end]))
+    return formulas
+
+
+def _in_last_box(text: str) -> str:
+    r"""The text in the braces after the last ``\boxed``; "" if none open there, or they are never closed."""
+    start = text.rfind("\\boxed") + len("\\boxed")
+    start += len(text[start:]) - len(text[start:].lstrip(" "))
+    depth = 0
+    for i in range(start, len(text)):
+        depth += (text[i] == "{") - (text[i] == "}")
+        if depth == 0:
+            return text[start + 1 : i]
+    return ""
+
+
+class _Worker:
+    """The process that compares, started when it is first asked, and again after it was killed."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+        self.lock = threading.Lock()
+
+    def ask(self, *request: str) -> bool:
+        """What the process says of a request; False if it does not answer in time.
+
+        Raises:
+            RuntimeError: If the installed math-verify cannot even read a number.
+        """
+        with self.lock:
+            said = ""
+            try:
+                if self.process is None or self.process.poll() is not None:
+                    self._start()
+                said = self._exchange(list(request), SECONDS)
+            except OSError:  # the process has died
+                pass
+            finally:
+                if not said:  # out of time, dead, or interrupted while it works: what it says next is not for us
+                    self.stop()
+            return said == "true"
+
+    def _start(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-W", "ignore", str(Path(__file__).with_name("math_worker.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+        if self._exchange(["1"], STARTING) != "true":
+            raise RuntimeError("math-verify cannot read the formula 1: install the version in pyproject.toml")
+
+    def _exchange(self, request: list[str], seconds: float) -> str:
+        assert self.process is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            return self.process.stdout.readline().strip() if selector.select(seconds) else ""
+
+    def stop(self) -> None:
+        """Kills the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for pipe in (self.process.stdin, self.process.stdout):
+                with suppress(OSError):  # what was written last may not have reached it
+                    pipe.close()  # type: ignore[union-attr]
+            self.process = None
+
+
+_WORKER = _Worker()
+atexit.register(_WORKER.stop)
+
+
+@lru_cache(maxsize=4096)
+def _ask(*request: str) -> bool:
+    if any(len(text) > 2 * LONGEST for text in request) or not all(request):
+        return False
+    return _WORKER.ask(*request)
