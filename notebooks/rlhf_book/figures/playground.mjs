@@ -300,6 +300,7 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .challenge legend { font-weight: 600; font-size: inherit; padding: 0; margin: 0 0 0.2rem; float: none; width: auto; }
 .playground .challenge fieldset label { display: flex; gap: 0.5rem; align-items: baseline; }
 .playground input[type=radio] { min-height: 0; accent-color: #3b8fcf; }
+.playground .challenge [role=status] { margin-block-start: 0.6rem; }
 .playground .claims { list-style: none; padding: 0; margin-block: 0.4rem; display: grid; gap: 0.3rem; }
 .playground .claims li { padding-inline-start: 1.5rem; position: relative; }
 .playground .claims li::before { content: attr(data-mark); position: absolute; inset-inline-start: 0; font-weight: 700; }
