@@ -518,7 +518,7 @@ function drawTree(svg, group, chosen, choose) {
 
 function render({ model, el }) {
   const rows = model.get("rows"), small = Boolean(model.get("small"));
-  if (!rows) return;
+  if (!rows) return () => {};
   const root = element("div", { className: small ? "playground front" : "playground" }, element("style", { textContent: STYLE }));
   const said = element("p", { className: "said quiet", role: "status" });
   const say = (text) => { said.textContent = text; };
@@ -611,7 +611,7 @@ function render({ model, el }) {
         swatch(arm), element("span", { textContent: ` ${text}${at(arm)}${arm ? "" : "\u2003"}` })]));
     };
     begin(draw);
-    return;
+    return () => worker.terminate();
   }
 
   function swatch(arm) {
@@ -1025,8 +1025,10 @@ function render({ model, el }) {
   begin(draw);
   link.value = location.href.split("#")[0] + maths.address(now.arms, now.limit);
   fromAddress();
-  addEventListener("hashchange", () => { fromAddress(); now.plan(); });
+  const moved = () => { fromAddress(); now.plan(); };
+  addEventListener("hashchange", moved);
   now.plan();
+  return () => { worker.terminate(); removeEventListener("hashchange", moved); };
 }
 
 // A run as it is downloaded: its settings, and every measurement of every seed.
