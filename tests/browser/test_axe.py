@@ -6,6 +6,7 @@ from tests.browser import axe
 
 KINDS = [
     "book/index",
+    "book/playground",
     "book/errata",
     "book/cheat-sheet",
     "book/interview",

@@ -300,6 +300,7 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .challenge legend { font-weight: 600; font-size: inherit; padding: 0; margin: 0 0 0.2rem; float: none; width: auto; }
 .playground .challenge fieldset label { display: flex; gap: 0.5rem; align-items: baseline; }
 .playground input[type=radio] { min-height: 0; accent-color: #3b8fcf; }
+.playground .challenge [role=status] { margin-block-start: 0.6rem; }
 .playground .claims { list-style: none; padding: 0; margin-block: 0.4rem; display: grid; gap: 0.3rem; }
 .playground .claims li { padding-inline-start: 1.5rem; position: relative; }
 .playground .claims li::before { content: attr(data-mark); position: absolute; inset-inline-start: 0; font-weight: 700; }
@@ -517,7 +518,7 @@ function drawTree(svg, group, chosen, choose) {
 
 function render({ model, el }) {
   const rows = model.get("rows"), small = Boolean(model.get("small"));
-  if (!rows) return;
+  if (!rows) return () => {};
   const root = element("div", { className: small ? "playground front" : "playground" }, element("style", { textContent: STYLE }));
   const said = element("p", { className: "said quiet", role: "status" });
   const say = (text) => { said.textContent = text; };
@@ -610,7 +611,7 @@ function render({ model, el }) {
         swatch(arm), element("span", { textContent: ` ${text}${at(arm)}${arm ? "" : "\u2003"}` })]));
     };
     begin(draw);
-    return;
+    return () => worker.terminate();
   }
 
   function swatch(arm) {
@@ -1024,8 +1025,10 @@ function render({ model, el }) {
   begin(draw);
   link.value = location.href.split("#")[0] + maths.address(now.arms, now.limit);
   fromAddress();
-  addEventListener("hashchange", () => { fromAddress(); now.plan(); });
+  const moved = () => { fromAddress(); now.plan(); };
+  addEventListener("hashchange", moved);
   now.plan();
+  return () => { worker.terminate(); removeEventListener("hashchange", moved); };
 }
 
 // A run as it is downloaded: its settings, and every measurement of every seed.
