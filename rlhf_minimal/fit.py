@@ -91,7 +91,7 @@ def fit(
             from the number of a step, from 1, to the rows of that step.
         loss: Takes the rows of a step and returns the scalar to minimise, alone or with further metrics of these rows.
         config: The numbers.
-        optimizer: That of `new_optimizer(model, config)`, with the moments of the steps before; None: a new one.
+        optimizer: That of `optimizer_of(model, config)`, with the moments of the steps before; None: a new one.
         done: Steps taken already, by a run that is continued.
         on_step: Called with each step's metrics; training stops early if it returns False.
 

@@ -4,7 +4,7 @@ r"""The one place where the columns meet: a batch of sampled sequences goes in, 
     logp, old_logp --ratio--> w                                            (the gradient enters here, only here)
     gate(w, A) * correct * trust --> objective [B, T] --aggregate--> scalar   minus KL --> loss      (`policy_loss`)
 
-Left out on purpose: models, sampling and the optimiser (see `training`), and every algorithm's name. An algorithm is a
+Left out on purpose: models, sampling and the optimiser (see `train`), and every algorithm's name. An algorithm is a
 choice of cells, and nothing in this file depends on its name. `contracts` describes what a column gives its cells.
 
 Shapes: P prompts, G completions each, B = P * G sequences with groups contiguous, T completion tokens padded on the

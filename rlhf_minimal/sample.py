@@ -83,7 +83,6 @@ def sample(
     logp = torch.zeros(len(rows), max_new_tokens, device=prompts.device)
     truncated = torch.ones(len(rows), dtype=torch.bool, device=prompts.device)
     ends = torch.tensor([eos_id] if isinstance(eos_id, int) else [*eos_id], device=prompts.device)
-    ends = torch.tensor([eos_id] if isinstance(eos_id, int) else [*eos_id], device=prompts.device)
     for t in range(max_new_tokens):
         tokens, logp[rows, t] = draw(logits, temperature, generator)
         completions[rows, t] = tokens

@@ -6,7 +6,7 @@
 What stays fixed is a `Recipe`, what changes is a `Learner`.
 
 The loop never asks an algorithm for its name. It asks what the algorithm `needs` (a critic? a reference? a baseline?)
-and computes that and nothing else; it asks what the algorithm will `keep`, and samples the rest again.
+and computes that; it asks what the algorithm will `keep`, and samples fresh problems in place of the rest.
 
 Every step draws its problems, samples and shuffles from (seed, step). So there is no random state to save, and a
 resumed run repeats the numbers of one that was never interrupted.
@@ -78,7 +78,7 @@ class Recipe:
             `checked_steps(task)` is the task's own checker. The row's advantage decides what they pay.
         sample: How completions are sampled: a function called like `sample.sample`.
         read: How the log-probs of completions are computed: a function called like `read_policy`, the default.
-        read_values: How a separate critic's values are computed: likewise `read_critic`.
+        read_values: How the values of a critic are computed where the policy is not read: likewise `read_critic`.
         keep_groups_together: Whether the rows of a minibatch are sorted, so that completions of one prompt are next to
             each other: for a `read` that uses it (`lab.fast`).
 
@@ -176,8 +176,8 @@ def score(
 ) -> dict[str, Tensor]:
     """What the verifier, the reward function and the step reward say: `rewards`, `correct`, ... of a `Rollout`."""
     seconds, marks = recipe.config.verifier_timeout, dict[str, Tensor]()
-    # An evaluation is no step.
     with torch.set_grad_enabled(torch.is_grad_enabled()):  # somebody's function may leave gradients switched off
+        # An evaluation, step 0, is no step: it has no first one that could fail.
         correct = rewards = verify_all(recipe.task, problems, texts, seconds=seconds, step=step or None)
         if recipe.reward is not None:
             rewards = score_all(recipe.reward, problems, texts, step, seconds=seconds)
@@ -336,7 +336,7 @@ def read_policy(
 def read_critic(
     critic: Critic, groups: Rollout, rows: Int[Tensor, " n"], config: Config, *, piece: int | None = 64
 ) -> Float[Tensor, "n T"]:
-    """Values, before each token of some completions, of a critic with a body of its own; with gradient."""
+    """Values, before each token of some completions, of a critic alone, without the policy; with gradient."""
     with at_precision(critic.body, config):
         return by_length(lambda *ids: [critic_values(critic, *ids)], groups, rows, piece)[0]
 
@@ -429,7 +429,9 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         fixed["step_rewards"] = groups.step_marks + place_rewards(rewards, groups.mask)
         fixed["step_ends"] = torch.maximum(groups.step_ends, last_token(groups.mask))
     if "entropy" in needs:
-        fixed["entropy"] = torch.zeros_like(old_logp)  # a placeholder, like the first argument: `update` replaces both
+        fixed["entropy"] = torch.zeros_like(
+            old_logp
+        )  # a placeholder, like the first argument: `forward_backward` replaces both
     batch = Batch(old_logp, old_logp, groups.mask, rewards, config.group_size, **fixed)
     return prepare(recipe.algorithm, batch), distance
 
@@ -445,10 +447,12 @@ def greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int)
 def parts_of(recipe: Recipe, groups: Rollout) -> Tensor:
     """[B, K] the parts of each completion's reward (`Task.parts`); K = 1, the reward, if the task has none.
 
+    Another reward than the task's has no parts.
+
     Raises:
         ValueError: If completions have different numbers of parts.
     """
-    if recipe.task.parts is None:
+    if recipe.task.parts is None or recipe.reward is not None:
         return groups.rewards[:, None]
     rows = [list(recipe.task.parts(text, problem)) for text, problem in zip(groups.texts, groups.problems, strict=True)]
     if len({len(row) for row in rows}) > 1:
@@ -497,6 +501,8 @@ def minibatches(recipe: Recipe, batch: Batch, step: int, epochs: int, count: int
         order = torch.randperm(len(batch.mask), generator=shuffle).to(batch.mask.device)
         for rows in order.tensor_split(count):
             rows = rows.sort().values if recipe.keep_groups_together else rows
+            if not len(rows):  # the filter has left fewer rows than there are minibatches
+                continue
             minibatch = batch.minibatch(rows)
             if minibatch.mask.any():  # else the filter has masked every row of it: there is nothing to divide by
                 yield rows, minibatch
@@ -537,7 +543,8 @@ def step_optimizer(optimizer: torch.optim.Optimizer, config: Config, step: int) 
     """Clip, update, clear; returns the gradient's norm before clipping."""
     norm = nn.utils.clip_grad_norm_(parameters_of(optimizer), config.grad_clip).item()
     if not math.isfinite(norm):
-        raise NotFinite(f"step {step}: the gradient is not finite; lower the learning rate (now {config.lr:g})")
+        rate = optimizer.param_groups[0]["lr"]
+        raise NotFinite(f"step {step}: the gradient is not finite; lower the learning rate (now {rate:g})")
     optimizer.step()
     optimizer.zero_grad()
     return norm
@@ -644,7 +651,7 @@ def train_step(learner: Learner, recipe: Recipe, *, update: Update = update, on_
 
 
 def end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> None:
-    """Updates what a learner keeps besides weights: the mean reward, the KL controller's factor, the reference."""
+    """Updates what else a learner keeps: its step, the mean reward, the KL controller's factor, the reference."""
     config = recipe.config
     learner.step += 1
     learner.mean_reward += (1 - config.baseline_decay) * (reward - learner.mean_reward)

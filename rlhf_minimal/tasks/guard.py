@@ -108,7 +108,7 @@ def score_all(
         reward: A function in TRL's calling form (see `tasks.rewards`).
         problems: B of them.
         completions: B answers.
-        step: The number of the training step, which the function receives.
+        step: The number of the training step, which the function receives; 0 outside of training.
         of_steps: It is a step reward, which returns a list of steps for each completion.
         seconds: Time limit for one completion. The call for all of them may take as many limits as there are
             completions, and at most as long as all calls of `verify_all` together. If completions are scored one by
@@ -208,7 +208,7 @@ def _report(
         return scored
     row, reason = next(iter(scored.faults.items()))
     reason = " ".join(reason.split())
-    if step is not None and step <= 1 < len(completions) == len(scored.faults):
+    if step == 1 < len(completions) == len(scored.faults):
         raise ValueError(
             f"{what} fails on all {len(completions)} completions of the first step, so nothing can be learnt: "
             f"{reason[:400]}"

@@ -572,3 +572,43 @@ def test_a_partial_with_other_bounds_is_a_row_like_any_other():
     algorithm = dataclasses.replace(ALGORITHMS["grpo"], gate=partial(gates.clip, low=0.1, high=0.3), kl=())
     learner, recipe = begin(algorithm)
     assert len(train(learner, recipe)) == 3
+
+
+# --- what a careful reader of the loop found ------------------------------------------------------------------------
+
+
+def test_a_filter_may_leave_fewer_rows_than_there_are_minibatches():
+    """One group of four is kept: eight minibatches of it are four, each of one row."""
+    config = dataclasses.replace(SMALL, prompts=2, minibatches=8, max_refills=0)
+
+    def one_group(rewards, *, group_size, **_):
+        return torch.arange(len(rewards)) < group_size
+
+    row = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=one_group)
+    learner, recipe = begin(row, config, reward=random_reward(0))
+    before = weights(learner.policy)
+    metrics = train_step(learner, recipe)
+    assert metrics["groups"] == 1
+    assert not torch.equal(before, weights(learner.policy))
+
+
+def test_a_reward_that_fails_in_an_evaluation_costs_no_report():
+    def broken(completions, **_):
+        raise RuntimeError("the model behind it is gone")
+
+    learner, recipe = begin("grpo", reward=broken)
+    with pytest.warns(VerifierWarning):
+        found = roll_out(learner.policy, learner.vocabulary, EVEN.problems("held_out", 4, seed=0), recipe)
+    assert found.failed.all()
+    with pytest.raises(ValueError, match="fails on all 16 completions of the first step"):
+        train_step(learner, recipe)
+
+
+def test_another_reward_than_the_tasks_has_no_parts():
+    """A coin is a control also for a row that reads parts: it may not see those of the task."""
+    parted = dataclasses.replace(EVEN, parts=lambda completion, problem: [1.0, 2.0])
+    for reward, columns in ((None, 2), (random_reward(0), 1)):
+        learner, recipe = begin("gdpo", task=parted, reward=reward)
+        groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
+        batch, _ = prepare_batch(learner, recipe, groups, 1)
+        assert batch.reward_parts.shape[1] == columns
