@@ -429,9 +429,7 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         fixed["step_rewards"] = groups.step_marks + place_rewards(rewards, groups.mask)
         fixed["step_ends"] = torch.maximum(groups.step_ends, last_token(groups.mask))
     if "entropy" in needs:
-        fixed["entropy"] = torch.zeros_like(
-            old_logp
-        )  # a placeholder, like the first argument: `forward_backward` replaces both
+        fixed["entropy"] = torch.zeros_like(old_logp)  # like the first argument, a placeholder until `forward_backward`
     batch = Batch(old_logp, old_logp, groups.mask, rewards, config.group_size, **fixed)
     return prepare(recipe.algorithm, batch), distance
 
