@@ -130,7 +130,7 @@ grpo = ALGORITHMS["grpo"]
         (replace(grpo, kl=(KL(0.1, "k1", place="advantage"),)), "KL in the advantage"),
         (replace(grpo, kl=(KL(0.1, "k3", aggregate=aggregation.token_mean),)), "kl: "),
         (replace(grpo, correct=contrib.corrections.normalized_importance), "correct, normalized_importance"),
-        (replace(ALGORITHMS["vespo"], aggregate=aggregation.sequence_mean), "gate, gamma"),
+        (replace(ALGORITHMS["vespo"], aggregate=aggregation.sequence_mean), "gate, vespo"),
         (ALGORITHMS["dppo"], "trust, dppo_tv"),
         (ALGORITHMS["scalerl"], "aggregate, prompt_mean"),
         (ALGORITHMS["reinforce_pp_baseline"], "normalize, whiten"),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rlhf_book.tabular import Tree
 from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap, pairwise_loss, table
 from rlhf_minimal import pairs as pairwise
-from rlhf_minimal.pairs import pairwise_scores
+from rlhf_minimal.pairs import given_score, pairwise_scores
 
 TREE = Tree(vocab=3, length=3)  # 15 completions of 1 to 3 tokens
 SMALL = Tree(vocab=3, length=2)  # 7 completions
@@ -383,7 +383,7 @@ def make_pairs(seed=0, B=5, T=6, U=4, spread=0.5, **changes):
     for side, length in (("chosen", T), ("rejected", U)):
         mask = (torch.rand(B, length, generator=g) < 0.7).double()
         mask[:, 0] = 1
-        ref = -torch.randn(B, length, generator=g, dtype=torch.float64).abs()
+        ref = -8 - torch.randn(B, length, generator=g, dtype=torch.float64).abs()  # a policy's stay below 0, too
         tensors |= {
             f"{side}_mask": mask,
             f"ref_{side}_logp": ref,
@@ -537,7 +537,7 @@ def test_a_swapped_pair_has_the_opposite_gap(name, tensors):
 @given(tensors=scenes(), seed=st.integers(0, 99))
 def test_what_a_prompt_adds_to_both_of_its_completions_drops_out(name, tensors, seed):
     """Of a reward model the level of its scores, of a policy a factor on all completions to a prompt."""
-    shift = 5 * normal(seed, len(tensors["chosen_logp"]))
+    shift = -5 * normal(seed, len(tensors["chosen_logp"])).abs()  # a log-probability stays below 0
     moved = {
         f"{side}_{kind}": tensors[f"{side}_{kind}"] + (shift if kind == "scores" else 0)
         for side in ("chosen", "rejected")
@@ -683,3 +683,8 @@ def test_a_score_of_your_own():
         ]
         by_hand += math.log(1 + math.exp(-2.0 * (means[0] - means[1] - 0.25))) / 5
     close(pairwise_loss(row, pairs), by_hand)
+
+
+def test_the_score_of_a_completion_is_the_heads():
+    scores = torch.tensor([1.5, -0.25])
+    assert given_score(scores) is scores

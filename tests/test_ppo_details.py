@@ -22,8 +22,8 @@ NOT_A_DETAIL = {
     "verifier_timeout",  # what may go wrong
     "reference", "refresh_every", "ema_decay",  # the chapter on KL
     "baseline", "baseline_decay",  # algorithms without a critic
-    "precision", "gradient_checkpointing", "lora_rank", "lora_alpha", "decoding",  # the chapter on scaling up
-    "fast", "watch_kl",  # time and memory: the results are equal
+    "precision", "gradient_checkpointing", "lora_rank", "lora_alpha",  # the chapter on scaling up
+    "watch_kl",  # time and memory: the results are equal
 }  # fmt: skip
 
 

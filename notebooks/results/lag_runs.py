@@ -165,7 +165,9 @@ def train(
     for step in range(1, steps + 1):
         groups, _ = collect(behind.model, learner.vocabulary, recipe, step)
         assert groups is not None
-        own = Fast().logp(learner.policy, groups, recipe.config)
+        every = torch.arange(len(groups.mask))
+        with torch.no_grad():
+            own = Fast().read(learner.policy, groups, every, recipe.config).logp
         log_ratio = (own - groups.logp)[groups.mask != 0]
         if way == "blind":
             groups = replace(groups, logp=own)

@@ -47,11 +47,12 @@ from rlhf_minimal.fit import (
     rows_of_step,
     train_pairwise,
 )
+from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.reward_model_quality import expected_accuracy
 from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.models import RewardModel, Vocabulary
+from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits
 from rlhf_minimal.pairs import PAIRWISE, PairwiseAlgorithm, pairwise_scores
 from rlhf_minimal.tasks import PairRow, get_task, model_reward
 from rlhf_minimal.train import Recipe, roll_out, train
@@ -225,8 +226,7 @@ def measure(
     found = roll_out(policy, vocabulary, problems, recipe, seed="pair-runs")
     given = (found.prompts, found.prompt_mask, found.completions)
     policy_logp, start_logp = (
-        pairwise.token_logprobs(pairwise.policy_logits(m, *given), given[2])
-        for m in (policy, reference)
+        token_logprobs(policy_logits(m, *given), given[2]) for m in (policy, reference)
     )
     far = torch.where(found.mask != 0, policy_logp - start_logp, 0.0).sum(1)
     return {

@@ -44,7 +44,7 @@ from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.lab.compiled import sample_compiled
 from rlhf_minimal.lab.export import trl_arguments
-from rlhf_minimal.lab.fast import Fast, fast
+from rlhf_minimal.lab.fast import Fast, fast, plain
 from rlhf_minimal.lab.memory import Dtypes, memory_ledger, most_at_once
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import clock, peak_memory

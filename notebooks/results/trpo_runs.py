@@ -82,7 +82,7 @@ def begin(
     options = (
         {}
         if region is None
-        else {"updater": partial(trust_region_update, region=region)}
+        else {"update": partial(trust_region_update, region=region)}
     )
     return (
         Learner.begin(policy, vocabulary, ROW, config),

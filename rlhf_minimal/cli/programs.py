@@ -98,6 +98,8 @@ def load(text: str, kind: type[Kind]) -> Kind:
         ValueError: In one line that names file and line, if the file cannot be run; if it has no such value.
     """
     file, name = _split(text)
+    if Path(file).is_dir():
+        raise ValueError(f"cannot read {file}: Is a directory")
     folder = str(Path(file).resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)  # as for any program: it may import what stands beside it

@@ -21,6 +21,7 @@ from rlhf_minimal.models import (
     save_policy,
     tiny_llama,
 )
+from rlhf_minimal.runs import resume_learner
 from rlhf_minimal.sample import sample
 from tests.commands import fails
 from tests.models.zoo import ATTENTION, HYBRID, REFUSED, VOCABULARY, tiny
@@ -104,10 +105,9 @@ def test_a_run_with_lora_on_experts_evaluates_as_it_trained(architecture, tmp_pa
     assert main(["train", "rloo", "--start", "start", "--lora-rank", "2", "--out", "run", *words]) == 0
     from rlhf_minimal import ALGORITHMS
     from rlhf_minimal.config import Config
-    from rlhf_minimal.learner import Learner
 
     config = Config(steps=3, prompts=4, group_size=4, lr=0.03, lora_rank=2)
-    learner = Learner.resume(tmp_path / "run" / "checkpoint", ALGORITHMS["rloo"], config, "cpu")
+    learner = resume_learner(tmp_path / "run" / "checkpoint", ALGORITHMS["rloo"], config, "cpu")
     ids = torch.tensor([[1, 2, 3, 4]])
     trained, saved = learner.policy(ids).logits, load_policy(tmp_path / "run")[0](ids).logits
     assert (trained - learner.start(ids).logits).abs().max() > 1e-2

@@ -23,7 +23,7 @@ from rlhf_minimal.models import (
     load_reward_model,
     tiny_llama,
 )
-from rlhf_minimal.runs import resume_learner
+from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import CompletionRow, read_rows
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 
@@ -387,7 +387,7 @@ def test_the_weights_of_a_resumed_run_are_held_to_the_same(folders, damage):
         algorithm = ALGORITHMS["grpo"]
         policy, vocabulary = load_policy(folders / "policy")
         run = folders / f"run{lora_rank}"
-        Learner.begin(policy, vocabulary, algorithm, config).save(run, {})
+        save_learner(Learner.begin(policy, vocabulary, algorithm, config), run, {})
         resume_learner(run, algorithm, config, "cpu")
         key = f"{'start' if lora_rank is None else 'adapter'}.{name}"
         tensors = safetensors.torch.load_file(run / "trainer.safetensors")
@@ -406,7 +406,7 @@ def test_a_trainers_state_is_not_unpickled(folders, mark):
 
     config = Config(prompts=2, group_size=2)
     policy, vocabulary = load_policy(folders / "policy")
-    Learner.begin(policy, vocabulary, ALGORITHMS["grpo"], config).save(folders / "run", {})
+    save_learner(Learner.begin(policy, vocabulary, ALGORITHMS["grpo"], config), folders / "run", {})
     for name in ("trainer.safetensors", "trainer.json"):
         other = folders / name
         shutil.copytree(folders / "run", other)
@@ -486,7 +486,8 @@ def forbidden(source, modules=FORBIDDEN_MODULES | RUNS_PROGRAMS):
 
 @pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_no_module_can_read_a_pickle_or_run_what_it_reads(file):
-    may_run = file == PACKAGE / "cli" / "programs.py"
+    # a user's own program; a task of the lab by its name; formulas in a process that can be killed
+    may_run = file.relative_to(PACKAGE).as_posix() in ("cli/programs.py", "tasks/__init__.py", "tasks/math_answers.py")
     assert forbidden(file.read_text(), FORBIDDEN_MODULES | (set() if may_run else RUNS_PROGRAMS)) == []
 
 

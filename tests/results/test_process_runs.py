@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from rlhf_minimal.functional.advantages import place_rewards
 from rlhf_minimal.tasks import Problem
 from rlhf_minimal.train import roll_out
 from tests.results.scripts import load, separated
@@ -70,7 +71,7 @@ def test_what_is_paid_is_what_the_loop_places():
     """The marks of moves lie on their last tokens, the rest of the reward on the completion's last one."""
     plan = script.recipe("refunded", 0, 1)
     written = roll_out(*script.prm_runs.start(), [PROBLEM] * 8, plan, seed="placed")
-    whole = written.with_outcome(written.rewards)["step_rewards"].sum(1)
+    whole = (written.step_marks + place_rewards(written.rewards, written.mask)).sum(1)
     torch.testing.assert_close(whole, written.correct.to(whole.dtype), atol=1e-5, rtol=0)
 
 

@@ -191,7 +191,7 @@ def test_the_first_prompts_of_smollm2_are_those_of_the_record():
     asked = [problem.prompt for problem in problems]
     for group in RUNS["smollm2"]["steps"][0]["groups"]:
         assert group["prompt"] in asked
-    assert recipe.sampler is script.in_bfloat16
+    assert recipe.sample is script.in_bfloat16
     assert recipe.algorithm == ALGORITHMS["grpo"]
 
 

@@ -17,7 +17,7 @@ from rlhf_minimal.metrics import describe_batch, explained_variance, monte_carlo
 from rlhf_minimal.models import Critic, RewardModel, Vocabulary, critic_values, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.train import Recipe, collect, fit_critic, prepare_batch, train, train_step
+from rlhf_minimal.train import Recipe, collect, fit_critic, prepare_batch, train, train_step, update
 from rlhf_minimal.training import save_policy
 
 EVEN = get_task("even")
@@ -118,7 +118,7 @@ def test_while_the_critic_warms_up_the_policy_stays_as_it_is():
 def test_a_warm_up_is_the_steps_critic_training_and_holds_for_a_trust_region():
     plain, recipe = begin()
     train_step(plain, recipe)
-    for updater in (None, trust_region_update):
+    for updater in (update, trust_region_update):
         warmed, recipe = begin(value_warm_up=1)
         start = weights(warmed.policy)
         train_step(warmed, recipe, update=updater)

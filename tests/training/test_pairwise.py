@@ -24,6 +24,7 @@ import torch
 from rlhf_minimal import PAIRWISE, pairwise_gap, pairwise_loss
 from rlhf_minimal.fit import (
     FitConfig,
+    encode_pairs,
     evaluate_examples,
     imitate,
     make_pairs,

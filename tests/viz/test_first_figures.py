@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from rlhf_book.figures import widgets
 from rlhf_book.figures.widgets import GaeStaircase, GroupStrip, MeanBalance
-from rlhf_minimal import ALGORITHMS, Batch, policy_loss
+from rlhf_minimal import ALGORITHMS, Batch, contrib, policy_loss
 from rlhf_minimal.functional import advantages, ratios
 from tests.viz.node import run_in_node
 
@@ -120,7 +120,7 @@ def test_the_balance_is_the_librarys_ratio_and_so_is_the_product():
             assert found["n"] == logp.numel()
             assert found["mean"] == pytest.approx(logp.mean().item(), abs=1e-12)
             assert found["arithmetic"] == pytest.approx(logp.exp().mean().item())
-            for name, cell in (("geometric", ratios.sequence), ("product", ratios.sequence_product)):
+            for name, cell in (("geometric", ratios.sequence), ("product", contrib.ratios.sequence_product)):
                 expected = cell(logp, old, mask)
                 assert found[name] == pytest.approx(expected.flatten()[0].item(), rel=1e-9)
 
