@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.config import Config
@@ -513,6 +513,9 @@ def begin(
         files("rlhf_minimal") / "assets" / (patient.task.start or patient.task.name)
     ) as folder:
         policy, vocabulary = load_policy(folder)
+    # Loading drew a model's first weights when these runs were recorded; dropout's noise comes after those draws.
+    torch.manual_seed(seed)
+    AutoModelForCausalLM.from_config(policy.config)
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
     patient.begun(learner)
     return learner, recipe, patient.change
