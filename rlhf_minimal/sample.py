@@ -104,7 +104,7 @@ def read_with_cache(
 ) -> tuple[Float[Tensor, "B V"], Step]:
     """Reads every prompt once, and from then on one token of each completion that goes on.
 
-    Once a quarter of the rows that the cache holds have ended, it goes on without them (chapter making-it-fast).
+    Rows that have ended leave the cache (chapter making-it-fast).
 
     Returns:
         The logits of the first tokens, and the function that reads the next ones.
@@ -120,7 +120,7 @@ def read_with_cache(
 
     def step(tokens: Tensor, rows: Tensor, t: int) -> Tensor:
         nonlocal kept, cache
-        if 4 * len(rows) < 3 * len(kept):
+        if len(rows) < len(kept):
             cache.reorder_cache(torch.searchsorted(kept, rows))
             kept = rows
         end = length + t + 1
