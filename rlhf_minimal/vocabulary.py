@@ -141,7 +141,6 @@ class TokenizerVocabulary:
 
     Attributes:
         eos_id: The tokenizer's end-of-sequence token: the one that is written behind an answer to train on.
-        eos_ids: Every token with which the model may end its answer (see there).
 
     Raises:
         ValueError: If the tokenizer has no end-of-sequence token, so that no answer could end. If `chat` is True and
