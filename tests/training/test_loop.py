@@ -581,7 +581,7 @@ def test_a_filter_may_leave_fewer_rows_than_there_are_minibatches():
     """One group of four is kept: eight minibatches of it are four, each of one row."""
     config = dataclasses.replace(SMALL, prompts=2, minibatches=8, max_refills=0)
 
-    def one_group(rewards, *, group_size, **_):
+    def one_group(rewards, *, group_size):
         return torch.arange(len(rewards)) < group_size
 
     row = dataclasses.replace(ALGORITHMS["dr_grpo"], keep=one_group)

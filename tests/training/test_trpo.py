@@ -587,7 +587,6 @@ def test_a_kl_and_an_entropy_bonus_in_the_row_are_part_of_the_surrogate():
 
 def test_the_critic_learns_exactly_what_it_learns_in_the_loop():
     changes = {"epochs": 2, "minibatches": 3, "micro_batches": 2, "value_lr": 1e-2}
-    changes |= {"fast": "off"}  # bit for bit: whole rows in the order of the shuffle
     critics = []
     for how, clip in ((update, 1e-3), (trust_region_update, 1e-3), (trust_region_update, None)):
         learner, recipe = begin(CRITIC, **changes, value_clip=clip)

@@ -7,7 +7,7 @@ import torch
 
 from rlhf_minimal.functional import aggregation
 from rlhf_minimal.functional.corrections import truncated_importance
-from rlhf_minimal.learner import Processes
+from rlhf_minimal.lab.processes import Several
 from rlhf_minimal.objective import Totals
 
 # ── wrong, on nobody's list ──────────────────────────────────────────────────────────────────────────────────────
@@ -132,7 +132,7 @@ def corrected_by_loops(logp, sampler_logp, advantages, mask, cap):
 
 
 def part_by_the_library(objective, mask, rank, count):
-    own = Processes(rank, count).share(len(mask))
+    own = Several(rank, count).share(len(mask))
     return -aggregation.token_mean(objective[own], mask[own], totals=Totals.of(mask))
 
 
