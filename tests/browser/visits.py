@@ -23,8 +23,14 @@ READ_AT = (1400, 390)  # where both colour schemes are looked at, and the colour
 SILENT = "[...document.querySelectorAll('.bd-article img')].filter(i => !i.alt.trim() || i.alt.includes('_images/'))"
 
 # Every piece of text that is paler than WCAG's level AA asks for: 4.5 to 1 against its ground, 3 to 1 if it is large.
+# A control that cannot be used is left out, as there.
 PALE = r"""(() => {
-  const rgba = (colour) => { const c = colour.match(/[\d.]+/g).map(Number); return c.length < 4 ? [...c, 1] : c; };
+  // "rgb(26, 95, 156)", and of a mixture "color(srgb 0.1 0.37 0.61 / 0.8)".
+  const rgba = (colour) => {
+    const [r, g, b, alpha = 1] = colour.match(/[\d.]+(e-\d+)?/g).map(Number);
+    const most = colour.startsWith("color(srgb ") ? 255 : 1;
+    return [r * most, g * most, b * most, alpha];
+  };
   const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
   const linear = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
   const luminance = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
@@ -42,7 +48,7 @@ PALE = r"""(() => {
     }
     return known.get(element);
   };
-  const left_out = "script, style, option, [aria-hidden=true], mjx-assistive-mml, .headerlink";
+  const left_out = "script, style, option, :disabled, [aria-hidden=true], mjx-assistive-mml, .headerlink";
   const found = new Set(), texts = document.createTreeWalker(document.querySelector(".bd-main"), NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const e = texts.currentNode.parentElement, text = texts.currentNode.textContent.trim();
