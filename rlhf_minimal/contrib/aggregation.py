@@ -21,6 +21,7 @@ def token_sum(
         totals: not read; a column gives it to every aggregate.
 
     Example:
+        >>> import torch
         >>> token_sum(torch.tensor([[1.0, 1.0], [4.0, 0.0]]), torch.tensor([[1, 1], [1, 0]]))
         tensor(6.)
     """
@@ -53,6 +54,7 @@ def prompt_mean(
         ValueError: no number of prompts.
 
     Example:
+        >>> import torch
         >>> x, mask = torch.tensor([[1.0, 1.0], [4.0, 0.0], [6.0, 0.0]]), torch.tensor([[1, 1], [1, 0], [1, 0]])
         >>> totals = Totals(sequences=3, tokens=4, prompts=2)
         >>> prompt_mean(x, mask, prompt_tokens=torch.tensor([3, 3, 1]), totals=totals)
