@@ -222,7 +222,9 @@ class Page:
             try:
                 self.evaluate("window.MathJax?.startup?.promise?.then(() => true) ?? true")
                 self.settle()
-                return
+                if not self.evaluate("document.querySelector('meta[http-equiv=refresh i]') !== null"):
+                    return
+                self._loaded = False  # it takes us elsewhere, on a busy machine later
             except RuntimeError as problem:
                 if "navigated" not in str(problem):
                     raise
