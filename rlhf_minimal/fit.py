@@ -29,7 +29,7 @@ from rlhf_minimal.functional.masked import completion_mask, masked_mean
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, policy_logits
 from rlhf_minimal.optimizer import new_optimizer
-from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, pairwise_loss, pairwise_scores
+from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, log_ratio, pairwise_loss, pairwise_scores
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
@@ -611,7 +611,29 @@ def make_pairs(
     sides: dict[str, Tensor] = {}
     for name, x in both.items():
         sides[name.format("chosen")], sides[name.format("rejected")] = x.chunk(2)
+    if "anchor" in algorithm.loss_needs:
+        sides["anchor"] = _anchor(model, reference, vocabulary, examples)
     return Pairs(**sides)  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def _anchor(
+    model: PreTrainedModel,
+    reference: PreTrainedModel | None,
+    vocabulary: AnyVocabulary,
+    examples: Sequence[Example],
+) -> Float[Tensor, " B"]:
+    """[B] of one number: the mean log-ratio of the batch's completions under each other's prompts, at least 0."""
+    if reference is None or len(examples) < 2:
+        raise ValueError(
+            "this loss holds completions against those of other prompts, which no stored log-probs have: pass a copy "
+            "of the policy before training, and at least two pairs a batch"
+        )
+    others = [*examples[1:], examples[0]]
+    crossed = [replace(example, prompt=other.prompt) for example, other in zip(examples, others, strict=True)]
+    inputs, mask = _ids_and_mask(crossed, vocabulary, model.device)
+    logp, ref_logp = (token_logprobs(policy_logits(x, *inputs), inputs[2]) for x in (model, reference))
+    return log_ratio(logp, ref_logp, mask).mean().clamp(min=0).expand(len(examples))
 
 
 def _ids_and_mask(

@@ -59,6 +59,8 @@ __all__ = [
 ]
 
 _READABLE = ("scores", "logp", "ref_logp", "mask")  # what a score may read
+_LOSS_READS = ("chosen", "rejected", "anchor")  # what a loss may read in the place of the gap
+_PER_PAIR = ("margin", "anchor")  # constants, one a pair
 _REFERENCES = (None, "frozen", "previous")
 _SOURCES = ("data", "own")
 
@@ -300,7 +302,8 @@ class PairwiseAlgorithm:
 
     Args:
         score: what is a completion worth? (its arguments say by name what it reads)
-        loss: what does a gap between two completions cost?
+        loss: what does a gap between two completions cost? A loss that names `chosen` and `rejected` reads the two
+            scores instead, and one that names `anchor` the number of the batch that both are held against.
         reference: which policy is the log-ratio measured against? None, "frozen" (the start), or "previous" (the policy
             at the beginning of the current iteration).
         rejected: where does the rejected completion come from? "data", or "own": a sample from the reference.
@@ -346,8 +349,21 @@ class PairwiseAlgorithm:
     @property
     def needs(self) -> frozenset[str]:
         """What the score reads of each completion. With "ref_logp" in it, a training loop runs the reference."""
-        parameters = inspect.signature(self.score).parameters.values()
-        return frozenset(p.name for p in parameters if p.default is p.empty)
+        return _required(self.score)
+
+    @property
+    def loss_needs(self) -> frozenset[str]:
+        """What the loss reads in the place of the gap; empty for a loss of the gap."""
+        return _required(self.loss) & frozenset(_LOSS_READS)
+
+
+def _required(cell: Callable[..., Tensor]) -> frozenset[str]:
+    """The names of the arguments without a default; none where a function of C does not say them."""
+    try:
+        parameters = inspect.signature(cell).parameters.values()
+    except ValueError:
+        return frozenset()
+    return frozenset(p.name for p in parameters if p.default is p.empty)
 
 
 PAIRWISE: dict[str, PairwiseAlgorithm] = {
@@ -384,6 +400,7 @@ class Pairs:
         ref_chosen_logp: [B, T] under the reference.
         ref_rejected_logp: [B, T'] likewise.
         margin: [B] the smallest gap that a pair should have, in the score's units (arXiv 2307.09288, eq. 2).
+        anchor: [B] the batch's number that a loss holds each score against, one number repeated; a constant.
         total: pairs of the optimiser step, if this batch is a part of one; default: B.
 
     Raises:
@@ -406,6 +423,7 @@ class Pairs:
     ref_chosen_logp: Tensor | None = None
     ref_rejected_logp: Tensor | None = None
     margin: Tensor | None = None
+    anchor: Tensor | None = None
     total: int | None = None
 
     def __post_init__(self) -> None:
@@ -428,7 +446,7 @@ class Pairs:
         rows = first.shape[0] if first.dim() else 0
         if not rows:
             raise ValueError(f"a batch of pairs has shape {tuple(first.shape)}, expected at least one pair")
-        for name in ("chosen_scores", "rejected_scores", "margin"):
+        for name in ("chosen_scores", "rejected_scores", *_PER_PAIR):
             if getattr(self, name) is not None:
                 check_rows(name, getattr(self, name), rows)
         for side in ("chosen", "rejected"):
@@ -451,7 +469,7 @@ class Pairs:
             check_count(total=self.total)
         for name, x in self._tensors():
             x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-            object.__setattr__(self, name, x.detach() if name.startswith("ref_") or name == "margin" else x)
+            object.__setattr__(self, name, x.detach() if name.startswith("ref_") or name in _PER_PAIR else x)
 
     def __len__(self) -> int:
         first = self.chosen_scores if self.chosen_logp is None else self.chosen_logp
@@ -574,7 +592,7 @@ def pairwise_loss(algorithm: PairwiseAlgorithm, pairs: Pairs) -> Float[Tensor, "
         tensor(1.2201)
     """
     chosen, rejected = pairwise_scores(algorithm, pairs)
-    losses = algorithm.loss(_gap(chosen, rejected, pairs))  # [B]
+    losses = _losses(algorithm, chosen, rejected, pairs)  # [B]
     if algorithm.center:
         losses = losses + algorithm.center * centering_loss(chosen, rejected)
     loss = losses.sum() / (len(pairs) if pairs.total is None else pairs.total)
@@ -599,6 +617,17 @@ _HOW_TO_GIVE = {
     "mask": "chosen_mask and rejected_mask [B, T]",
     "ref_logp": "ref_chosen_logp and ref_rejected_logp [B, T], the reference's",
 }
+
+
+def _losses(algorithm: PairwiseAlgorithm, chosen: Tensor, rejected: Tensor, pairs: Pairs) -> Tensor:
+    if not algorithm.loss_needs:
+        return algorithm.loss(_gap(chosen, rejected, pairs))
+    if pairs.margin is not None:
+        raise ValueError("this loss reads the two scores and no gap, and a margin belongs to a gap: leave margin out")
+    if "anchor" in algorithm.loss_needs and pairs.anchor is None:
+        raise ValueError("this algorithm needs anchor: pass Pairs(..., anchor=...) [B], one number repeated")
+    given = {"chosen": chosen, "rejected": rejected, "anchor": pairs.anchor}
+    return algorithm.loss(**{name: given[name] for name in algorithm.loss_needs})
 
 
 def _gap(chosen: Tensor, rejected: Tensor, pairs: Pairs) -> Tensor:

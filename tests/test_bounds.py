@@ -126,6 +126,13 @@ def test_a_step_whose_mark_is_the_threshold_is_not_wrong():
     assert A[1].tolist() == [-1, 0]
 
 
+def test_a_band_of_probabilities_keeps_a_token_at_its_bound_on_both_sides():
+    given = {"logp": row(0, -1000, LOG_2 * -1), "old_logp": row(-1000, 0, LOG_2 * -2)}
+    assert kept(contrib.trust.probability_band, **given, bound=1.0) == [1, 1, 1]
+    assert kept(contrib.trust.probability_band, **given, bound=0.25) == [0, 0, 1]
+    assert kept(contrib.trust.probability_band, **given, bound=0.24) == [0, 0, 0]
+
+
 @pytest.mark.parametrize("prompts", [0, -1])
 def test_totals_take_a_whole_number_of_prompts(prompts):
     with pytest.raises(ValueError, match="prompts"):

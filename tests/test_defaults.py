@@ -22,6 +22,7 @@ DEFAULTS = {
     contrib.advantages.first_wrong: {"coef": 1.0, "threshold": 0.5, "eps": 1e-4, "ddof": 1},
     corrections.truncated_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
     contrib.corrections.masked_importance: {"low": 0.5, "high": 2.0, "level": "token"},  # GLM-5 2602.15763: beta = 2
+    contrib.corrections.score_centering: {"floor": 1.0, "cap": 1.0},  # no weight
     contrib.corrections.normalized_importance: {"cap": 2.0, "floor": 0.0, "level": "token"},
     contrib.advantages.batch_std: {"eps": 1e-4, "ddof": 1},  # TRL
     contrib.advantages.gae_by_length: {"alpha": 1.5, "gamma": 1.0},  # SAO 2607.07508, as reimplemented
@@ -33,6 +34,10 @@ DEFAULTS = {
     contrib.trust.off_policy_sequence: {"delta": 0.5},  # TRL
     contrib.trust.dppo_tv: {"low": 0.2, "high": 0.2},  # prime-rl
     contrib.trust.dppo_kl: {"low": 0.05, "high": 0.05},
+    contrib.trust.probability_band: {"bound": 0.3},  # prime-rl
+    contrib.pairs.margin_loss: {"beta": 2.0, "gamma": 1.0},  # within the ranges of SimPO 2405.14734
+    contrib.pairs.odds_ratio_loss: {"coef": 0.1},  # TRL
+    contrib.pairs.kto_loss: {"beta": 0.1, "good": 1.0, "bad": 1.0},  # KTO 2402.01306
     contrib.trust.high_entropy: {"share": 0.2},  # Wang et al. 2506.01939
     # verl
     contrib.trust.clip_cov: {"share": 2e-4, "low": 1.0, "high": 5.0, "clip_low": 0.2, "clip_high": 0.2, "seed": 1},

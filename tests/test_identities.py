@@ -750,6 +750,7 @@ NEEDS = {
     contrib.trust.off_policy_sequence: {"sampler_logp"},
     contrib.trust.dppo_tv: set(),
     contrib.trust.dppo_kl: set(),
+    contrib.trust.probability_band: set(),
     contrib.trust.high_entropy: {"entropy"},
     contrib.trust.clip_cov: set(),
     contrib.corrections.masked_importance: set(),
@@ -780,6 +781,7 @@ def test_what_a_training_loop_must_provide_for_a_row():
         **dict.fromkeys(["lite_ppo", "dro", "luspo", "kimi_k25", "topr", "maxrl", "opo", "pass_at_k"], {"group"}),
         "sao": {"values"},
         "opd": {"ref_logp"},
+        "sdpo": {"ref_logp"},
         "remax": {"greedy_rewards"},
         "high_entropy": {"group", "entropy"},
         "gdpo": {"group", "reward_parts"},
@@ -893,6 +895,18 @@ def test_a_bound_of_zero_stops_all_that_moves_on_and_nothing_that_comes_back():
     for cell in (contrib.trust.dppo_tv, contrib.trust.dppo_kl):
         _, gradient, _ = run(cells("dppo", kl=(), trust=partial(cell, low=0.0, high=0.0)), x)
         assert torch.equal(gradient != 0, back & (x["mask"] != 0) & (A != 0))
+
+
+@pytest.mark.parametrize("bound", [0.05, 0.2])
+def test_the_band_keeps_what_both_sides_of_dppo_keep(bound):
+    """A token is inside the band if it is kept as a good one and as a bad one."""
+    x = sample(5)
+    given = {name: x[name] for name in ("logp", "old_logp")}
+    ones = torch.ones_like(x["logp"])
+    up, down = (contrib.trust.dppo_tv(x["mask"], **given, advantages=A, low=bound, high=bound) for A in (ones, -ones))
+    band = contrib.trust.probability_band(x["mask"], **given, bound=bound)
+    assert torch.equal(band, up * down)
+    assert 0 < band.sum() < up.sum()
 
 
 def test_the_distances_of_dppo_by_hand():

@@ -124,7 +124,7 @@ def test_completions_that_gspo_cuts_as_a_whole():
 
 def test_rows_that_are_left_out_are_named_with_what_they_need():
     text = page.left_out()
-    assert set(re.findall(r"`(\w+)`", text)) == {"ppo", "sao", "opd", "remax", "high_entropy", "gdpo"}
+    assert set(re.findall(r"`(\w+)`", text)) == {"ppo", "sao", "opd", "sdpo", "remax", "high_entropy", "gdpo"}
     assert "`ppo` (a critic)" in text
     assert "`opd` (a teacher)" in text
     assert f"The other {len(fitting_rows())} rows are." in text

@@ -1,4 +1,4 @@
-"""TRL's DPO and reward losses, called live on random tensors: the rows that say the same must give the same.
+"""TRL's losses of pairs, called live on random tensors: the rows that say the same must give the same.
 
 As in test_trl.py, a trainer is made without its constructor and given what its loss reads. The model is a function that
 hands out the log-probs or scores under test. Value and gradient: 1e-9 in float64, 1e-6 in float32.
@@ -12,11 +12,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, pairwise_loss
+from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, contrib, pairwise_loss
 from rlhf_minimal import pairs as pairwise
 
 trl = pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
-from trl import DPOTrainer, RewardTrainer  # noqa: E402
+from trl import DPOTrainer, KTOTrainer, RewardTrainer  # noqa: E402
+from trl.experimental.cpo import CPOTrainer  # noqa: E402
+from trl.experimental.orpo import ORPOTrainer  # noqa: E402
 
 SEEDS = range(10)
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
@@ -165,6 +167,109 @@ def test_smoothing_from_trls_robust_loss(smoothing):
             for one, other in zip(robust, (flipped, in_chosen, in_rejected), strict=True)
         ]
         close(our_dpo(row("dpo", smoothing=smoothing), pairs), expected, 1e-9)
+
+
+# ---- KTOTrainer, CPOTrainer, ORPOTrainer ------------------------------------------------------------------------
+
+
+def trl_kto(pairs, crossed, *, good, bad):
+    """TRL's loss of 2 B completions, chosen ones first; `crossed` are those that make its KL."""
+    logp = torch.cat([pairs["chosen_logp"], pairs["rejected_logp"]]).requires_grad_()
+    ref = torch.cat([pairs["ref_chosen_logp"], pairs["ref_rejected_logp"]])
+    mask = torch.cat([pairs["chosen_mask"], pairs["rejected_mask"]])
+    with_prompt = torch.cat([torch.zeros_like(mask[:, :1]), mask], dim=1)
+    KL = 1  # ids that tell the two forwards of a model apart
+    trainer = KTOTrainer.__new__(KTOTrainer)
+
+    def model_of(own, others):
+        def model(*, input_ids, **inputs):
+            x = others if input_ids[0, 0] == KL else own
+            zeros = torch.zeros_like(x)
+            return SimpleNamespace(log_probs=x, entropy=zeros, mean_logits=zeros)
+
+        model.training, model.is_gradient_checkpointing, model._modules = True, False, {}
+        return model
+
+    trainer.__dict__.update(
+        model=model_of(logp * mask, crossed[0]),
+        ref_model=model_of(ref * mask, crossed[1]),
+        accelerator=OneProcess(),
+        args=SimpleNamespace(gradient_checkpointing_kwargs=None),
+        aux_loss_enabled=False,
+        precompute_ref_logps=False,
+        calculate_KL=True,
+        loss_type="kto",
+        beta=0.1,
+        desirable_weight=good,
+        undesirable_weight=bad,
+        _tp_size=1,
+        _total_train_tokens=0,
+        _metrics={"train": defaultdict(list)},
+    )
+    ids = torch.zeros(with_prompt.shape, dtype=torch.long)
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(with_prompt),
+        "completion_mask": with_prompt,
+        "KL_input_ids": ids + KL,
+        "KL_attention_mask": torch.ones_like(with_prompt),
+        "KL_completion_mask": with_prompt,
+        "label": [True] * (len(ids) // 2) + [False] * (len(ids) // 2),
+    }
+    inputs["label"] = torch.tensor(inputs["label"])
+    loss = trainer._compute_loss(trainer.model, inputs, return_outputs=False)
+    (gradient,) = torch.autograd.grad(loss, logp)
+    return loss.detach(), *gradient.chunk(2)
+
+
+@DTYPES
+@pytest.mark.parametrize("shift", [0.5, -0.5], ids=["anchor above 0", "anchor at 0"])
+def test_kto_trainer(shift, dtype):
+    for seed in SEEDS:
+        pairs, other = sample(seed, dtype), sample(100 + seed, dtype)
+        mask = torch.cat([other["chosen_mask"], other["rejected_mask"]])
+        ref = torch.cat([other["ref_chosen_logp"], other["ref_rejected_logp"]]) * mask
+        crossed = (ref + shift * mask, ref)
+        anchor = (crossed[0] - crossed[1]).sum(-1).mean().clamp(min=0)
+        algorithm = replace(contrib.PAIRWISE["kto"], loss=partial(contrib.pairs.kto_loss, beta=0.1, good=1.3, bad=0.7))
+        assert (anchor > 0) == (shift > 0)
+        ours = our_dpo(algorithm, pairs | {"anchor": anchor.expand(6)})
+        close(ours, trl_kto(pairs, crossed, good=1.3, bad=0.7), TOLERANCE[dtype])
+
+
+def means(pairs):
+    """[B], [B]: mean log-probs as TRL's forward hands them to the two losses, and what carries the gradient."""
+    leaves = [pairs[f"{side}_logp"].clone().requires_grad_() for side in ("chosen", "rejected")]
+    masks = [pairs[f"{side}_mask"] for side in ("chosen", "rejected")]
+    return leaves, [(x * m).sum(-1) / m.sum(-1) for x, m in zip(leaves, masks, strict=True)]
+
+
+@DTYPES
+def test_simpo_is_a_loss_type_of_the_cpo_trainer(dtype):
+    trainer = CPOTrainer.__new__(CPOTrainer)
+    trainer.__dict__.update(
+        accelerator=OneProcess(), loss_type="simpo", beta=2.0, simpo_gamma=1.0, label_smoothing=0.0, alpha=0.0
+    )
+    for seed in SEEDS:
+        pairs = sample(seed, dtype)
+        leaves, scores = means(pairs)
+        loss = trainer.cpo_loss(*scores)[0].mean()
+        theirs = loss.detach(), *torch.autograd.grad(loss, leaves)
+        close(our_dpo(contrib.PAIRWISE["simpo"], pairs), theirs, TOLERANCE[dtype])
+
+
+@DTYPES
+def test_orpo_is_trls_odds_ratio_after_imitation(dtype):
+    """TRL's whole loss is an imitation minus this mean. The imitation is ours: theirs reads the prompts, too."""
+    trainer = ORPOTrainer.__new__(ORPOTrainer)
+    trainer.__dict__.update(accelerator=OneProcess(), beta=0.1)
+    for seed in SEEDS:
+        pairs = sample(seed, dtype)
+        pairs |= {f"{side}_logp": -pairs[f"{side}_logp"].abs() for side in ("chosen", "rejected")}  # odds need p < 1
+        leaves, scores = means(pairs)
+        loss = -scores[0].mean() - trainer.odds_ratio_loss(*scores)[0].mean()
+        theirs = loss.detach(), *torch.autograd.grad(loss, leaves)
+        close(our_dpo(contrib.PAIRWISE["orpo"], pairs), theirs, 10 * TOLERANCE[dtype])
 
 
 # ---- RewardTrainer ----------------------------------------------------------------------------------------------

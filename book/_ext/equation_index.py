@@ -171,7 +171,7 @@ def rows_with(function: Function) -> tuple[str, ...]:
     import dataclasses
     from functools import partial
 
-    from rlhf_minimal import ALGORITHMS, PAIRWISE
+    from rlhf_minimal import ALGORITHMS, PAIRWISE, contrib
     from rlhf_minimal.functional import kl
 
     def cells(row):
@@ -183,7 +183,8 @@ def rows_with(function: Function) -> tuple[str, ...]:
     def is_it(cell):
         return getattr(cell, "__module__", None) == function.module and cell.__name__ == function.name
 
-    return tuple(name for name, row in {**ALGORITHMS, **PAIRWISE}.items() if any(map(is_it, cells(row))))
+    rows = {**ALGORITHMS, **PAIRWISE, **contrib.PAIRWISE}
+    return tuple(name for name, row in rows.items() if any(map(is_it, cells(row))))
 
 
 def labels_in(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 r"""More rows of the table: what is run in 2026, in the same form as `rlhf_minimal.algorithms`.
 
-Of these rows `opd` alone has a chapter of its own, that on distillation. Of the others, chapters derive and measure
-single cells; the docstring of a cell names its chapter.
+Of these rows `opd` alone has a chapter of its own, that on distillation, in whose depth `sdpo` is derived. Of the
+others, chapters derive and measure single cells; the docstring of a cell names its chapter.
 
 They are rows like all others: `rlhf_minimal.ALGORITHMS` holds them, every test that is asked of a row is asked of them,
 `train`, `diff` and `get_algorithm` take them by name. `table()` alone leaves them out, since a table is read at a
@@ -175,6 +175,16 @@ ALGORITHMS: dict[str, Algorithm] = {
         ratios.token,
         gates.none,
         aggregation.token_mean,
+    ),
+    # SDPO, arXiv 2601.20802, at sampled tokens; SDFT, 2601.19897, is its relative with a demonstration. The teacher is
+    # the policy itself with more in its prompt: a checker's words, or a right completion of the group. Nothing in the
+    # loss knows that, so the row is `opd` with a mean by completion and TRL's cap of 2 on the ratio. A completion that
+    # there is nothing to say about has the policy without more for its teacher, and a gap of 0.
+    "sdpo": Algorithm(
+        teacher_gap,
+        ratios.token,
+        partial(gates.clip_weight, cap=2.0),
+        aggregation.sequence_mean,
     ),
     # ReMax, Li et al., arXiv 2310.10505: the greedy completion of the same prompt says what was to be expected. The
     # paper puts a KL into the reward; without one, as here, it is verl's `remax` in the loss of REINFORCE.

@@ -1,11 +1,14 @@
-r"""More cells of the correct column: weights from the engine that sampled to the old policy."""
+r"""More cells of the correct column: weights from the engine that sampled to the old policy.
+
+And `score_centering`, which no column holds: it reads several tokens at each place, where a batch has the sampled one.
+"""
 
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ..functional.aggregation import Totals
-from ..functional.checks import check_not_negative
+from ..functional.checks import check_floating, check_mask, check_not_negative, check_same_shape
 from ..functional.corrections import _weight, truncated_importance
 
 
@@ -98,3 +101,70 @@ def normalized_importance(
     counted = mask != 0 if level == "token" else (mask != 0).any(-1)
     mean = (weight if level == "token" else weight[:, 0])[counted].mean()
     return weight / mean.clamp(min=1e-8)
+
+
+def score_centering(
+    logp: Float[Tensor, "B T K"],
+    sampler_logp: Float[Tensor, "B T K"],
+    mask: Shaped[Tensor, "B T"],
+    *,
+    floor: float = 1.0,
+    cap: float = 1.0,
+) -> Float[Tensor, "B T"]:
+    r"""What the sampler's expected score adds to a token's objective (:eq:`eq-score-centering`): to be taken away.
+
+    .. math::
+        C_t = \sum_{v \in K} \mathrm{sg}\big[ m_v - \alpha\, \pi_v \big] \log \pi_v, \qquad
+        m_v = \mu_v \, \mathrm{clamp}(\pi_v/\mu_v, l, u), \quad \alpha = \mathrm{clamp}(1, l \varrho, u \varrho), \quad
+        \varrho = \frac{1 - \sum_K \mu_v}{1 - \sum_K \pi_v}
+
+    With samples of mu the score of pi is not 0 in the mean, and a constant in the advantage moves the policy. The
+    gradient of C is that mean, so ``A * (w * logp - C)`` has none. The bounds l and u are those of the weight w that
+    the objective has: both 1 where it has none, 0 and the cap where it is truncated. The K tokens are the sampler's
+    likeliest; of the others only the mass is known, and they are taken to be distributed as under pi. With all tokens
+    it is exact.
+
+    Chapter: off-policy-in-depth. Source: Marek and Ryabinin, arXiv 2609.20807, eq. 14; NeMo RL's
+    `compute_score_centering_term`.
+
+    Args:
+        logp: [B, T, K] log-probs of K tokens under the policy now, normalised over all tokens; with gradient.
+        sampler_logp: [B, T, K] of the same tokens under the sampler.
+        mask: [B, T], 1 on trained tokens.
+        floor: l, the least weight, at most 1.
+        cap: u, the largest weight, at least 1.
+
+    Returns:
+        [B, T], 0 outside the mask. Its value says nothing, its gradient is the expected score.
+
+    Raises:
+        ValueError: shapes or dtypes that do not fit, probabilities above 1 together, bounds that exclude 1.
+
+    Example:
+        >>> both = torch.tensor([[[0.75, 0.25]]]).log()
+        >>> score_centering(both, both, torch.ones(1, 1))
+        tensor([[0.]])
+    """
+    check_floating("logp", logp)
+    check_floating("sampler_logp", sampler_logp)
+    check_same_shape(logp=logp, sampler_logp=sampler_logp)
+    if logp.dim() != 3:
+        raise ValueError(f"logp has shape {tuple(logp.shape)}, expected [B, T, K]: K tokens at each place")
+    check_mask(mask)
+    if mask.shape != logp.shape[:2]:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}, expected {tuple(logp.shape[:2])}: one number a place")
+    check_not_negative(floor=floor)
+    if not floor <= 1 <= cap:
+        raise ValueError(f"floor is {floor} and cap {cap}: 1, the weight where both agree, lies between them")
+    trained = (mask != 0)[..., None]
+    logp = torch.where(trained, logp, -torch.inf)
+    p, q = logp.detach().exp(), torch.where(trained, sampler_logp, -torch.inf).detach().exp()
+    for name, x in (("logp", p), ("sampler_logp", q)):
+        if not (x.sum(-1) <= 1 + 1e-4).all():
+            raise ValueError(
+                f"the probabilities of {name} sum to more than 1: normalise over all tokens, give each once"
+            )
+    rest = (1 - q.sum(-1, keepdim=True)).clamp(min=0) / (1 - p.sum(-1, keepdim=True)).clamp(min=1e-6)  # [B, T, 1]
+    mass = torch.minimum(torch.maximum(p, floor * q), cap * q)  # q times the weight
+    alpha = torch.minimum(torch.ones_like(rest).maximum(floor * rest), cap * rest)
+    return (torch.where(trained & torch.isfinite(logp), logp, 0.0) * (mass - alpha * p)).sum(-1)

@@ -150,6 +150,46 @@ def dppo_kl(
     return _weight(~((good & (distance > high)) | (bad & (distance > low))), logp, mask)
 
 
+def probability_band(
+    mask: Shaped[Tensor, "B T"],
+    *,
+    logp: Float[Tensor, "B T"],
+    old_logp: Float[Tensor, "B T"],
+    bound: float = 0.3,
+) -> Float[Tensor, "B T"]:
+    r"""Leaves out every token whose probability has moved too far, whatever its advantage (:eq:`eq-probability-band`).
+
+    .. math:: m_t = \big[\lvert \pi_t - \pi_{old,t} \rvert \le \delta\big]
+
+    `dppo_tv` stops a token that would move on in the direction in which it has moved; this stops also one that would
+    come back, so a token outside the band stays there until other tokens bring it back.
+
+    Chapter: off-policy-in-depth. Source: prime-rl's default loss, which its documentation calls IPO (INTELLECT policy
+    optimization; as of autumn 2026). It is not the preference loss IPO, `squared_loss`.
+
+    Args:
+        mask: [B, T], 1 on trained tokens.
+        logp: [B, T] log-probs under the policy as it is now (nats).
+        old_logp: [B, T] under the policy that sampled.
+        bound: delta, between 0 and 1, 0.3 in prime-rl.
+
+    Returns:
+        [B, T], 1 or 0.
+
+    Raises:
+        ValueError: bad tensors, a bound outside 0 to 1.
+
+    Example:
+        >>> old = torch.tensor([[0.0001, 0.6, 0.6]]).log()
+        >>> probability_band(torch.ones(1, 3), logp=torch.tensor([[0.0003, 0.95, 0.2]]).log(), old_logp=old)
+        tensor([[1., 0., 0.]])
+    """
+    check(mask, logp=logp, old_logp=old_logp)
+    check_share(bound=bound)
+    moved = torch.exp(zero_outside(logp, mask)) - torch.exp(zero_outside(old_logp, mask))
+    return _weight(moved.abs() <= bound, logp, mask)
+
+
 def high_entropy(
     mask: Shaped[Tensor, "B T"], *, entropy: Float[Tensor, "B T"], totals: Totals | None = None, share: float = 0.2
 ) -> Float[Tensor, "B T"]:

@@ -30,11 +30,23 @@ def ranked_by_product(outcomes, scores, group_size, weight):
     return (total - total.mean(1, keepdim=True)).flatten()
 
 
+def shared_by_medians(tokens, mask, advantages):
+    """The right groups, and their median."""
+    values = torch.zeros_like(mask)
+    count = torch.zeros_like(mask)
+    for i, t in itertools.product(range(len(tokens)), range(tokens.shape[1])):
+        if mask[i, t]:
+            who = [j for j in range(len(tokens)) if mask[j, t] and torch.equal(tokens[j, : t + 1], tokens[i, : t + 1])]
+            values[i, t], count[i, t] = advantages[who].median() + 0.01, len(who)
+    return values, count
+
+
 UNLISTED = [
     ("prm-rollouts", errors_of_the_median, "you return"),
     ("prm-shaped-return", returns_with_half_the_shaping, "you return"),
     ("prm-implicit-steps", scores_of_ratios, "you return"),
     ("prm-ranked", ranked_by_product, "you return"),
+    ("prm-shared-steps", shared_by_medians, "you return"),
 ]
 
 
@@ -86,9 +98,25 @@ def ranked_by_loops(outcomes, scores, group_size, weight):
     return torch.tensor(found, dtype=torch.float64)
 
 
+def shared_by_beginnings(tokens, mask, advantages):
+    """A dictionary of beginnings."""
+    found = {}
+    lengths = mask.sum(1).long().tolist()
+    for ids, n, A in zip(tokens.tolist(), lengths, advantages.tolist(), strict=True):
+        for t in range(n):
+            found.setdefault(tuple(ids[: t + 1]), []).append(A)
+    value, count = torch.zeros_like(mask), torch.zeros_like(mask)
+    for i, n in enumerate(lengths):
+        for t in range(n):
+            those = found[tuple(tokens[i, : t + 1].tolist())]
+            value[i, t], count[i, t] = sum(those) / len(those), len(those)
+    return value, count
+
+
 RIGHT = [
     ("prm-rollouts", errors_by_listing),
     ("prm-shaped-return", returns_minus_the_potential),
     ("prm-implicit-steps", scores_step_by_step),
     ("prm-ranked", ranked_by_loops),
+    ("prm-shared-steps", shared_by_beginnings),
 ]

@@ -5,7 +5,8 @@ from .implicit import IMPLICIT
 from .ranked import RANKED
 from .rollouts import ROLLOUTS
 from .shaped import SHAPED
+from .shared import SHARED
 
 __all__ = ["BUGS", "EXERCISES"]
 
-EXERCISES = (ROLLOUTS, SHAPED, IMPLICIT, RANKED)
+EXERCISES = (ROLLOUTS, SHAPED, IMPLICIT, RANKED, SHARED)
