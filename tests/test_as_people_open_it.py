@@ -196,8 +196,8 @@ def lab_command():
 
 def test_lab_opens_the_order_of_the_chapters_with_the_whole_repository_as_its_root():
     assert lab_command() == ["lab", "--notebook-dir=.", "notebooks/README.md"]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"`.venv/bin/jupyter {shlex.join(lab_command())}`" in readme
+    targets = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert f"`.venv/bin/jupyter {shlex.join(lab_command())}`" in targets
     listed = re.findall(r"\]\((.+\.ipynb)\)", (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8"))
     assert [f"notebooks/{name.removesuffix('.ipynb')}" for name in listed] == list(numbering.chapters())
 

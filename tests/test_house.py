@@ -1,4 +1,4 @@
-"""What the files at the root say is true: versions agree, the README is up to date, every chapter is in the book."""
+"""What the files at the root say is true: versions agree, README is up to date, every chapter is in the book."""
 
 import json
 import re
@@ -15,7 +15,9 @@ from tests import versions
 from tests.complete import all_rows_complete
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, CONTRIBUTING, USE = (
+    (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md", "book/api/use.md")
+)
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
@@ -28,8 +30,8 @@ def test_generated_text_is_up_to_date():
     assert f"<!-- algorithms -->\n{rlhf_minimal.table()}\n<!-- /algorithms -->" in README
 
 
-def test_the_readmes_example_runs():
-    example = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+def test_the_example_of_the_library_runs():
+    example = re.search(r"```python\n(.*?)```", USE, re.DOTALL)
     names: dict = {}
     exec(example[1], names)
     # The completion that was right becomes likelier, the other one less likely.
@@ -54,7 +56,7 @@ def test_the_readmes_figures_are_the_recorded_ones():
     assert learned in " ".join(README.split())
 
 
-def test_the_readmes_figures_of_a_real_model_are_the_recorded_ones():
+def test_the_figures_of_a_real_model_are_the_recorded_ones():
     record = json.loads((ROOT / "notebooks" / "results" / "scaling-cpu.json").read_text())
 
     def percent(counts: list[int]) -> int:  # right completions of 16, a problem each
@@ -65,16 +67,16 @@ def test_the_readmes_figures_of_a_real_model_are_the_recorded_ones():
     assert (len(runs), len({run["arm"] for run in record["learn"]})) == (9, 3)
     start = {temperature: percent(counts) for temperature, counts in record["temperature"].items()}
     after = round(statistics.mean(100 * statistics.mean(counts) / 16 for counts in runs))
-    words = " ".join(README.split())
+    words = " ".join(USE.split())
     assert f"from {start['1.0']} % right to {after} % (mean of nine runs, three rows of the table, 60 held-out" in words
     assert f"a temperature of 0.25 gives {start['0.25']} %" in words
 
 
-def test_the_readme_names_what_make_does():
+def test_the_contributing_page_names_what_make_does():
     recipes = dict(re.findall(r"^(\w+): env.*\n\t(\S.*)$", MAKEFILE, re.MULTILINE))
     assert set(recipes) >= {"book", "test", "train", "lab", "notebooks"}
     for target, command in recipes.items():
-        assert f"| `make {target}` | `{command.replace('$(BIN)', '.venv/bin')}` |" in README
+        assert f"| `make {target}` | `{command.replace('$(BIN)', '.venv/bin')}` |" in CONTRIBUTING
 
 
 def test_the_readme_says_which_torch_before_it_downloads_one():
@@ -83,11 +85,21 @@ def test_the_readme_says_which_torch_before_it_downloads_one():
     assert choice < README.index("pip install")
 
 
+def test_the_readme_takes_two_screens_and_three_commands():
+    """A stranger reads no more: question, picture, three commands, the table, where to read on."""
+    assert len(README.splitlines()) <= 75
+    assert re.findall(r"^make (\w+) ", README, re.MULTILINE) == ["book", "train", "lab"]
+    for name in ("PPO", "GRPO", "DAPO", "GSPO", "RLHF", "RLVR"):
+        assert name in README.partition("![")[0], name
+
+
 def test_every_file_that_the_readme_points_at_exists():
     pointed = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
     assert pointed
     assert [path for path in pointed if not (ROOT / path).exists()] == []
-    tree = re.search(r"## Where to find what\n\n```\n(.*?)```", README, re.DOTALL)[1]
+    for anchor in re.findall(r"\]\(CONTRIBUTING\.md#([a-z-]+)\)", README):
+        assert f"## {anchor.replace('-', ' ').capitalize()}\n" in CONTRIBUTING
+    tree = re.search(r"## Where to find what\n\n```\n(.*?)```", CONTRIBUTING, re.DOTALL)[1]
     missing, folder = [], ""
     for line in tree.splitlines():
         if line.startswith(" " * 12):  # goes on with what the line before says

@@ -208,5 +208,5 @@ def test_the_front_page_has_a_place_for_the_downloads():
     assert versions.read("book/index.md").count(DOWNLOADS.PLACE) == 1
     recipe = re.search(r"^offline: book.*\n\t(\S.*)$", versions.read("Makefile"), re.MULTILINE)[1]
     assert shlex.split(recipe) == ["$(BIN)/python", "book/_tools/downloads.py"]
-    assert f"| `make offline` | `{recipe.replace('$(BIN)', '.venv/bin')}` |" in versions.read("README.md")
+    assert f"| `make offline` | `{recipe.replace('$(BIN)', '.venv/bin')}` |" in versions.read("CONTRIBUTING.md")
     assert "offline" in re.search(r"^\.PHONY: (.+)$", versions.read("Makefile"), re.MULTILINE)[1].split()
