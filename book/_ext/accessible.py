@@ -2,7 +2,6 @@
 
 Every page passes through `mended` as it is rendered:
 
-- the arrow that opens a chapter's sections in the list of contents says whose sections it opens;
 - the search button and a bar over hidden code are named by the words on them, and by no other label;
 - the icons of the button for light and dark are pictures, and their words no text of the button.
 
@@ -11,25 +10,15 @@ A pattern that finds nothing on any page is a warning of the build: the theme ha
 """
 
 import re
-from html import escape, unescape
 
 from sphinx.util import logging
 
-ARROW = re.compile(
-    r'(<a class="(?:current )?reference internal" href="[^"]*">((?:(?!</a>).)*)</a><details[^>]*>)<summary>', re.DOTALL
-)
 SEARCH = re.compile(r'(<button class="[^"]*\bsearch-button-field\b[^"]*"[^>]*?) aria-label="[^"]*"')
 HIDDEN = re.compile(r'<summary aria-label="Toggle hidden content">')
 ICON = re.compile(r'(<i class="theme-switch [^"]*" data-mode="\w+")\s+title="[^"]*"')
 
 
-def _sections(match: re.Match) -> str:
-    title = " ".join(unescape(re.sub(r"<[^>]+>", "", match[2])).split())
-    return f'{match[1]}<summary aria-label="Sections of {escape(title)}">'
-
-
 MENDS = {
-    "the arrows in the list of contents": (ARROW, _sections),
     "the search button": (SEARCH, r"\1"),
     "the bars over hidden code": (HIDDEN, "<summary>"),
     "the icons of light and dark": (ICON, r'\1 aria-hidden="true"'),

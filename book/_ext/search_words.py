@@ -1,8 +1,12 @@
 """What a reader types into the search field leads to the page that explains it, and to that page first.
 
 The words stand in book/data/search.yml. Each becomes a main entry of the general index, which Sphinx's own search finds
-before titles, objects and text; it works from a folder as it did.
+before titles, objects and text; it works from a folder as it did. A query of several words first finds the page to
+which one of them leads, and each result shows its sections: search_order.js.
 """
+
+import json
+from pathlib import Path
 
 from data_files import ROOT, read, using
 from docutils import nodes
@@ -11,6 +15,7 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 WORDS = ROOT / "book" / "data" / "search.yml"
+ORDER = Path(__file__).with_name("search_order.js")
 
 
 def words(path=WORDS):
@@ -46,6 +51,20 @@ def add_entries(app, doctree):
         app.env.get_domain("index").entries.setdefault(page, []).extend(entries)  # and the general index
 
 
+def order():
+    """The script that orders what a search has found, with the words and their pages."""
+    places = {word.lower(): page for page, entries in words().items() for word, _ in entries}
+    return ORDER.read_text(encoding="utf-8").replace("words: WORDS,", f"words: {json.dumps(places, sort_keys=True)},")
+
+
+def write_order(app):
+    if app.builder.format == "html":
+        path = Path(app.doctreedir) / ORDER.name
+        path.write_text(order(), encoding="utf-8")
+        app.config.html_search_scorer = str(path)
+
+
 def setup(app):
+    app.connect("builder-inited", write_order)
     app.connect("doctree-read", add_entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
