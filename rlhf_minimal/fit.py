@@ -32,7 +32,7 @@ from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, log_ratio, pairwise_loss, pairwise_scores
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task, read_rows
-from rlhf_minimal.tasks.rows import Source
+from rlhf_minimal.tasks.rows import ReplyRow, Source
 
 Row = TypeVar("Row")
 OnStep = Callable[[Metrics], bool | None]
@@ -179,9 +179,13 @@ def rows_of_step(rows: Sequence[Row], step: int, batch_size: int, seed: int) -> 
 
 
 def supervised_loss(
-    model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[str], completions: list[str]
+    model: PreTrainedModel,
+    vocabulary: AnyVocabulary,
+    prompts: list[str],
+    completions: list[str],
+    replies: Sequence[Sequence[tuple[int, int]]] = (),
 ) -> Float[Tensor, ""]:
-    """Cross-entropy of the completions, a mean over their tokens; prompt tokens carry no loss.
+    """Cross-entropy of the completions, a mean over their tokens; prompt tokens and replies carry no loss.
 
     Args:
         model: The policy.
@@ -189,6 +193,7 @@ def supervised_loss(
         prompts: One text a row, as the model reads it: of a chat model, with its template (`vocabulary.prompt_text`).
             Only the beginning-of-text token is put before it, if the tokenizer writes one.
         completions: The completions to imitate, without the end-of-sequence token, which is added here and trained.
+        replies: For each row, where an environment wrote in its completion, in characters (`Task.replies`).
 
     Returns:
         A scalar to minimise, in nats per token.
@@ -197,14 +202,20 @@ def supervised_loss(
     ids = pad_right([[*vocabulary.encode(text), vocabulary.eos_id] for text in completions], vocabulary.pad_id)
     prompt_ids, prompt_mask, ids = (x.to(model.device) for x in (prompt_ids, prompt_mask, ids))
     logp = token_logprobs(policy_logits(model, prompt_ids, prompt_mask, ids), ids)
-    return -masked_mean(logp, completion_mask(ids, vocabulary.eos_id))
+    mask = completion_mask(ids, vocabulary.eos_id)
+    for row, spans in enumerate(replies):
+        for first, end in spans:
+            places = (vocabulary.token_of(ids[row].tolist(), place) for place in (first + 1, end))
+            mask[row, next(places) : next(places) + 1] = 0.0
+    return -masked_mean(logp, mask)
 
 
 def completion_loss(
     model: PreTrainedModel, vocabulary: AnyVocabulary, rows: Sequence[CompletionRow]
 ) -> Float[Tensor, ""]:
     """`supervised_loss` of rows. Of a conversation only the last turn is trained; earlier ones belong to the prompt."""
-    return supervised_loss(model, vocabulary, [row.prompt for row in rows], [row.completion for row in rows])
+    replies = [getattr(row, "replies", ()) for row in rows]
+    return supervised_loss(model, vocabulary, [row.prompt for row in rows], [row.completion for row in rows], replies)
 
 
 def language_loss(model: PreTrainedModel, vocabulary: AnyVocabulary, texts: list[str]) -> Float[Tensor, ""]:
@@ -296,7 +307,11 @@ def teacher_rows(task: Task, vocabulary: AnyVocabulary, step: int, batch_size: i
     problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")
     rng = random.Random(f"teacher/{seed}/{step}")
     prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in problems]
-    return [CompletionRow(one, task.teacher(problem, rng)) for one, problem in zip(prompts, problems, strict=True)]
+    rows = [CompletionRow(one, task.teacher(problem, rng)) for one, problem in zip(prompts, problems, strict=True)]
+    if task.reply is None:
+        return rows
+    asked = zip(rows, problems, strict=True)
+    return [ReplyRow(**vars(row), replies=tuple(task.replies(row.completion, problem))) for row, problem in asked]
 
 
 # --- reward models ---

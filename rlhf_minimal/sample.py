@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
-from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.models import AnyVocabulary, positions, read_on
 from rlhf_minimal.tasks import Problem
 
@@ -25,8 +24,8 @@ class Samples:
     Attributes:
         completions: [B, T] token ids, padded on the right; T is the longest completion, at most the budget.
         logp: [B, T] log-probability of each token under the distribution it was drawn from (temperature included);
-            0 in the padding.
-        mask: [B, T] 1.0 for sampled tokens, the end-of-sequence token included.
+            0 in the padding and in replies.
+        mask: [B, T] 1.0 for sampled tokens, the end-of-sequence token included; 0 in the padding and in replies.
         truncated: [B] True where the budget ran out before the end-of-sequence token.
     """
 
@@ -49,6 +48,7 @@ def sample(
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
     read: Callable[..., tuple[Tensor, Step]] | None = None,
+    reply: Callable[[int, list[int]], list[int]] | None = None,
 ) -> Samples:
     """Draws `group_size` completions for every prompt, with a key-value cache.
 
@@ -67,6 +67,8 @@ def sample(
             is then certain, so its log-probability is 0.
         generator: Source of randomness, on the model's device. Only rows that have not ended draw from it.
         read: How the model reads, `read_with_cache` by default; changes time and memory, not the samples.
+        reply: (row, its tokens so far) -> tokens of an environment that the row reads next, `[]` for none; asked after
+            every sampled token. A row reads one of them a column, so rows at different turns never wait for each other.
 
     Returns:
         `Samples` with B = P x G rows, on the model's device.
@@ -81,18 +83,24 @@ def sample(
     rows = torch.arange(len(logits), device=prompts.device)  # rows that have not ended
     completions = torch.full((len(rows), max_new_tokens), pad_id, device=prompts.device)
     logp = torch.zeros(len(rows), max_new_tokens, device=prompts.device)
+    mask, unread = torch.zeros_like(logp), [list[int]() for _ in rows]  # replies, as far as they are not read
     truncated = torch.ones(len(rows), dtype=torch.bool, device=prompts.device)
     ends = torch.tensor([eos_id] if isinstance(eos_id, int) else [*eos_id], device=prompts.device)
     for t in range(max_new_tokens):
         tokens, logp[rows, t] = draw(logits, temperature, generator)
-        completions[rows, t] = tokens
-        truncated[rows] = goes_on = ~torch.isin(tokens, ends)
+        mask[rows, t], goes_on = 1.0, ~torch.isin(tokens, ends)
+        for i, row in enumerate(rows.tolist() if reply else ()):
+            if unread[row]:
+                tokens[i], logp[row, t], mask[row, t], goes_on[i] = unread[row].pop(0), 0.0, 0.0, True
+            elif said := reply(row, [*completions[row, :t].tolist(), int(tokens[i])]):  # an end may be answered
+                unread[row], goes_on[i] = [*said], True
+        completions[rows, t], truncated[rows] = tokens, goes_on
         rows = rows[goes_on]
         if len(rows) == 0 or t == max_new_tokens - 1:
             break
         logits = step(completions[:, t], rows, t)
-    completions, logp = completions[:, : t + 1], logp[:, : t + 1]  # the longest completion ends here
-    return Samples(completions, logp, completion_mask(completions, eos_id), truncated)
+    used = slice(t + 1)  # the longest completion ends here
+    return Samples(completions[:, used], logp[:, used], mask[:, used], truncated)
 
 
 def read_with_cache(
@@ -224,7 +232,7 @@ class Rollout:
         prompt_mask: [B, S] 1 for real prompt tokens.
         completions: [B, T] ids, padded on the right; T is the longest of them, at most the token budget.
         logp: [B, T] log-probs under the distribution that was sampled.
-        mask: [B, T] 1.0 for sampled tokens.
+        mask: [B, T] 1.0 for sampled tokens, 0 for replies of the task.
         truncated: [B] True where the token budget ran out.
         rewards: [B] the rewards that the run trains for.
         correct: [B] the score by the task's verifier, 1 for a right answer; differs from `rewards` only if another

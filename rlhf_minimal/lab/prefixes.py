@@ -58,6 +58,8 @@ def with_prefixes(sampler: Callable[..., Samples], prefixes: Sequence[Sequence[i
     """
 
     def whole(policy: PreTrainedModel, prompts: Tensor, prompt_mask: Tensor, **options: Any) -> Samples:
+        if options.get("reply"):
+            raise ValueError("this task replies while the policy writes: its completions cannot go on from a prefix")
         budget, pad_id = options["max_new_tokens"], options["pad_id"]
         check_prefixes(prefixes, len(prompts), options["eos_id"], budget)
         rows = zip(prompts, prompt_mask, prefixes, strict=True)

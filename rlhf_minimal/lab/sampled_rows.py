@@ -58,6 +58,7 @@ def sample_completions(
     """
     if keep not in ("all", "right"):
         raise ValueError(f"keep must be 'all' or 'right'; got {keep!r}")
+    refuse_replies(recipe.task)
     check_count(problems=problems, group_size=group_size, at_once=at_once)
     rows, by_verifier = [], replace(recipe, reward=None)
     asked = recipe.task.problems("train", problems, seed=f"completions/{seed}")
@@ -103,6 +104,7 @@ def sample_pairs(
     Raises:
         ValueError: If the policy's completions are nearly all equal or empty, so that no pairs can be made.
     """
+    refuse_replies(task)
     pairs: list[PairRow] = []
     for attempt in range(10 + 10 * n // batch_size):
         name = f"pairs/{split}/{seed}/{attempt}"
@@ -124,6 +126,12 @@ def sample_pairs(
         f"{attempt + 1} rounds of {batch_size} prompts gave only {len(pairs)} pairs of two different completions: the "
         "policy writes nearly always the same; take an earlier checkpoint"
     )
+
+
+def refuse_replies(task: Task) -> None:
+    """Refuses a task whose completions are not the policy's alone: rows on file do not say who wrote what."""
+    if task.reply is not None:
+        raise ValueError(f"{task.name} replies while the policy writes, and rows would train on its replies as well")
 
 
 def label_pair(prompt: str, completions: tuple[str, str], gold: tuple[float, float], rng: random.Random) -> PairRow:

@@ -23,7 +23,7 @@ from rlhf_minimal.tasks.rewards import (
     random_reward,
     verifier_reward,
 )
-from rlhf_minimal.tasks.rows import CompletionRow, PairRow, StepRow, TextRow, hold_out, read_rows, write_rows
+from rlhf_minimal.tasks.rows import CompletionRow, PairRow, ReplyRow, StepRow, TextRow, hold_out, read_rows, write_rows
 
 _SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, REVIEWS)
 TASKS: dict[str, Task] = {task.name: task for task in _SHIPPED}
@@ -34,20 +34,25 @@ FAMILIES: dict[str, Callable[[str], Task]] = {
     "exact": exact_task,
     "math": math_task,
 }
-# Families that stand outside of the core: they are imported when a task of theirs is asked for. `stack` alone is one.
-LAB = {"stack": "rlhf_minimal.lab.stack:stack_task", "reasoning-gym": "rlhf_minimal.lab.gym:reasoning_gym_task"}
+# Families that stand outside of the core: they are imported when a task of theirs is asked for. Some names stand alone.
+LAB = {
+    "ledger": "rlhf_minimal.contrib.ledger:ledger_task",
+    "reasoning-gym": "rlhf_minimal.lab.gym:reasoning_gym_task",
+    "stack": "rlhf_minimal.lab.stack:stack_task",
+}
+ALONE = ("ledger", "stack")
 OF_FAMILIES = ["clock:long", "clock:slip", "clock:key=value,...", "stack:tests=visible"]
-OF_FAMILIES += ["reasoning-gym:NAME,key=value,..."]
-TASK_NAMES = ", ".join([*TASKS, "stack", *OF_FAMILIES, "exact:FILE.jsonl", "math:FILE.jsonl"])
+OF_FAMILIES += ["ledger:2", "reasoning-gym:NAME,key=value,..."]
+TASK_NAMES = ", ".join([*TASKS, *ALONE, *OF_FAMILIES, "exact:FILE.jsonl", "math:FILE.jsonl"])
 
 
 def get_task(name: str) -> Task:
     """The task of that name.
 
     Args:
-        name: One of `TASKS`, `stack`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
-            `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`, `reasoning-gym:NAME,key=value,...`
-            (`lab.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.jsonl`).
+        name: One of `TASKS`, `ledger`, `stack`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
+            `ledger:2` (`contrib.ledger`), `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`,
+            `reasoning-gym:NAME,key=value,...` (`lab.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.jsonl`).
 
     Raises:
         ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be
@@ -60,7 +65,7 @@ def get_task(name: str) -> Task:
     family, colon, rest = name.partition(":")
     if colon and family in FAMILIES:
         return FAMILIES[family](rest)
-    if family in LAB and (colon or name == "stack"):
+    if family in LAB and (colon or name in ALONE):
         module, _, function = LAB[family].partition(":")
         return cast(Task, getattr(importlib.import_module(module), function)(rest if colon else None))
     if name not in TASKS:
@@ -75,6 +80,7 @@ __all__ = [
     "CompletionRow",
     "PairRow",
     "Problem",
+    "ReplyRow",
     "RewardFunction",
     "Scored",
     "Step",

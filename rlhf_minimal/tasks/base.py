@@ -121,6 +121,9 @@ class Task:
         picture: (completion, problem) -> a picture of it as lines of text; None if there is none.
         sizes: Arguments of `models.tiny_llama` for a model that learns this task, where its own do not do.
         start: The name of the shipped start, if another task's fits; "" for the task's own.
+        reply: (completion so far, problem) -> what the environment writes now, or None while the policy has the word;
+            asked after every character of the policy. A function of its arguments alone, so that a completion can be
+            played again (`replies`). None if nobody answers.
         draws: What the draws of problems depend on beside split and seed; "" for the task's name. A file's task gives
             its content, so that one file has the same draws under every path.
 
@@ -151,6 +154,7 @@ class Task:
     sizes: Mapping[str, int] = field(default_factory=dict)
     start: str = ""
     draws: str = ""
+    reply: Callable[[str, Problem], str | None] | None = None
 
     def __post_init__(self) -> None:
         check_name("the name of a task", self.name)
@@ -191,6 +195,15 @@ class Task:
                     "split between training and evaluation; choose settings with more"
                 )
         return drawn
+
+    def replies(self, completion: str, problem: Problem) -> list[tuple[int, int]]:
+        """Where the environment wrote in a completion: beginning and end of each reply, found by playing it again."""
+        spans, at = list[tuple[int, int]](), 1
+        while self.reply is not None and at < len(completion):
+            if said := self.reply(completion[:at], problem):
+                spans.append((at, min(at + len(said), len(completion))))
+            at += len(said or "") + 1
+        return spans
 
     def is_held_out(self, prompt: str) -> bool:
         """Whether a prompt is held out: one family in ten is."""

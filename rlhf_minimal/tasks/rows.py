@@ -65,6 +65,13 @@ class CompletionRow:
 
 
 @dataclass(frozen=True)
+class ReplyRow(CompletionRow):
+    """A completion in which an environment wrote, too: where each of its replies begins and ends (`Task.replies`)."""
+
+    replies: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class StepRow(CompletionRow):
     """A completion with a label between 0 and 1 for each of its steps: is it right, or does it lead to an answer?"""
 
