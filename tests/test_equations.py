@@ -99,7 +99,7 @@ def test_every_function_is_held_by_a_test(function):
 # The book's table of contents, in its final form: a docstring may name a chapter that is still to be written.
 PLANNED = set(
     (
-        "anatomy anatomy-in-depth choosing dapo dapo-in-depth deepseek-r1 deepseek-r1-in-depth diagnosis "
+        "anatomy anatomy-in-depth choosing choosing-in-depth dapo dapo-in-depth deepseek-r1 deepseek-r1-in-depth diagnosis "
         "diagnosis-in-depth distillation "
         "distillation-in-depth dr-grpo dr-grpo-in-depth from-zero from-zero-in-depth gae gae-in-depth grpo "
         "grpo-in-depth gspo "
