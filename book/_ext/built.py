@@ -306,7 +306,7 @@ def line(chapter: str) -> str:
         raise ValueError(f"{chapter} is nobody's home: it adds nothing to the core")
     added_here.sort(key=lambda piece: piece.path not in named_in(chapter))  # first what its code calls by name
     names = [f"`{piece.name}`" for piece in added_here]
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     lines = max(round(added(chapter), -1), 10)
     return (
         f"**Of the library, this chapter has built or first called** {shown} (about {lines:,} lines). "
