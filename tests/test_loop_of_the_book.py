@@ -1,4 +1,4 @@
-"""The chapter `from-zero` needs no library of ours, and its loop is the one that later chapters change."""
+"""The chapter `from-zero` needs no library of ours, and its loop is a module for its records and exercises."""
 
 import ast
 import contextlib
@@ -18,9 +18,9 @@ import nbformat
 import pytest
 import torch
 
-from rlhf_book import loop, loop_ppo
+from rlhf_book import loop
 from rlhf_book.exercises import from_zero
-from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare, value_loss
+from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import gates
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +58,7 @@ def test_every_line_of_the_loop_stands_in_the_chapter():
 
 def test_the_chapters_first_loss_has_the_gradient_of_grpo_at_the_first_update(batch_in_float64):
     """So the recorded runs of GRPO, with one update on each batch, are those of the chapter's loop."""
-    model, _, ids, completions, mask, right, _, _, _ = batch_in_float64
+    model, ids, completions, mask, right, _ = batch_in_float64
     names = vars(loop).copy()
     exec(next(cell.source for cell in CELLS if cell.id == "loss"), names)
     A = names["group_advantage"](right.view(8, 8)).flatten()
@@ -165,15 +165,14 @@ def asked_of(monkeypatch, module, call):
 
 
 def test_no_question_is_imitated_and_learnt_from_or_tested(monkeypatch):
-    """What `imitate` draws, what both loops draw, and what the chapter tests with: three kinds, by the same numbers."""
+    """What `imitate` draws, what the loop draws, and what the chapter tests with: three kinds, by the same numbers."""
     tiny = loop.new_model(0)
     imitated = asked_of(monkeypatch, loop, lambda: loop.imitate(tiny, steps=20))
     learnt = asked_of(monkeypatch, loop, lambda: loop.train(tiny, steps=12, group=2))
-    learnt += asked_of(monkeypatch, loop_ppo, lambda: loop_ppo.train(tiny, steps=2, prompts=64, updates=1))
     rng = random.Random(3)
     tested = [loop.make_prompt(rng, "test") for _ in range(1000)]
     assert len(imitated) == 20 * 128
-    assert len(learnt) == 12 * 16 + 2 * 64
+    assert len(learnt) == 12 * 16
     kinds = [{int(asked[:3] + asked[4:7]) % 7 for asked in drawn} for drawn in (imitated, learnt, tested)]
     assert kinds == [{2, 3, 4, 5, 6}, {1}, {0}]
 
@@ -208,7 +207,7 @@ def test_shift_and_gather_agree_with_one_question_for_each_token():
         torch.testing.assert_close(found[:, place], logits[torch.arange(2), completions[:, place]])
 
 
-# ── the loop with a critic ───────────────────────────────────────────────────────────────────────────────────────
+# ── its gradients ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def vector(loss, parameters):
@@ -222,13 +221,12 @@ def norm_of_the_difference(ours, theirs):
 
 @pytest.fixture(scope="module")
 def batch_in_float64():
-    """Samples of a random model with ends in every place; policy, critic and reference have all moved since."""
+    """Samples of a random model with ends in every place; the policy has moved since."""
     torch.manual_seed(0)
     start = loop.new_model(0)
-    model, reference, critic = (copy.deepcopy(start).double() for _ in range(3))
-    critic = loop_ppo.Critic(critic).double()
+    model = copy.deepcopy(start).double()
     with torch.no_grad():
-        for p in [*model.parameters(), *reference.parameters(), *critic.parameters()]:
+        for p in model.parameters():
             p.add_(0.03 * torch.randn_like(p))
     rng = random.Random(0)
     ids = loop.encode([loop.make_prompt(rng) for _ in range(64)])
@@ -239,36 +237,14 @@ def batch_in_float64():
     right = torch.randint(2, (64,)).double()
     with torch.no_grad():
         old = loop.log_probs(start.double(), ids, completions)
-        ref = loop.log_probs(reference, ids, completions)
-        old_values = critic(ids, completions) + 0.2 * torch.randn_like(old)
-    return model, critic, ids, completions, mask, right, old, ref, old_values
-
-
-def test_the_loop_with_a_critic_has_the_gradients_of_the_row_ppo(batch_in_float64):
-    """On the same samples, policy and critic: as in the table, KL in the reward, GAE, whitening and clips included."""
-    model, critic, ids, completions, mask, right, old, ref, old_values = batch_in_float64
-    logp, values = loop.log_probs(model, ids, completions), critic(ids, completions)
-    batch = Batch(logp, old, mask, right, 1, ref_logp=ref, values=old_values)
-    prepared = prepare(ALGORITHMS["ppo"], batch)
-    ratio = torch.exp(logp - old)
+    ratio = torch.exp(loop.log_probs(model, ids, completions).detach() - old)
     assert 0.05 < ((ratio < 0.8) | (ratio > 1.2)).double().mean() < 0.95, "some are clipped and some are not"
-    assert ((values - old_values).abs() > 0.2).any()
-
-    rewards = loop_ppo.token_rewards(right, old, ref, mask)
-    A = loop_ppo.gae(rewards, old_values, mask)
-    returns = A + old_values
-    weights, of_the_critic = list(model.parameters()), list(critic.parameters())
-    ours = vector(loop_ppo.ppo_loss(logp, old, loop_ppo.whiten(A, mask), mask), weights)
-    theirs = vector(policy_loss(ALGORITHMS["ppo"], batch), weights)
-    assert norm_of_the_difference(ours, theirs) <= 1e-6
-    ours = vector(loop_ppo.value_loss(values, old_values, returns, mask), of_the_critic)
-    theirs = vector(value_loss(values, old_values, prepared.returns, mask, clip=0.2), of_the_critic)
-    assert norm_of_the_difference(ours, theirs) <= 1e-6
+    return model, ids, completions, mask, right, old
 
 
 def test_every_replaced_line_has_the_gradient_of_its_row(batch_in_float64):
     """As the chapter's own cell finds it, here with completions of every length."""
-    model, _, ids, completions, mask, right, old, _, _ = batch_in_float64
+    model, ids, completions, mask, right, old = batch_in_float64
     weights, logp = list(model.parameters()), loop.log_probs(model, ids, completions)
     rows = ["grpo", "reinforce", "rloo", "dr_grpo", "grpo", "gspo"]
     for (name, (advantage, loss_of, _)), row in zip(loop.METHODS.items(), rows, strict=True):
@@ -280,23 +256,12 @@ def test_every_replaced_line_has_the_gradient_of_its_row(batch_in_float64):
         assert norm_of_the_difference(ours, theirs) <= 1e-6, name
 
 
-@pytest.mark.parametrize(("module", "prompts"), [(loop, 8), (loop_ppo, 64)], ids=["loop", "loop_ppo"])
-def test_both_loops_learn_what_is_rewarded(module, prompts, monkeypatch):
+def test_the_loop_learns_what_is_rewarded(monkeypatch):
     """A model that knows nothing learns in a few steps to end at once, if that is what is rewarded."""
-    monkeypatch.setattr(module, "is_right", lambda prompts, completions: (completions[:, 0] == loop.END).float())
-    history = module.train(loop.new_model(0), steps=12, prompts=prompts)
+    monkeypatch.setattr(loop, "is_right", lambda prompts, completions: (completions[:, 0] == loop.END).float())
+    history = loop.train(loop.new_model(0), steps=12, prompts=8)
     assert sum(history[:2]) / 2 < 0.3
     assert sum(history[-2:]) / 2 > 0.9
-
-
-def test_the_critic_is_asked_before_each_token():
-    """Its value at a place may depend on the tokens before, and on no later one."""
-    critic = loop_ppo.Critic(loop.new_model(0))
-    torch.nn.init.normal_(critic.head.weight)
-    prompts = loop.encode(["128+345="] * 2)
-    one, two = critic(prompts, loop.encode(["3740$", "3790$"]))
-    torch.testing.assert_close(one[:3], two[:3])
-    assert (one[3:] - two[3:]).abs().min() > 1e-4
 
 
 def test_the_program_says_how_it_learns(capsys):

@@ -464,6 +464,10 @@ def rendered(reference: str, page: str, found: list[Claim]) -> Rendered:
             }
         case ["question", name] if name in questions():
             part, parts = "", {"": Rendered("markdown", question_markdown(questions()[name], page, found))}
+        case ["built"]:
+            from built import line
+
+            part, parts = "", {"": Rendered("markdown", line(Path(page).name))}
         case _:
             raise ValueError(f"{page}: no source has the name {reference!r}")
     if part not in parts:

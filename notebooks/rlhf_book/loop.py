@@ -1,10 +1,11 @@
 """The whole path from text to gradient, as the chapter `from-zero` builds it.
 
 Torch, a tiny Llama, nothing else: characters to ids, a model that imitates a teacher,
-samples and their log-probs, rewards to advantages to a loss, and the loop. Every later
-chapter shows its method as a change of these lines; `loop_ppo.py` is the change that
-adds a critic. A test holds them equal to the chapter's, where `train` begins with a
-simpler loss, `push_loss`, that has the same gradient at a batch's first update.
+samples and their log-probs, rewards to advantages to a loss, and the loop. It is for the
+chapter's records, exercises and depth, and for records that were made with it; later
+chapters train with `rlhf_minimal.train`. A test holds it equal to the chapter's, where
+`train` begins with a simpler loss, `push_loss`, that has the same gradient at a batch's
+first update.
 
     python -m rlhf_book.loop        imitates, then learns: about a minute on one core
 """

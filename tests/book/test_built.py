@@ -1,0 +1,87 @@
+"""Every function of the core has one home, and its home shows or uses it; the lines of the chapters add up."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tests import lines
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import built  # noqa: E402
+
+ADDING = list(built.chapters_that_add())
+
+
+def test_every_function_of_the_core_has_a_home():
+    """A new one is named in a docstring ("Chapter: ...") or in book/data/homes.yml."""
+    assert built.without_home() == []
+    public = {f"{piece.file}:{piece.name}" for piece in built.pieces() if piece.public}
+    assert public == set(lines.public_names())
+
+
+def test_no_home_is_said_of_what_is_gone():
+    assert built.needless() == []
+
+
+def test_every_home_shows_or_uses_what_lives_there():
+    assert built.not_at_home() == []
+
+
+def test_the_lines_of_the_chapters_add_up_to_the_core():
+    assert built.total() == lines.core(lines.rooms()) == sum(map(built.added, built.order()))
+    assert built.yours(built.order()[-1]) == built.total()
+    assert built.added(built.START) == 0
+
+
+@pytest.mark.parametrize("chapter", ADDING)
+def test_a_chapter_that_adds_ends_with_what_it_has_added(chapter):
+    notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
+    assert notebook.cells[-1].metadata.get("from") == "built"
+    assert notebook.cells[-1].source == built.line(chapter), "python book/_tools/generate.py writes it"
+
+
+def test_no_other_chapter_says_that_it_adds():
+    for chapter in set(built.order()[:-1]) - set(ADDING):
+        notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
+        assert all(cell.metadata.get("from") != "built" for cell in notebook.cells), chapter
+        with pytest.raises(ValueError, match="adds nothing"):
+            built.line(chapter)
+
+
+def test_the_page_prints_every_function_once_in_the_order_of_the_book():
+    page = built.sections()
+    for piece in built.pieces():
+        if piece.public:
+            kind = "class" if isinstance(piece.node, ast.ClassDef) else "def"
+            text = built.shortened(piece)
+            assert re.search(rf"^{kind} {piece.name}\b", text, re.MULTILINE)
+            assert page.count(text) == 1, piece.path
+    links = re.findall(r"^## \[.*\]\((?:../notebooks/)?(.*?)\.\w+\)$", page, re.MULTILINE)
+    assert [Path(link).name for link in links] == [name for name in built.order() if built.added(name)]
+
+
+def test_a_name_is_followed_through_imports():
+    """What a chapter imports from the package's face or from a package's own file is found where it is defined."""
+    code = (
+        "from rlhf_minimal import policy_loss\nfrom rlhf_minimal.functional import gates\nf = gates.clip, policy_loss"
+    )
+    tree = ast.parse(code)
+    names = built.mentioned(tree, built.names_in(tree, "", ""))
+    assert {"rlhf_minimal.policy_loss", "rlhf_minimal.functional.gates.clip"} <= names
+    assert built.resolved("rlhf_minimal.policy_loss") == "rlhf_minimal.objective.policy_loss"
+    assert "rlhf_minimal.objective.prepare" in built.used_by("grpo")
+    assert "rlhf_minimal.fit.fit" not in built.used_by("gspo")
+
+
+def test_a_docstring_is_cut_after_its_first_paragraph():
+    (piece,) = (piece for piece in built.pieces() if piece.path == "rlhf_minimal.functional.gates.clip")
+    text = built.shortened(piece)
+    ast.parse(text)
+    assert "Args:" not in text
+    assert ast.get_docstring(ast.parse(text).body[0])
