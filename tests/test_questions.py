@@ -1,5 +1,6 @@
 """The questions' source is complete, every link to a proof resolves, and the loader refuses what is not."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -130,3 +131,41 @@ def test_a_core_asks_three_questions_at_most(path):
     asked = [cell for cell in cells if str(cell.metadata.get("from", "")).startswith("question/")]
     core = any("main-point" in cell.metadata.get("tags", ()) for cell in cells)
     assert len(asked) <= 3 or not core
+
+
+# ── twenty for two hours ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_twenty_answers_can_be_spoken():
+    found = apparatus.spoken()
+    assert len(found) == 20
+    words = [len(text.split()) for text in found.values()]
+    assert max(words) <= apparatus.ALOUD
+    assert 40 <= sum(words) / 20 <= 47
+    first = [re.split(r"(?<=[.:?])\s", text)[0] for text in found.values()]
+    assert max(len(sentence.split()) for sentence in first) <= 26  # the claim comes first
+
+
+def test_the_numbers_of_the_spoken_answers_are_those_of_the_table():
+    import rlhf_minimal
+
+    rows, said = rlhf_minimal.ALGORITHMS, apparatus.spoken()
+    assert str(rows["ppo"].gate.keywords["high"]) in said["q-clip-six-cells"]
+    assert str(rows["ppo"].advantage.keywords["lam"]) in said["q-gae-lambda"]
+    assert f"to {rows['dapo'].gate.keywords['high']}," in said["q-l2-clip-higher"]
+    low, high = (f"{rows['gspo'].gate.keywords[side]:.4f}" for side in ("low", "high"))
+    assert f"{low} and {high}" in said["q-gspo-band"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("q-nothing: x\n", "no such question"),
+        (f"q-pg-number: {'word ' * 51}\n", "51 words, 50 can be said"),
+        ("q-pg-number: It is $x$.\n", "no formula"),
+    ],
+)
+def test_an_answer_that_nobody_can_speak_is_refused(tmp_path, text, said):
+    (tmp_path / "spoken.yml").write_text(text)
+    with pytest.raises(ValueError, match=said):
+        apparatus.spoken(tmp_path / "spoken.yml")

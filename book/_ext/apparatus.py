@@ -328,6 +328,28 @@ def _questions(entries: list[Any]) -> dict[str, Question]:
     return found
 
 
+ALOUD = 50  # words of an answer for two hours: some twenty seconds
+
+
+@cache
+def spoken(path: Path = DATA / "spoken.yml") -> dict[str, str]:
+    """The questions for two hours, in their order: id -> what to say aloud.
+
+    Raises:
+        ValueError: an answer to no question, one that is too long to be said, or one that needs paper.
+    """
+    with using(path):
+        found = {name: _flat(text) for name, text in read(path).items()}
+        for name, text in found.items():
+            if name not in questions():
+                raise ValueError(f"{name}: there is no such question in questions.yml")
+            if (words := len(text.split())) > ALOUD:
+                raise ValueError(f"{name}: {words} words, {ALOUD} can be said in one go")
+            if "$" in text or "`" in text:
+                raise ValueError(f"{name}: an answer that is spoken has no formula and no code")
+    return found
+
+
 def other_names() -> dict[str, str]:
     """Ids of ideas that are questions, and that a question with an id of its own asks: the idea's id, the question's.
 

@@ -3,6 +3,8 @@
     ```{concept-index}
     ```
 
+    ```{spoken-answers}
+    ```
     ```{interview-questions}
     ```
 
@@ -68,7 +70,7 @@ SCRIPT = """\
 <script>
 (() => {
   const form = document.querySelector(".question-filter");
-  const questions = [...document.querySelectorAll(".question")];
+  const questions = [...document.querySelectorAll(".question:not(.spoken)")];
   const chosen = (name) => [...form.querySelectorAll(`input[name=${name}]:checked`)].map((box) => box.value);
   const show = () => {
     const levels = chosen("level"), topics = chosen("topic");
@@ -93,6 +95,12 @@ SCRIPT = """\
   };
   addEventListener("hashchange", opened);
   opened();
+  let folded = [];  // on paper every answer is open, and afterwards as it was
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll(".question details:not([open])")];
+    folded.forEach((details) => (details.open = true));
+  });
+  addEventListener("afterprint", () => folded.forEach((details) => (details.open = false)));
 })();
 </script>
 """
@@ -243,6 +251,22 @@ class InterviewQuestions(Apparatus):
         return [html(head), *self.answer(question, found), html("</details></section>")]
 
 
+class SpokenAnswers(Apparatus):
+    """The questions for two hours, numbered, each with what to say aloud and a link to its whole answer."""
+
+    @told_on_the_page
+    def run(self):
+        self.watch("questions.yml", "spoken.yml")
+        return [
+            html(
+                f'<section class="question spoken"><details><summary><span class="asked">{number}. '
+                f"{escape(apparatus.questions()[name].question)}</span></summary>"
+                f'<p>{escape(text)} <a href="#{name}">The whole answer</a></p></details></section>'
+            )
+            for number, (name, text) in enumerate(apparatus.spoken().items(), 1)
+        ]
+
+
 class ExerciseList(Apparatus):
     """What every chapter sets, a table a chapter; an exercise that no chapter prints is an error."""
 
@@ -326,6 +350,7 @@ def setup(app):
     app.add_css_file("apparatus.css")
     app.add_directive("concept-index", ConceptIndex)
     app.add_directive("interview-questions", InterviewQuestions)
+    app.add_directive("spoken-answers", SpokenAnswers)
     app.add_directive("exercise-list", ExerciseList)
     app.connect("doctree-read", anchor, priority=900)  # after the notebook's own transforms
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -67,8 +67,8 @@ def opening_minutes(path):
     return None
 
 
-def page_minutes(page, levels=None):
-    """The minutes to read any page of the book, with what is generated on it; of questions those of some levels."""
+def page_minutes(page, levels=None, only=None):
+    """The minutes to read any page of the book, generated text with it; of questions those of `levels` or `only`."""
     if (path := ROOT / f"{page}.ipynb").is_file():
         return reading_minutes(path)
     if not (path := ROOT / f"{page}.md").is_file():
@@ -77,7 +77,7 @@ def page_minutes(page, levels=None):
     text = GENERATED.sub(printed, text)
     if "```{interview-questions}" in text:
         for asked in apparatus.questions().values():
-            if levels and asked.level not in levels:
+            if (levels and asked.level not in levels) or (only and asked.id not in only):
                 continue
             parts = (asked.question, asked.answer, asked.wrong, *(" ".join(pair) for pair in asked.follow_ups))
             text += "\n" + "\n".join(parts)
@@ -208,7 +208,7 @@ class ReadingPath(SphinxDirective):
 
     A line is a page, how much of it, and what it is good for. How much is "whole", "exercises" (a chapter and what it
     sets) or "opening" (as far as its main point); of the interview page also "levels 1, 2" (the questions of these
-    levels). The word `openings` in place of a page stands for the openings of all
+    levels) and "twenty" (those for two hours). The word `openings` in place of a page stands for the openings of all
     chapters that mark one and are not named in this list, or of those in the parts of `_toc.yml` named there:
     `openings | PPO, Critic-free | why it exists`.
     """
@@ -223,7 +223,9 @@ class ReadingPath(SphinxDirective):
         for page, part, why, minutes in steps:
             uri = self.env.app.builder.get_relative_uri(self.env.docname, page)
             entry = nodes.inline("", "", nodes.reference("", page_title(page), internal=True, refuri=uri))
-            if words := PARTS_OF_A_PAGE.get(part, f"the questions of {part}"):
+            if words := PARTS_OF_A_PAGE.get(
+                part, f"the questions {'for two hours' if part == TWENTY else f'of {part}'}"
+            ):
                 entry += nodes.Text(f", {words}")
             rows.append([entry, why, in_words(minutes)])
         rows.append([nodes.strong("", "together"), "", f"{total(steps)}"])
@@ -232,7 +234,10 @@ class ReadingPath(SphinxDirective):
         return [shown]
 
 
+MINUTES_ALOUD = 2  # to say an answer, hear what was wrong with it, and say it again
+TWENTY = "twenty"  # the questions for two hours, with their whole answers
 PARTS_OF_A_PAGE = {"whole": "", "exercises": "with its exercises", "opening": "to its main point"}
+PARTS_OF_A_PAGE[TWENTY] = "the twenty for two hours"
 
 
 def steps_of(lines, all_chapters):
@@ -254,6 +259,12 @@ def steps_of(lines, all_chapters):
             continue
         if part.startswith("levels "):
             steps.append((page, part, why, page_minutes(page, levels_of(page, part))))
+            continue
+        if part == TWENTY:
+            levels_of(page, "levels 1")  # refuses another page than that of the questions
+            twenty = apparatus.spoken()
+            aloud = MINUTES_ALOUD * len(twenty)
+            steps.append((page, part, why, page_minutes(page, only=twenty) + aloud))
             continue
         if part not in PARTS_OF_A_PAGE:
             raise ValueError(f"{page}: how much is {part!r}, expected one of {', '.join(PARTS_OF_A_PAGE)}")

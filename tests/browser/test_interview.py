@@ -16,13 +16,13 @@ INTERVIEW, INDEX = BUILT / "book" / "interview.html", BUILT / "book" / "concept-
 
 pytestmark = pytest.mark.skipif(not INTERVIEW.is_file(), reason="the book is not built: run `make book` first")
 
-SHOWN = "[...document.querySelectorAll('.question')].filter((q) => !q.hidden)"
+SHOWN = "[...document.querySelectorAll('.question:not(.spoken)')].filter((q) => !q.hidden)"
 
 
 def test_levels_and_topics_choose_questions(browser):
     page = browser.open(INTERVIEW)
     total = page.evaluate(f"{SHOWN}.length")
-    assert total == page.evaluate("document.querySelectorAll('.question').length") >= 14
+    assert total == page.evaluate("document.querySelectorAll('.question:not(.spoken)').length") >= 14
     page.evaluate("document.querySelector('.question-filter input[name=level][value=\"3\"]').focus()")
     page.press("Space")
     assert set(page.evaluate(f"{SHOWN}.map((q) => q.dataset.level)")) == {"3"}
@@ -71,3 +71,14 @@ def test_every_proof_leads_to_a_cell_or_a_section_that_exists(page):
         file, anchor = link.split("#")
         target = (page.parent / file).resolve() if file else page
         assert f'id="{anchor}"' in target.read_text(encoding="utf-8"), link
+
+
+def test_on_paper_every_answer_is_open_and_then_as_it_was(browser):
+    page = browser.open(INTERVIEW)
+    opened = "[...document.querySelectorAll('.question details')].filter((d) => d.open).length"
+    total = page.evaluate("document.querySelectorAll('.question details').length")
+    assert page.evaluate(opened) == 0 < len(apparatus.spoken()) < total
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(opened) == total
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(opened) == 0
