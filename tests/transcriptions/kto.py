@@ -5,8 +5,8 @@
               lambda_U sigma(beta (z0 - r))   if it is not
     L = E_(x, y) [ lambda_y - v(x, y) ]
 
-z0 is an estimate of KL(pi || pi_ref), common to the batch and not differentiated through. beta = 0.1, both lambdas 1. The
-expectation is over completions: two of them in a pair.
+z0 is an estimate of KL(pi || pi_ref), common to the batch and not differentiated through. beta = 0.1, both lambdas 1.
+The expectation is over completions: two of them in a pair.
 """
 
 import math
