@@ -23,6 +23,7 @@ import nbformat
 import numbering
 from data_files import read, using
 from equation_index import Function, functions
+from generated import table
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
@@ -313,6 +314,33 @@ def line(chapter: str) -> str:
         f"**About {round(yours(chapter), -2):,} of {round(total(), -2):,} lines are yours**; "
         "[the library, in the order in which it is built](../book/library.md)."
     )
+
+
+# The sections of from-zero that write the loop, and the sections of rlhf_minimal/train.py that do the same.
+WRITTEN_FIRST = {
+    "3. Sampling a group": ("sample and score",),
+    "4. The log-probability of what was sampled": ("log-probs and values",),
+    "5. From rewards to a loss": ("what the algorithm needs, and advantages", "loss and step"),
+    "6. The loop": ("one step, and all of them",),
+}
+
+
+def headings_of_the_loop() -> list[str]:
+    """The sections of rlhf_minimal/train.py, in order."""
+    source = (PACKAGE / "train.py").read_text(encoding="utf-8")
+    return re.findall(r"^# ---- (.*?) -+$", source, re.MULTILINE)
+
+
+def headings_of_the_start() -> list[str]:
+    """The sections of from-zero, in order."""
+    text = "\n".join(cell.source for cell in _notebook(START).cells if cell.cell_type == "markdown")
+    return re.findall(r"^## (.*)$", text, re.MULTILINE)
+
+
+def loop_sections() -> str:
+    """The table of the page: where the sections of from-zero stand in the library's loop."""
+    rows = [(name, ", then ".join(f"*{one}*" for one in found)) for name, found in WRITTEN_FIRST.items()]
+    return table(("from zero", "`rlhf_minimal/train.py`"), rows)
 
 
 def sections() -> str:

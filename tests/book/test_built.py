@@ -25,6 +25,14 @@ def test_every_function_of_the_core_has_a_home():
     assert public == set(lines.public_names())
 
 
+def test_the_sections_of_from_zero_are_those_of_the_loop():
+    """All sections of train.py, in their order; a new one, or another name, is said in `built.WRITTEN_FIRST`."""
+    assert [one for found in built.WRITTEN_FIRST.values() for one in found] == built.headings_of_the_loop()
+    written = [name for name in built.headings_of_the_start() if name in built.WRITTEN_FIRST]
+    assert written == list(built.WRITTEN_FIRST)
+    assert all(name in built.loop_sections() for name in written)
+
+
 def test_no_home_is_said_of_what_is_gone():
     assert built.needless() == []
 
