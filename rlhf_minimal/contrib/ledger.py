@@ -110,7 +110,8 @@ def paid_per_call(**cost: float) -> Callable[..., list[float]]:
     def reward(completions: Sequence[str], problem: Sequence[Problem], **columns: object) -> list[float]:
         used = [calls(text) for text in completions]
         spent = [cost.get("ask", 0.0) * call["?"] + cost.get("calculate", 0.0) * call["!"] for call in used]
-        return [verify_ledger(*row) - price for *row, price in zip(completions, problem, spent, strict=True)]
+        rows = zip(completions, problem, spent, strict=True)
+        return [verify_ledger(text, asked) - price for text, asked, price in rows]
 
     return reward
 
