@@ -14,7 +14,7 @@ from hypothesis import settings
 
 from tests.complete import INCOMPLETE
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=15)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=8)
 settings.load_profile("repeatable")
 
 
