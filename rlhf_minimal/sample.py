@@ -92,7 +92,7 @@ def sample(
         for i, row in enumerate(rows.tolist() if reply else ()):
             if unread[row]:
                 tokens[i], logp[row, t], mask[row, t], goes_on[i] = unread[row].pop(0), 0.0, 0.0, True
-            elif said := reply(row, [*completions[row, :t].tolist(), int(tokens[i])]):  # an end may be answered
+            elif reply and (said := reply(row, [*completions[row, :t].tolist(), int(tokens[i])])):
                 unread[row], goes_on[i] = [*said], True
         completions[rows, t], truncated[rows] = tokens, goes_on
         rows = rows[goes_on]

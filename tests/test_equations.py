@@ -32,7 +32,6 @@ PLUMBING = {
     "pairs.Pairs": "a container; its checks have tests of their own",
     "pairs.pairwise_scores": "calls the row's score on either side of the pairs",
     "functional.logprobs.chunked_logprobs": "token log-probs and entropy once more, in another order",
-    "contrib.ledger": "a task: prompts, replies and a verifier",
     "anatomy.table": "prints the rows",
     "anatomy.diff": "prints what two rows do not share",
 }

@@ -19,7 +19,7 @@ ALLOWED = {
     "contracts": {"functional"},
     "objective": {"functional", "contracts"},
     "algorithms": {"functional", "objective"},
-    "contrib": {"functional", "objective"},  # nobody but the front page and `lab` imports it
+    "contrib": {"functional", "objective", "pairs"},  # nobody but the front page and `lab` imports it
     "pairs": {"functional", "contracts", "objective"},
     "anatomy": MATHS,
     "vocabulary": {"functional", "time_limit"},

@@ -36,7 +36,7 @@ FAMILIES: dict[str, Callable[[str], Task]] = {
 }
 # Families that stand outside of the core: they are imported when a task of theirs is asked for. Some names stand alone.
 LAB = {
-    "ledger": "rlhf_minimal.contrib.ledger:ledger_task",
+    "ledger": "rlhf_minimal.lab.ledger:ledger_task",
     "reasoning-gym": "rlhf_minimal.lab.gym:reasoning_gym_task",
     "stack": "rlhf_minimal.lab.stack:stack_task",
 }
@@ -51,7 +51,7 @@ def get_task(name: str) -> Task:
 
     Args:
         name: One of `TASKS`, `ledger`, `stack`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
-            `ledger:2` (`contrib.ledger`), `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`,
+            `ledger:2` (`lab.ledger`), `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`,
             `reasoning-gym:NAME,key=value,...` (`lab.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.jsonl`).
 
     Raises:

@@ -10,11 +10,11 @@ import torch
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
-from rlhf_minimal.contrib.ledger import calls, paid_per_call
 from rlhf_minimal.fit import FitConfig, completion_loss, imitate, supervised_loss, teacher_rows
 from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.lab.compiled import sample_compiled
 from rlhf_minimal.lab.fast import Fast
+from rlhf_minimal.lab.ledger import calls, paid_per_call
 from rlhf_minimal.lab.prefixes import force, roll_out_from
 from rlhf_minimal.lab.processes import Several
 from rlhf_minimal.lab.sampled_rows import sample_completions, sample_pairs
