@@ -31,8 +31,8 @@ from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, poli
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, log_ratio, pairwise_loss, pairwise_scores
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
-from rlhf_minimal.tasks import CompletionRow, PairRow, Task, read_rows
-from rlhf_minimal.tasks.rows import ReplyRow, Source
+from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, ReplyRow, Task, read_rows
+from rlhf_minimal.tasks.rows import Source
 
 Row = TypeVar("Row")
 OnStep = Callable[[Metrics], bool | None]
@@ -306,6 +306,14 @@ def teacher_rows(task: Task, vocabulary: AnyVocabulary, step: int, batch_size: i
         raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it from an untrained model")
     problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")
     rng = random.Random(f"teacher/{seed}/{step}")
+    return taught(task, vocabulary, problems, rng)
+
+
+def taught(
+    task: Task, vocabulary: AnyVocabulary, problems: Sequence[Problem], rng: random.Random
+) -> list[CompletionRow]:
+    """Completions of the task's teacher for these problems; `ReplyRow`s if somebody answers while he writes."""
+    assert task.teacher is not None
     prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in problems]
     rows = [CompletionRow(one, task.teacher(problem, rng)) for one, problem in zip(prompts, problems, strict=True)]
     if task.reply is None:

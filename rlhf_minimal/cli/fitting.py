@@ -27,7 +27,7 @@ from rlhf_minimal.cli import programs, starts
 from rlhf_minimal.cli.console import at_least_1, printable
 from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
-from rlhf_minimal.fit import FitConfig, fit, optimizer_of
+from rlhf_minimal.fit import FitConfig, fit, optimizer_of, taught
 from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.sampled_rows import write_completions
 from rlhf_minimal.metrics import Metrics
@@ -234,11 +234,8 @@ def _keep_rows(plan: Plan, rows: tuple[Rows, Rows]) -> None:
 
 def demonstrations(task: Task, vocabulary: AnyVocabulary, split: Split, n: int, seed: int) -> list[CompletionRow]:
     """Prompts of a task, as the model will be asked, with completions of its teacher."""
-    assert task.teacher is not None
-    rng = random.Random(f"sft/{split}/{seed}")
     problems = task.problems(split, n, seed=f"sft/{seed}")
-    prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in problems]
-    return [CompletionRow(one, task.teacher(problem, rng)) for one, problem in zip(prompts, problems, strict=True)]
+    return taught(task, vocabulary, problems, random.Random(f"sft/{split}/{seed}"))
 
 
 # --- training ---

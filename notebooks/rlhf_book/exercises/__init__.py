@@ -14,6 +14,7 @@ import difflib
 from typing import Any
 
 from . import (
+    agents,
     anatomy,
     choosing,
     dapo,
@@ -85,6 +86,7 @@ CHAPTERS = (
     process_rewards,
     test_time_scaling,
     self_play,
+    agents,
     diagnosis,
     making_it_fast,
     scaling_up,
