@@ -8,7 +8,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from ..functional.aggregation import Totals
-from ..functional.checks import check_floating, check_mask, check_not_negative, check_same_shape
+from ..functional.checks import check, check_floating, check_mask, check_not_negative, check_positive, check_same_shape
 from ..functional.corrections import _weight, truncated_importance
 
 
@@ -152,8 +152,12 @@ def score_centering(
         raise ValueError(f"logp has shape {tuple(logp.shape)}, expected [B, T, K]: K tokens at each place")
     check_mask(mask)
     if mask.shape != logp.shape[:2]:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}, expected {tuple(logp.shape[:2])}: one number a place")
+        raise ValueError(
+            f"mask has shape {tuple(mask.shape)}, expected {tuple(logp.shape[:2])}: one number for each place of logp"
+        )
+    check(mask)
     check_not_negative(floor=floor)
+    check_positive(cap=cap)
     if not floor <= 1 <= cap:
         raise ValueError(f"floor is {floor} and cap {cap}: 1, the weight where both agree, lies between them")
     trained = (mask != 0)[..., None]

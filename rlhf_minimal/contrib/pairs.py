@@ -12,7 +12,15 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from ..functional import masked
-from ..functional.checks import check, check_completions, check_not_negative, check_pair, check_positive, check_rows
+from ..functional.checks import (
+    check,
+    check_completions,
+    check_floating,
+    check_not_negative,
+    check_pair,
+    check_positive,
+    check_rows,
+)
 from ..pairs import PairwiseAlgorithm, log_ratio, logistic_loss
 
 __all__ = ["PAIRWISE", "kto_loss", "margin_loss", "mean_logp", "odds_ratio_loss"]
@@ -68,6 +76,7 @@ def margin_loss(gap: Float[Tensor, " B"], *, beta: float = 2.0, gamma: float = 1
         >>> margin_loss(torch.tensor([0.5]), beta=2.0, gamma=1.0)
         tensor([0.6931])
     """
+    check_floating("gap", gap)
     check_positive(beta=beta)
     check_not_negative(gamma=gamma)
     return logistic_loss(gap - gamma / beta, beta=beta)
@@ -107,8 +116,12 @@ def odds_ratio_loss(
     check_pair(chosen=chosen, rejected=rejected)
     check_rows("rejected", rejected, len(chosen))
     check_not_negative(coef=coef)
-    if not ((chosen < 0).all() and (rejected < 0).all()):
-        raise ValueError("a mean log-prob is not below 0: a completion of probability 1 has no odds; score=mean_logp")
+    for name, x in (("chosen", chosen), ("rejected", rejected)):
+        if not (torch.isfinite(x) & (x < 0)).all():
+            raise ValueError(
+                f"{name} has a mean log-prob that is not finite or not below 0: a completion of probability 1 has no "
+                "odds (score=mean_logp gives what this loss reads)"
+            )
     odds = [s - torch.log(-torch.expm1(s)) for s in (chosen, rejected)]
     return -chosen - coef * logsigmoid(odds[0] - odds[1])
 
@@ -155,7 +168,8 @@ def kto_loss(
     """
     check_pair(chosen=chosen, rejected=rejected)
     check_pair(chosen=chosen, anchor=anchor)
-    check_rows("chosen", chosen, len(anchor))
+    for name, x in (("chosen", chosen), ("rejected", rejected), ("anchor", anchor)):
+        check_rows(name, x, len(anchor))
     check_positive(beta=beta)
     check_not_negative(good=good, bad=bad)
     z = anchor.detach()

@@ -50,7 +50,7 @@ def tensors(seed=0):
     per_token = "token_rewards values advantages advantage x entropy old_logp sampler_logp ref_logp logp".split()
     return {
         **{name: normal(B, T) for name in per_token},
-        **{name: normal(B) for name in ("scores", "gap", "chosen", "rejected")},
+        **{name: normal(B) for name in ("scores", "gap", "chosen", "rejected", "anchor")},
         "ratio": normal(B, T).exp(),
         "mask": mask,
         "step_ends": mask.clone(),
@@ -90,6 +90,9 @@ COUNT = [0, -1, 2.0, NAN, "2", True]
 BAD_OPTIONS = {
     "gamma": SHARE,
     "lam": SHARE,
+    "bound": SHARE,
+    "good": NOT_NEGATIVE,
+    "bad": NOT_NEGATIVE,
     "alpha": ABOVE_ZERO,
     "cache_fraction": SHARE,
     "eps": NOT_NEGATIVE,
@@ -125,6 +128,12 @@ BAD_OPTIONS = {
     "length": [*COUNT, None, T, T + 1],
     "group_size": [*COUNT, None, 3, 5],
     "totals": [Totals(0, 0), Totals(4, 0), Totals(0, 9)],
+}
+# The same word with another range.
+BAD_OPTIONS_OF = {
+    ("contrib.pairs.margin_loss", "gamma"): NOT_NEGATIVE,  # a margin, no discount
+    ("contrib.corrections.score_centering", "floor"): [*NOT_NEGATIVE, 1.1],
+    ("contrib.corrections.score_centering", "cap"): [*ABOVE_ZERO, 0.9],
 }
 ANY_VALUE = {"eos_id"}  # any integer may be the end of a sequence
 
@@ -170,6 +179,10 @@ def good(name, seed=0) -> dict:
         available["token_rewards"] = available["token_rewards"].abs()
     if name == "contrib.advantages.zscore_rows":  # one number a sequence
         available["advantages"] = available["advantages"][:, :1].expand(B, T).clone()
+    if name == "contrib.pairs.odds_ratio_loss":  # mean log-probs
+        available |= {side: -available[side].abs() - 0.1 for side in ("chosen", "rejected")}
+    if name == "contrib.corrections.score_centering":  # log-probs of several tokens at each place
+        available |= {which: torch.randn(B, T, V).log_softmax(-1) for which in ("logp", "sampler_logp")}
     if name == "logprobs.completion_logits":
         available["logits"] = torch.randn(B, T, V)
     parameters = inspect.signature(FUNCTIONS[name]).parameters
@@ -354,7 +367,7 @@ OPTION_OF = [(name, option) for name in FUNCTIONS for option in options(name)]
 def test_a_wrong_option(name, option):
     if option in ANY_VALUE:
         return
-    for value in BAD_OPTIONS[option]:
+    for value in BAD_OPTIONS_OF.get((name, option)) or BAD_OPTIONS[option]:
         with pytest.raises(ValueError) as caught:
             call(name, **{option: value})
         message = str(caught.value)

@@ -10,7 +10,7 @@ def test_what_is_refused():
     x = torch.full((2, 3, 4), 0.25).log()
     mask = torch.ones(2, 3)
     for words, change in {
-        "expected .2, 3.: one number a place": {"mask": torch.ones(2, 4)},
+        "expected .2, 3.: one number for each place": {"mask": torch.ones(2, 4)},
         "K tokens at each place": {"logp": x[0], "sampler_logp": x[0]},
         "floor is 1.5 and cap 2": {"floor": 1.5, "cap": 2.0},
         "floor is 0.5 and cap 0.9": {"floor": 0.5, "cap": 0.9},
