@@ -39,9 +39,9 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
-from rlhf_minimal.lab.ledger import calls, final_sum, paid_per_call
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.ledger import calls, final_sum, paid_per_call
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import policy_logits
 from rlhf_minimal.sample import Rollout, Samples, sample
