@@ -11,12 +11,12 @@ from ..bug import Bug
 
 
 def suspect_scored_text(letters: list[str], read: Tensor, own: Tensor) -> str:
-    """What the reward function sees of a transcript: [T] 1 where anybody wrote, [T] 1 where the policy did."""
+    """What is scored: [T] 1 where anybody wrote, [T] 1 where the policy did."""
     return "".join(letter for letter, here in zip(letters, read.tolist()) if here)
 
 
 def a_calculator_that_is_right(scored: Callable[..., str]) -> None:
-    """The answer is 11. Two transcripts call the calculator, which says so; one then answers."""
+    """The answer is 11. Two of three call the calculator, which says so."""
     for transcript, heard in (("!4711=11", (3, 4)), ("!4711=80", (3, 4)), ("=80", ())):
         own = torch.tensor([t not in heard for t in range(len(transcript))]).double()
         text = scored(list(transcript), torch.ones(len(transcript)), own)
@@ -40,7 +40,7 @@ def the_tools_words_earn_nothing(scored: Callable[..., str]) -> None:
 
 
 def mended_scored_text(letters: list[str], read: Tensor, own: Tensor) -> str:
-    """What the reward function sees of a transcript: [T] 1 where anybody wrote, [T] 1 where the policy did."""
+    """What is scored: [T] 1 where anybody wrote, [T] 1 where the policy did."""
     return "".join(letter for letter, mine in zip(letters, own.tolist()) if mine)
 
 
@@ -69,7 +69,7 @@ WHOSE_ANSWER = Bug(
 def suspect_turn_loss(
     logp: Tensor, advantage: Tensor, state: Tensor, read: Tensor
 ) -> Tensor:
-    """Policy loss of transcripts. [B, T] log-probs, [B] advantages, [B, T] 1 where the environment wrote, [B, T] 1 where anybody did."""
+    """[B, T] log-probs, [B] advantages, [B, T] 1: environment, [B, T] 1: anybody."""
     mask = read * state
     return -(advantage[:, None] * logp * mask).sum() / mask.sum()
 
@@ -114,7 +114,7 @@ def only_own_tokens_move(loss_of: Callable[..., Tensor]) -> None:
 def mended_turn_loss(
     logp: Tensor, advantage: Tensor, state: Tensor, read: Tensor
 ) -> Tensor:
-    """Policy loss of transcripts. [B, T] log-probs, [B] advantages, [B, T] 1 where the environment wrote, [B, T] 1 where anybody did."""
+    """[B, T] log-probs, [B] advantages, [B, T] 1: environment, [B, T] 1: anybody."""
     mask = read * (1 - state)
     return -(advantage[:, None] * logp * mask).sum() / mask.sum()
 

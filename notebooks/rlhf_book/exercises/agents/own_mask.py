@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_own_mask(first: Tensor, end: Tensor, length: Tensor, width: int) -> Tensor:
-    """[B, K] beginnings and ends of replies, [B] lengths -> [B, width] 1 on own tokens."""
+    """[B, K] first and end of replies, [B] lengths -> [B, width], 1 on own."""
     place = torch.arange(width)
     written = place < length[:, None]
     heard = (place >= first[..., None]) & (place < end[..., None])  # [B, K, width]

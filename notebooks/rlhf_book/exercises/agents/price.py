@@ -7,7 +7,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_highest_price(right_with: float, right_without: float, calls: int) -> float:
-    """The price of one call at which a policy earns the same with and without the calls."""
+    """The price of a call at which both policies earn the same."""
     return (right_with - right_without) / calls
 
 

@@ -8,7 +8,7 @@ from ..exercise import Case, Exercise, Mistake
 
 
 def my_token_weights(advantage: Tensor, own: Tensor, heard: Tensor) -> Tensor:
-    """[B] advantages, own tokens and tokens of replies -> [3, B] weights of an own token."""
+    """[B] advantages, own and reply tokens -> [3, B] weights of an own token."""
     read = own + heard
     per_row = advantage / len(own)
     return torch.stack([per_row / own, per_row / read, advantage / read.sum()])
