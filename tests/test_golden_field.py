@@ -165,7 +165,18 @@ def cells_of(algorithm) -> dict:
     return bare | {"kl": [replace(term, coef=1.0) for term in algorithm.kl]}
 
 
-@pytest.mark.parametrize("row", contrib.ALGORITHMS)
+# No library's numbers of these are recorded; a live library computes them in the test that stands beside.
+HELD_LIVE = {"sdpo": "test_trl_self_distillation.py"}
+recorded_row = pytest.mark.parametrize("row", [row for row in contrib.ALGORITHMS if row not in HELD_LIVE])
+
+
+def test_what_has_no_recorded_numbers_is_held_by_a_live_library():
+    for row, file in HELD_LIVE.items():
+        assert f'"{row}"' in (Path(__file__).parent / file).read_text(encoding="utf-8")
+        assert not any(CASES[name]["row"] == row for name in COMPARED), f"{row} has recorded numbers now"
+
+
+@recorded_row
 def test_every_row_of_the_field_is_compared_as_it_stands(row):
     """Whole, with the case's numbers in the place of its own: no cell of it is another one in such a case."""
     whole = [
@@ -177,7 +188,7 @@ def test_every_row_of_the_field_is_compared_as_it_stands(row):
     assert whole, "no case compares this row whole"
 
 
-@pytest.mark.parametrize("row", contrib.ALGORITHMS)
+@recorded_row
 def test_the_numbers_of_a_row_are_those_of_some_case(row):
     """Not only the cells: one library computes the row with the very numbers that stand in it, epsilons apart."""
     found = [algorithm_of(CASES[name]) for name in COMPARED if CASES[name]["row"] == row and "grad" in CASES[name]]
