@@ -312,7 +312,7 @@ def teacher_rows(task: Task, vocabulary: AnyVocabulary, step: int, batch_size: i
 def taught(
     task: Task, vocabulary: AnyVocabulary, problems: Sequence[Problem], rng: random.Random
 ) -> list[CompletionRow]:
-    """Completions of the task's teacher for these problems; rows of kind `ReplyRow` if somebody answers while he writes."""
+    """Completions of the task's teacher for these problems; each a `ReplyRow` if somebody answers on the way."""
     assert task.teacher is not None
     prompts = [vocabulary.prompt_text(problem.prompt, system=task.instruction) for problem in problems]
     rows = [CompletionRow(one, task.teacher(problem, rng)) for one, problem in zip(prompts, problems, strict=True)]
