@@ -71,6 +71,9 @@ DRAWN = """(async () => {
   await frame();
 })()"""
 
+# All of the page is there, and it leads to no other.
+ARRIVED = "document.readyState === 'complete' && !document.querySelector('meta[http-equiv=refresh i]')"
+
 
 class Browser:
     """One Chromium with a tab to begin with, and more on demand; a context manager."""
@@ -220,11 +223,12 @@ class Page:
             while not self._loaded:
                 self._note(json.loads(self._socket.recv()))  # raises after the socket's minute of silence
             try:
-                self.evaluate("window.MathJax?.startup?.promise?.then(() => true) ?? true")
-                self.settle()
-                if not self.evaluate("document.querySelector('meta[http-equiv=refresh i]') !== null"):
-                    return
-                self._loaded = False  # it takes us elsewhere, on a busy machine later
+                for _ in range(200):  # a redirect is asked, and not expected: on a busy machine it comes late
+                    self.evaluate("window.MathJax?.startup?.promise?.then(() => true) ?? true")
+                    self.settle()
+                    if self.evaluate(ARRIVED):
+                        return
+                raise RuntimeError(f"{url}: not loaded within a minute")
             except RuntimeError as problem:
                 if "navigated" not in str(problem):
                     raise
