@@ -42,7 +42,10 @@ def test_the_notation_has_mathematics_to_typeset(browser):
 
 def test_search_finds_a_word_without_a_server(browser):
     page = browser.open((BUILT / "search.html").as_uri() + "?q=aggregation")
-    page.settle(1.0)
+    for _ in range(60):  # results come one by one
+        if page.evaluate("document.querySelector('#search-results').innerText.includes('Search finished')"):
+            break
+        page.settle(0.5)
     found = page.evaluate("[...document.querySelectorAll('#search-results li a')].map(a => a.getAttribute('href'))")
     assert any("notation" in link or "algorithms" in link for link in found)
     assert page.errors == []
