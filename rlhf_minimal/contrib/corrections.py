@@ -141,7 +141,7 @@ def score_centering(
         ValueError: shapes or dtypes that do not fit, probabilities above 1 together, bounds that exclude 1.
 
     Example:
-        >>> both = torch.tensor([[[0.75, 0.25]]]).log()
+        >>> both = torch.tensor([[[0.5, 0.25]]]).log()
         >>> score_centering(both, both, torch.ones(1, 1))
         tensor([[0.]])
     """
