@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on agents: one start, one task with two tools, and what a call costs.
 
-    python notebooks/results/agent_runs.py            runs what is not yet recorded (34 runs, half an hour of one core)
+    python notebooks/results/agent_runs.py            runs what is not yet recorded (37 runs, half an hour of one core)
     python notebooks/results/agent_runs.py free       only the arms named
 
 Writes notebooks/results/agent-runs.json, a line a run. Every run is `dr_grpo` from the shipped start of `ledger`, 60
