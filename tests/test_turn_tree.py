@@ -23,7 +23,7 @@ def test_the_reward_of_a_policy_that_asks_and_believes():
         prefixes = sorted({text[:t] for text in tree.texts for t in range(len(text))})
         theta[prefixes.index(""), "slhtz".index(tool)] = 50.0
         for i, prefix in enumerate(prefixes):
-            if prefix[:1] in "sl" and len(prefix) == (2 if prefix[0] == "s" else 5):
+            if prefix and prefix[0] in "sl" and len(prefix) == (2 if prefix[0] == "s" else 5):
                 theta[i, "slhtz".index(prefix[1])] = 50.0
         assert float(tree.probabilities(theta) @ tree.total) == pytest.approx(1 - LIES[tool])
 

@@ -89,8 +89,12 @@ def test_a_sampled_batch_is_read_again_with_its_own_log_probs():
     policy = tiny()
     replies = ChatReplies(VOCABULARY, lambda turn: str(len(turn) % 7), turns=2)
     prompts = [VOCABULARY.encode_prompt("What is 12 + 30 ="), VOCABULARY.encode_prompt("12")] * 8
-    with torch.no_grad():  # ends come often enough to see several turns
-        policy.lm_head.weight[END] += 3 * policy.lm_head.weight.std()
+    head = policy.lm_head  # with a bias, ends come often enough to see all turns
+    policy.lm_head = torch.nn.Linear(head.in_features, head.out_features)
+    with torch.no_grad():
+        policy.lm_head.weight.copy_(head.weight)
+        policy.lm_head.bias.zero_()
+        policy.lm_head.bias[END] = 4.0
     draws = torch.Generator().manual_seed(3)
     samples = sample_ids(policy, VOCABULARY, prompts, max_new_tokens=150, generator=draws, reply=replies)
     own = samples.mask != 0
