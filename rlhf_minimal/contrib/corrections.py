@@ -119,10 +119,11 @@ def score_centering(
         \varrho = \frac{1 - \sum_K \mu_v}{1 - \sum_K \pi_v}
 
     With samples of mu the score of pi is not 0 in the mean, and a constant in the advantage moves the policy. The
-    gradient of C is that mean, so ``A * (w * logp - C)`` has none. The bounds l and u are those of the weight w that
-    the objective has: both 1 where it has none, 0 and the cap where it is truncated. The K tokens are the sampler's
-    likeliest; of the others only the mass is known, and they are taken to be distributed as under pi. With all tokens
-    it is exact.
+    gradient of C is that mean, so ``A * (w * logp - C)`` has none. The bounds l and u are those of the weight that the
+    objective has, w = sg[clamp(pi/mu, l, u)] with the policy now, and not of an older policy's weight times a ratio:
+    both 1 where it has none, 0 and the cap where it is truncated. The K tokens are the sampler's likeliest; of the
+    others only the mass is known, and they are taken to be distributed as under pi, which is wrong for a large rest.
+    With all tokens it is exact. Without a weight, a rest of the policy's below 1e-6 leaves the sampler's rest in place.
 
     Chapter: off-policy-in-depth. Source: Marek and Ryabinin, arXiv 2609.20807, eq. 14; NeMo RL's
     `compute_score_centering_term`.

@@ -59,7 +59,8 @@ def margin_loss(gap: Float[Tensor, " B"], *, beta: float = 2.0, gamma: float = 1
 
     .. math:: \ell(g) = -\log \sigma(\beta g - \gamma)
 
-    Chapter: reward-models-in-depth. Source: SimPO, arXiv 2405.14734, eq. 6; TRL's CPOTrainer, `loss_type="simpo"`.
+    Chapter: reward-models-in-depth. Source: SimPO, arXiv 2405.14734, eq. 6; TRL's CPOTrainer, `loss_type="simpo"`
+    and `cpo_alpha=0`.
 
     Args:
         gap: [B] score of the chosen minus score of the rejected completion.
@@ -141,8 +142,8 @@ def kto_loss(
         \ell = \tfrac12 \lambda_{good} \big(1 - \sigma(\beta (s_w - z))\big)
         + \tfrac12 \lambda_{bad} \big(1 - \sigma(\beta (z - s_l))\big)
 
-    No gap: the two need not be of one prompt. The loss is bounded and its slope goes to 0 on both sides, so that a pair
-    whose label is surely wrong pulls little, where the logistic loss pulls hardest.
+    No gap: the two need not be of one prompt. The loss is bounded and its slope goes to 0 on both sides, so that a
+    completion whose label is surely wrong pulls little, where the logistic loss pulls hardest.
 
     Chapter: reward-models-in-depth. Source: KTO, arXiv 2402.01306, eq. 8; TRL's KTOTrainer, whose mean is over
     completions.
