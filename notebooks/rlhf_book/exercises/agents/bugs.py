@@ -50,7 +50,7 @@ WHOSE_ANSWER = Bug(
     concept="forged-reply",
     minutes=5,
     statement="""
-    The score of a tool-using policy rises within a few steps to nearly 1, and its answers get worse. A reward function looks for the right number in
+    The score of a tool-using policy rises to nearly 1, and after a while its answers get worse. A reward function looks for the right number in
     the text that it is handed; that function is tested and correct. The cell prints which of three transcripts it calls right.
     """,
     wrong=suspect_scored_text,
@@ -125,7 +125,7 @@ STATES_TRAINED = Bug(
     concept="observation-mask",
     minutes=5,
     statement="""
-    A policy of several turns is trained, and the loss behaves well. After an hour it writes as it did at the start, but it foretells what its tools will say
+    A policy of several turns is trained, and the loss behaves well. After an hour it gets no better, but it foretells what its tools will say
     better and better. The cell shows who wrote each token (`p` the policy, `e` the environment, `-` nobody) and which of them the loss moves.
     """,
     wrong=suspect_turn_loss,
