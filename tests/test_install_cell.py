@@ -198,8 +198,8 @@ def test_no_chapter_reads_what_lies_beside_it(path):
             assert not re.search(r"""\b(Path|open)\(\s*f?["'](?!/)""", cell.source), cell.source
 
 
-# The others are held by the test above; each of these reads records, sets exercises and shows a figure that moves.
-@pytest.mark.parametrize("name", ["gae"])
+# The others are held by the test above; this one reads records, sets exercises and shows a figure that moves.
+@pytest.mark.parametrize("name", ["process-rewards"])
 def test_a_chapter_runs_in_a_folder_that_holds_nothing_else(installed, tmp_path, name):
     """The wheel is installed, the chapter was downloaded, and there is nothing else."""
     cells = [
