@@ -1,8 +1,10 @@
 """Formulas, sheets and decks as Chromium makes them: a small EPUB, a small PDF and one chapter's slides."""
 
 import re
+import struct
 import sys
 import zipfile
+import zlib
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -34,7 +36,10 @@ def built(tmp_path):
     for name, other in (("one", "two"), ("two", "one")):
         file = tmp_path / "a" / f"{name}.xhtml"
         file.parent.mkdir(exist_ok=True)
-        file.write_text(PAGE.format(title=name.title(), other=other), encoding="utf-8")
+        title = (
+            "Two: a heading that is so long that it does not fit into one line of a sheet" if name == "two" else "One"
+        )
+        file.write_text(PAGE.format(title=title, other=other), encoding="utf-8")
     return tmp_path
 
 
@@ -51,16 +56,52 @@ def test_formulas_of_an_epub_are_mathml_with_their_tex_and_number(built):
         editions.set_formulas([("x", False), ("\\frac", True)], "svg")
 
 
-def test_a_pdf_has_an_outline_links_and_the_sheets_of_its_contents(built):
+def test_a_pdf_has_an_outline_links_and_the_sheets_of_its_contents(built, monkeypatch):
     target = built / "out" / "book.pdf"
+    plain = []
+    monkeypatch.setattr(pdf, "packed", lambda data, packed=pdf.packed: plain.append(data) or packed(data))
     last = pdf.write(built, CONTENTS, target, "a test")
-    data = target.read_bytes()
-    assert data.startswith(b"%PDF-")
-    assert pdf.sheets(data)["a-one--"] == 3  # behind the title and the contents
-    assert pdf.sheets(data)["a-two--"] == last == 4
-    assert len(re.findall(rb"/Subtype\s*/Link", data)) == 4  # two of the contents, two of the pages
-    assert re.search(rb"/Outlines \d+ 0 R", data)
+    assert pdf.sheets(plain[0])["a-one--"] == 3  # behind the title and the contents
+    assert pdf.sheets(plain[0])["a-two--"] == last == 4
+    assert len(re.findall(rb"/Subtype\s*/Link", plain[0])) == 4  # two of the contents, two of the pages
+    assert re.search(rb"/Outlines \d+ 0 R", plain[0])
+    assert b"(Two: a heading that is so long that it does not fit into one line of a sheet)" in plain[0]
     assert not list(built.glob("*.html"))
+    # What is packed is read as a reader does: from its end to the table, and from there to every object.
+    data = target.read_bytes()
+    assert len(data) < len(plain[0])
+    table, about = stream_at(data, int(re.search(rb"startxref\n(\d+)\n%%EOF\n$", data)[1]))
+    root = int(re.search(rb"/Root (\d+) 0 R", about)[1])
+    rows = list(struct.iter_unpack(">BIH", table))
+    assert rows[0][0] == 0
+    for number, text in objects(plain[0]).items():
+        kind, where, which = rows[number]
+        if kind == 1:
+            assert data[where:].startswith(b"%d 0 obj\n%b\nendobj" % (number, text))
+        else:
+            inside, about = stream_at(data, rows[where][1])
+            first = int(re.search(rb"/First (\d+)", about)[1])
+            pairs = [int(word) for word in inside[:first].split()]
+            assert pairs[2 * which] == number
+            assert inside[first + pairs[2 * which + 1] :].startswith(
+                text + (b"\n" if 2 * which + 2 < len(pairs) else b"")
+            )
+    assert b"/Catalog" in objects(plain[0])[root]
+    with pytest.raises(ValueError, match="no plain table of its objects"):
+        pdf.packed(data)
+
+
+def objects(data):
+    """The objects of a file as Chromium writes it."""
+    found = re.finditer(rb"(?:^|\n)(\d+) 0 obj\n(.*?)\nendobj", data, re.DOTALL)
+    return {int(one[1]): one[2] for one in found}
+
+
+def stream_at(data, where):
+    """A compressed stream, unpacked, and what its dictionary says."""
+    head = re.match(rb"\d+ 0 obj\n(<<.*?>>) stream\n", data[where:], re.DOTALL)
+    length = int(re.search(rb"/Length (\d+)", head[1])[1])
+    return zlib.decompress(data[where + head.end() :][:length]), head[1]
 
 
 def test_slides_are_turned_by_keys_and_ask_for_nothing(tmp_path, browser):
