@@ -26,7 +26,8 @@ trainer</a>, <a href="#here">here</a> and <a href="https://arxiv.org">out</a>.</
 <div class="cell tag_remove-cell">set-up</div><div class="mjs-figure" aria-label="A curve."></div>
 <img src="../_images/a.png" data-x="1" width="50%"><img src="../_images/none.png" alt="Nothing there">
 <svg viewbox="0 0 2 2" width="2"><a href="two.xhtml"><title>no</title><circle r="1"></circle></a></svg>
-<table><tr><td><code>a_long_name</code></td></tr></table></section></div></body></html>"""
+<table><tr><td><code>a_long_name</code></td><td>A sentence that needs some room.</td></tr></table>
+</section></div></body></html>"""
 TWO = '<html><body><div role="main"><h1>Two</h1><p id="there">There.</p></div></body></html>'
 CONTENTS = [
     editions.Part("", (("notebooks/one", False),)),
@@ -85,7 +86,7 @@ def test_an_epub_is_valid_and_its_links_lead_somewhere(built, tmp_path):
     assert "A live figure stands here on the site. A curve." in page
     assert "Lies open" in page
     assert 'viewBox="0 0 2 2"' in page
-    assert "a_<wbr/>long_<wbr/>name" in page
+    assert '<td><code>a_<wbr/>long_<wbr/>name</code></td><td class="long">A sentence' in page
     assert '<img alt="" src="../_images/a.png"/>' in page
     assert "Nothing there" in page
     assert "1. One &amp; only</a>" in nav

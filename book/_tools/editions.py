@@ -34,7 +34,8 @@ LOOKED_UP = {"index", "how-to-read", "notation", "statistics", "algorithms", "ch
 # Of a browser: what is pressed, what is unfolded to read a figure's program, and anchors beside headings.
 LEFT_OUT = (
     "script, noscript, style, template, button, input, iframe, a.headerlink, .copybtn, p.downloads, "
-    ".hero-words .sd-btn, details.above-input, .tag_remove-cell, .exercise-tick, div.mjs-figure, svg a > title"
+    ".hero-words .sd-btn, .link-target, details.above-input, .tag_remove-cell, .exercise-tick, div.mjs-figure, "
+    "svg a > title"
 )
 NO_ATTRIBUTES = re.compile(
     r"^(data-|on|aria-hidden$|align$|valign$|border$|width$|height$|bgcolor$|name$|target$|rel$)"
@@ -178,6 +179,9 @@ def tidy(text: Tag) -> set[str]:
         # A paragraph holds no block, nor does a span hold a division.
         if tag.name in ("p", "span") and tag.find(("div", "p", "ul", "ol", "table", "pre", "figure", "details")):
             tag.name = "div"
+    for cell in text.select("td"):  # a sentence needs more room than its longest word
+        if len(cell.get_text()) > 24 and not cell.select_one(".math"):
+            cell["class"] = [*cell.get("class", []), "long"]
     for code in text.select("td code, th code"):  # a long name may be broken behind an underscore
         for said in list(code.find_all(string=re.compile("_"))):
             pieces = re.split(r"(?<=_)(?=[^_])", str(said))

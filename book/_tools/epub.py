@@ -33,6 +33,10 @@ CONTAINER = """<?xml version="1.0"?>
 <container version="1.0" xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>
 <rootfile full-path="content.opf" media-type="application/oebps-package+xml"/></rootfiles></container>
 """
+# What a reader who sees nothing may rely on.
+ACCESSIBLE = [("accessMode", "textual"), ("accessMode", "visual"), ("accessModeSufficient", "textual")]
+ACCESSIBLE += [("accessibilityHazard", "none")]
+ACCESSIBLE += [("accessibilityFeature", one) for one in ("alternativeText", "MathML", "tableOfContents")]
 # A parser of HTML writes every name in small letters; these of SVG have another form.
 CAMEL = ("viewBox", "preserveAspectRatio", "gradientUnits", "gradientTransform", "clipPath", "linearGradient", "refX")
 CAMEL += ("refY", "markerWidth", "markerHeight", "patternUnits", "textLength")
@@ -141,7 +145,8 @@ def _nav(contents: list[Part], titles: dict[str, str]) -> str:
         listed = "".join(f"<li>{a}{f'<ol>{chr(10).join(b)}</ol>' if b else ''}</li>" for a, b in chapters)
         lines.append(f"<li><span>{escape(part.caption)}</span><ol>{listed}</ol></li>" if part.caption else listed)
     body = f'<nav epub:type="toc"><h1>Contents</h1><ol>{"".join(lines)}</ol></nav>'
-    return XHTML.format(title="Contents", css="", body=body)
+    style = '<link rel="stylesheet" type="text/css" href="pages.css"/>'
+    return XHTML.format(title="Contents", css=style, body=body)
 
 
 def _package(files: dict[str, bytes], spine: list[str], subtitle: str) -> str:
@@ -153,13 +158,14 @@ def _package(files: dict[str, bytes], spine: list[str], subtitle: str) -> str:
         properties = f' properties="{" ".join(has)}"' if name.endswith(".xhtml") and has else ""
         items.append(f'<item id="f{i}" href="{name}" media-type="{kind}"{properties}/>')
     order = "".join(f'<itemref idref="{ids[name]}"/>' for name in spine)
+    accessible = "".join(f'<meta property="schema:{name}">{value}</meta>' for name, value in ACCESSIBLE)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n<package xmlns="http://www.idpf.org/2007/opf" version="3.0" '
         'unique-identifier="id" xml:lang="en"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
         f'<dc:identifier id="id">urn:rlhf-minimal:{escape(subtitle.replace(" ", "-"))}</dc:identifier>'
         f"<dc:title>{TITLE}: {escape(subtitle)}</dc:title><dc:language>en</dc:language>"
-        "<dc:creator>the rlhf-minimal authors</dc:creator>"
+        f"<dc:creator>the rlhf-minimal authors</dc:creator><dc:rights>CC BY 4.0</dc:rights>{accessible}"
         f'<meta property="dcterms:modified">{now}</meta></metadata>\n<manifest>{chr(10).join(items)}</manifest>\n'
         f"<spine>{order}</spine></package>\n"
     )

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 from rlhf_minimal.tasks.base import Problem, Task, falls_on_held_out_side, normalised
 from rlhf_minimal.tasks.final_answer import final_answer
@@ -169,6 +170,7 @@ def _task(kind: str, files: str) -> Task:
     if len(kept) + len(measured) < FEWEST:
         raise ValueError(f"{name} has {len(kept) + len(measured)} questions; it needs at least {FEWEST}, so add rows")
 
+    @cache  # a held-out set of a thousand questions is drawn from for seconds otherwise
     def family(prompt: str) -> str:
         key = normalised(prompt)
         return _on_side(key, held_out=key in held_out) if more else key
