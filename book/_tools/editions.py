@@ -29,7 +29,17 @@ EDITIONS = {"cores": "the cores", "depths": "cores and depths"}
 MATHJAX = ROOT / "book" / "_static" / "vendor" / "mathjax" / "tex-svg-full.js"
 CSS = Path(__file__).with_name("edition.css")
 
-LIVE = {"playground", "figures", "trainer", "inspector", "comparison", "course", "build-report", "concept-index"}
+LIVE = {
+    "library",
+    "playground",
+    "figures",
+    "trainer",
+    "inspector",
+    "comparison",
+    "course",
+    "build-report",
+    "concept-index",
+}
 LOOKED_UP = {"index", "how-to-read", "notation", "statistics", "algorithms", "cheat-sheet", "glossary", "bibliography"}
 # Of a browser: what is pressed, what is unfolded to read a figure's program, and anchors beside headings.
 LEFT_OUT = (
