@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: book test smollm2 train lab notebooks generated deck course offline axe bench env mutants clean
+.PHONY: book test smollm2 train lab notebooks generated deck course offline pages epub pdf slides axe bench env mutants clean
 
 book: env  ## build the book from the committed, executed notebooks
 	$(BIN)/jupyter-book build .
@@ -48,6 +48,19 @@ mutants: env  ## break the library in every small way and see whether a test goe
 
 offline: book  ## the built book as one zip that opens from disk, _build/rlhf-book.zip
 	$(BIN)/python book/_tools/downloads.py
+
+# Pages for reading systems, by Sphinx's own builder. Not part of test: three minutes, and again as long for the PDFs.
+pages: env  ## the pages of EPUB and PDF, which both make first
+	$(BIN)/jupyter-book build . --builder custom --custom-builder epub --path-output _build/editions
+
+epub: pages  ## the book as EPUB, cores alone and cores with depths, _build/rlhf-book-*.epub (needs Chromium)
+	$(BIN)/python book/_tools/epub.py
+
+pdf: pages  ## the book as PDF, cores alone and cores with depths, _build/rlhf-book-*.pdf (needs Chromium)
+	$(BIN)/python book/_tools/pdf.py
+
+slides: env  ## a deck of slides a core, from what its chapter has, _build/slides/index.html (needs Chromium)
+	$(BIN)/python book/_tools/slides.py
 
 # Not part of the environment: one script of another licence, used as it is.
 axe: book  ## ask axe-core for what WCAG 2.2 AA forbids, on every page, light and dark (half an hour; not part of test)

@@ -198,6 +198,32 @@ def test_a_second_publishing_puts_new_links_in_the_place_of_the_first(html, tmp_
         DOWNLOADS.publish(html)
 
 
+def test_editions_and_slides_are_published_where_they_have_been_made(html, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_tools"))
+    (html.parent / "slides").mkdir()
+    made = ["rlhf-book-cores.epub", "rlhf-book-cores.pdf", "rlhf-book-depths.pdf", "slides/index.html"]
+    for name in made:
+        (html.parent / name).write_text(name)
+    line = DOWNLOADS.publish(html)
+    links = re.findall(r'href="../downloads/([^"]+)"', line)
+    assert links == ["rlhf-book.zip", *made, "rlhf-interview.apkg"]
+    assert all((html / "downloads" / link).is_file() for link in links)
+    with zipfile.ZipFile(html / "downloads" / "rlhf-book.zip") as book:
+        assert len(book.namelist()) == 3
+
+
+@pytest.mark.parametrize("target", ["epub", "pdf", "slides"])
+def test_editions_and_slides_have_a_target_and_the_workflow_makes_them(target):
+    makefile = versions.read("Makefile")
+    assert re.search(rf"^{target}: \w+  ## .+\n\t\$\(BIN\)/python book/_tools/{target}.py$", makefile, re.MULTILINE)
+    assert target in re.search(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)[1].split()
+    builder = re.search(r"^pages: env.*\n\t\$\(BIN\)/(.+)$", makefile, re.MULTILINE)[1]
+    contributing = versions.read("CONTRIBUTING.md")
+    assert f"`make {target}`" in contributing
+    assert f"`.venv/bin/{builder}`" in contributing
+    assert re.search(rf"run: make .*\b{target}\b", versions.read(".github/workflows/publish.yml"))
+
+
 def test_without_a_built_book_it_says_what_to_do(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(DOWNLOADS, "HTML", tmp_path / "html")
     assert DOWNLOADS.main([]) == 1

@@ -2,6 +2,7 @@
 
     python book/_tools/downloads.py              writes _build/rlhf-book.zip
     python book/_tools/downloads.py --publish    puts the zip and the deck for Anki into _build/html/downloads, and
+                                                 EPUB, PDF and slides where `make epub pdf slides` has made them, and
                                                  links to them from the front page, as the publishing workflow does
 
 The zip holds what the build wrote, in one folder; `index.html` in it is where one begins. What is only for the site
@@ -10,6 +11,7 @@ that is published, the links to the downloads, is not in it, also after they wer
 
 import argparse
 import re
+import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -70,10 +72,27 @@ def publish(html: Path, address: str = "") -> str:
     book, cards = f"../downloads/{NAME}.zip", f"../downloads/{deck.OUT.name}"
     line = (
         f'<p class="downloads"><a href="{book}">The whole book as a zip</a> ({size:.0f} MB): unpack it and open '
-        f'<code>index.html</code>. <a href="{cards}">The interview questions for Anki</a>.</p>'
+        f'<code>index.html</code>. {editions(html)}<a href="{cards}">The interview questions for Anki</a>.</p>'
     )
     front.write_text(LINE.sub(lambda _: line, text), encoding="utf-8")
     return line
+
+
+def editions(html: Path) -> str:
+    """Put EPUB, PDF and slides beside the pages, those that have been made, and say where they are."""
+    said, folder = [], html / "downloads"
+    for edition, called in (("cores", "The chapters"), ("depths", "Chapters and depths")):
+        files = [file for kind in ("epub", "pdf") if (file := html.parent / f"{NAME}-{edition}.{kind}").is_file()]
+        links = []
+        for file in files:
+            shutil.copy(file, folder)
+            size = file.stat().st_size / 1e6
+            links.append(f'<a href="../downloads/{file.name}">{file.suffix[1:].upper()}</a> ({size:.0f} MB)')
+        said += [f"{called} as {' or '.join(links)}. "] * bool(links)
+    if (html.parent / "slides" / "index.html").is_file():
+        shutil.copytree(html.parent / "slides", folder / "slides", dirs_exist_ok=True)
+        said.append('<a href="../downloads/slides/index.html">Slides</a>, a deck a chapter. ')
+    return "".join(said)
 
 
 def main(words: list[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from rlhf_minimal.lab.prefixes import force
 from rlhf_minimal.lab.process_reward import AGGREGATES, weigh_steps
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.tasks import RewardFunction, Task
+from rlhf_minimal.tasks.base import whole
 from rlhf_minimal.train import roll_out
 
 ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
@@ -58,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         result = evaluate(policy, vocabulary, recipe, **options)
         print(f"{printable(recipe.task.about)}, held out: {result.about}")
         print("sampled  {}\ngreedy   {}".format(*result.in_words))
+        _print_unanswered(recipe.task, sampled=result.samples.texts, greedy=result.greedy_samples.texts)
         return 0
     scorer = None if args.scorer is None else _scorer(args, recipe.task)
     votes = evaluate_votes(policy, vocabulary, recipe, samples=args.samples, scorer=scorer, **options)
@@ -70,7 +72,15 @@ def run(args: argparse.Namespace) -> int:
         if found:
             print(f"{name:<9}" + "".join(f"{found[n]!s:<22}" for n in found).rstrip())
     print(f"{'ties':<9}" + "".join(f"{share:<22.1%}" for share in votes.ties.values()).rstrip())
+    _print_unanswered(recipe.task, sampled=votes.samples.texts)
     return 0
+
+
+def _print_unanswered(task: Task, **written: list[str]) -> None:
+    """How many completions hold no answer, where the task reads one in plain language; they count as wrong."""
+    if not task.alphabet and task.final is not whole:
+        counts = (f"{k} {sum(task.final(text) is None for text in v)} of {len(v)}" for k, v in written.items())
+        print("without an answer: " + ", ".join(counts))
 
 
 def _scorer(args: argparse.Namespace, task: Task) -> RewardFunction:

@@ -40,9 +40,11 @@ LAB = {
     "reasoning-gym": "rlhf_minimal.lab.gym:reasoning_gym_task",
     "stack": "rlhf_minimal.lab.stack:stack_task",
 }
+WORDED = ("gsm8k", "gsm8k-lenient", "competition-math", "qa")
+LAB |= {name: f"rlhf_minimal.lab.word_problems:{name.replace('-', '_')}_task" for name in WORDED}
 ALONE = ("ledger", "stack")
 OF_FAMILIES = ["clock:long", "clock:slip", "clock:key=value,...", "stack:tests=visible"]
-OF_FAMILIES += ["ledger:2", "reasoning-gym:NAME,key=value,..."]
+OF_FAMILIES += ["ledger:2", "reasoning-gym:NAME,key=value,...", *(f"{name}:FILE.jsonl" for name in WORDED)]
 TASK_NAMES = ", ".join([*TASKS, *ALONE, *OF_FAMILIES, "exact:FILE.jsonl", "math:FILE.jsonl"])
 
 
@@ -52,7 +54,8 @@ def get_task(name: str) -> Task:
     Args:
         name: One of `TASKS`, `ledger`, `stack`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
             `ledger:2` (`lab.ledger`), `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`,
-            `reasoning-gym:NAME,key=value,...` (`lab.gym`), `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.jsonl`).
+            `reasoning-gym:NAME,key=value,...` (`lab.gym`), `gsm8k:FILE.jsonl` and its like (`lab.word_problems`),
+            `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.jsonl`).
 
     Raises:
         ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be

@@ -23,6 +23,8 @@ import random
 import re
 import unicodedata
 import zlib
+from collections.abc import Sequence
+from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task, normalised
 from rlhf_minimal.tasks.final_answer import MAX_NEW_TOKENS
@@ -77,28 +79,43 @@ def _task(kind: str, file: str) -> Task:
     def formula(completion: str, problem: Problem) -> float:
         return float(same_answer(completion, problem.answer))
 
-    task = Task(
-        name=f"{kind}:{file}",
+    return listed_task(
+        f"{kind}:{file}",
+        file,
+        problems,
         about=f"{len(problems)} prompts of {os.path.basename(file)}",
-        alphabet="",
-        max_new_tokens=MAX_NEW_TOKENS,
         make=make,
         verify=formula if kind == "math" else exact,
-        family=normalised,
-        listed=tuple(problems),
-        draws=f"{kind}:{zlib.crc32(json.dumps([(p.prompt, p.answer) for p in problems]).encode())}",
     )
+
+
+def listed_task(name: str, files: str, problems: Sequence[Problem], **settings: Any) -> Task:
+    """A task for real models whose problems are known one by one.
+
+    Args:
+        name: Its name, which begins with its kind and a colon.
+        files: Where the problems come from, for the message.
+        problems: All of them.
+        settings: Of `Task`; one in ten families of prompts that look alike is held out, if they do not say otherwise.
+
+    Raises:
+        ValueError: If all prompts belong to training, or all to evaluation.
+    """
+    content = json.dumps([(p.prompt, p.answer) for p in problems]).encode()
+    draws = f"{name.partition(':')[0]}:{zlib.crc32(content)}"
+    own: dict[str, Any] = {"alphabet": "", "max_new_tokens": MAX_NEW_TOKENS, "family": normalised, **settings}
+    task = Task(name=name, listed=tuple(problems), draws=draws, **own)
     held_out = sum(task.is_held_out(problem.prompt) for problem in problems)
     if held_out in (0, len(problems)):
         empty = "evaluation" if held_out == 0 else "training"
         raise ValueError(
-            f"{file}: none of the {len(problems)} prompts is left for {empty} (one in ten is held out, by a checksum "
+            f"{files}: none of the {len(problems)} prompts is left for {empty} (one in ten is held out, by a checksum "
             "of its text); add more rows"
         )
     return task
 
 
-def _question(prompt: str) -> tuple[str, ...]:
+def question_key(prompt: str) -> tuple[str, ...]:
     """Equal for prompts that ask the same: the text as a reader sees it, and its raised or lowered characters.
 
     Without the latter, 2² and 22 would be the same.
@@ -107,19 +124,29 @@ def _question(prompt: str) -> tuple[str, ...]:
     return normalised(prompt), *raised
 
 
+def texts_of(raw: object, question: str, answer: str) -> tuple[str, str]:
+    """The texts in two columns of a row.
+
+    Raises:
+        ValueError: If it is no row with both columns, if one is not a text, or if the question is empty.
+    """
+    if not isinstance(raw, dict):
+        raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
+    asked, answered = text_of(raw, question), text_of(raw, answer)
+    check_filled(question, asked, "remove the row, or write what the model is asked")
+    if re.search(r"[\ud800-\udfff]", asked + answered):
+        raise ValueError(f"{question} or {answer} holds half a character (a lone surrogate); correct it")
+    return asked, answered
+
+
 def _problems(kind: str, file: str) -> list[Problem]:
     """The rows of a file, each prompt once."""
     by_question: dict[tuple[str, ...], tuple[str, Problem]] = {}
     for where, raw in numbered(file):
         try:
-            if not isinstance(raw, dict):
-                raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
-            prompt, answer = text_of(raw, "prompt"), text_of(raw, "answer")
-            check_filled("prompt", prompt, "remove the row, or write what the model is asked")
+            prompt, answer = texts_of(raw, "prompt", "answer")
             check_filled("answer", answer, "remove the row, or write the right answer")
-            if re.search(r"[\ud800-\udfff]", prompt + answer):
-                raise ValueError("prompt or answer holds half a character (a lone surrogate); correct it")
-            first, known = by_question.setdefault(_question(prompt), (where, Problem(prompt, answer)))
+            first, known = by_question.setdefault(question_key(prompt), (where, Problem(prompt, answer)))
             if known.answer.strip() != answer.strip() and not (kind == "math" and same_answer(answer, known.answer)):
                 raise ValueError(
                     f"the prompt is the same as in {first}, but the answer differs ({answer!r}, not "

@@ -120,7 +120,7 @@ def check_math_verify(task: str) -> None:
 def _formula_of_answer(answer: str) -> str:
     text = plain_signs(answer)
     if "\\boxed" in text:
-        return latex(_in_last_box(text))
+        return latex(in_last_box(text))
     places = marked(text)
     return latex(places[-1][2] if places else text)
 
@@ -129,7 +129,7 @@ def _last_formula(text: str) -> list[str]:
     """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
     text = plain_signs(text)
     if "\\boxed" in text:
-        return [latex(_in_last_box(text))]
+        return [latex(in_last_box(text))]
     places = marked(text)
     for _, _, formula in reversed(places[-FORMULAS:]):
         found = latex(formula)
@@ -233,7 +233,7 @@ def marked(text: str) -> list[tuple[int, int, str]]:
     return formulas
 
 
-def _in_last_box(text: str) -> str:
+def in_last_box(text: str) -> str:
     r"""The text in the braces after the last ``\boxed``; "" if none open there, or they are never closed."""
     start = text.rfind("\\boxed") + len("\\boxed")
     start += len(text[start:]) - len(text[start:].lstrip(" "))

@@ -291,7 +291,8 @@ class Page:
         image = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **clip)
         Path(path).write_bytes(base64.b64decode(image["data"]))
 
-    def print_to_pdf(self, path: Path | str) -> None:
-        """Print the page as the reader's browser would."""
-        pdf = self.send("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+    def print_to_pdf(self, path: Path | str, *, seconds: float = 60, **options: object) -> None:
+        """Print the page as the reader's browser would, with more `options` of the protocol, within so many seconds."""
+        self._socket.settimeout(seconds)
+        pdf = self.send("Page.printToPDF", printBackground=True, preferCSSPageSize=True, **options)
         Path(path).write_bytes(base64.b64decode(pdf["data"]))

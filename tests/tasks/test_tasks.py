@@ -90,7 +90,7 @@ def test_unknown_names_are_answered_with_the_known_ones():
         with pytest.raises(ValueError) as caught:
             get_task(name)
         assert str(caught.value).startswith(f"unknown task {name!r}; choose one of addition, ")
-        assert str(caught.value).endswith("reasoning-gym:NAME,key=value,..., exact:FILE.jsonl, math:FILE.jsonl")
+        assert str(caught.value).endswith("qa:FILE.jsonl, exact:FILE.jsonl, math:FILE.jsonl")
 
 
 @pytest.mark.parametrize("split", ["train", "held_out"])

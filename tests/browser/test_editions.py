@@ -1,0 +1,129 @@
+"""Formulas, sheets and decks as Chromium makes them: a small EPUB, a small PDF and one chapter's slides."""
+
+import re
+import struct
+import sys
+import zipfile
+import zlib
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "book" / "_tools"))
+
+import editions  # noqa: E402
+import epub  # noqa: E402
+import pdf  # noqa: E402
+import slides  # noqa: E402
+
+PAGE = r"""<html><body><div role="main"><h1>{title}</h1><p id="p">See <a href="{other}.xhtml#p">there</a>:
+<span class="math">\(\mathbb E\,[x] &lt; y\)</span></p>
+<div class="math" id="eq"><span class="eqno">(4)</span>\[\frac{{1}}{{G}}\sum_i A_i\]</div></div></body></html>"""
+CONTENTS = [editions.Part("Both", (("a/one", False), ("a/two", False)))]
+
+
+@pytest.fixture(autouse=True)
+def one_browser(browser, monkeypatch):
+    """The tools start a Chromium each; here they share that of the session."""
+    for tool in (editions, pdf):
+        monkeypatch.setattr(tool, "chromium", lambda: nullcontext(browser))
+
+
+@pytest.fixture
+def built(tmp_path):
+    for name, other in (("one", "two"), ("two", "one")):
+        file = tmp_path / "a" / f"{name}.xhtml"
+        file.parent.mkdir(exist_ok=True)
+        title = (
+            "Two: a heading that is so long that it does not fit into one line of a sheet" if name == "two" else "One"
+        )
+        file.write_text(PAGE.format(title=title, other=other), encoding="utf-8")
+    return tmp_path
+
+
+def test_formulas_of_an_epub_are_mathml_with_their_tex_and_number(built):
+    target = built / "book.epub"
+    assert epub.write(built, CONTENTS, target, "a test") == []
+    with zipfile.ZipFile(target) as book:
+        page = book.read("a/one.xhtml").decode()
+        assert 'properties="mathml"' in book.read("content.opf").decode()
+    assert '<span class="eqno">(4)</span><math alttext="\\frac{1}{G}\\sum_i A_i"' in page
+    assert 'alttext="\\mathbb E\\,[x] &lt; y"' in page
+    assert "\U0001d53c" in page
+    with pytest.raises(ValueError, match="MathJax cannot read '.*frac'"):
+        editions.set_formulas([("x", False), ("\\frac", True)], "svg")
+
+
+def test_a_pdf_has_an_outline_links_and_the_sheets_of_its_contents(built, monkeypatch):
+    target = built / "out" / "book.pdf"
+    plain = []
+    monkeypatch.setattr(pdf, "packed", lambda data, packed=pdf.packed: plain.append(data) or packed(data))
+    last = pdf.write(built, CONTENTS, target, "a test")
+    assert pdf.sheets(plain[0])["a-one--"] == 3  # behind the title and the contents
+    assert pdf.sheets(plain[0])["a-two--"] == last == 4
+    assert len(re.findall(rb"/Subtype\s*/Link", plain[0])) == 4  # two of the contents, two of the pages
+    assert re.search(rb"/Outlines \d+ 0 R", plain[0])
+    assert b"(Two: a heading that is so long that it does not fit into one line of a sheet)" in plain[0]
+    assert not list(built.glob("*.html"))
+    # What is packed is read as a reader does: from its end to the table, and from there to every object.
+    data = target.read_bytes()
+    assert len(data) < len(plain[0])
+    table, about = stream_at(data, int(re.search(rb"startxref\n(\d+)\n%%EOF\n$", data)[1]))
+    root = int(re.search(rb"/Root (\d+) 0 R", about)[1])
+    rows = list(struct.iter_unpack(">BIH", table))
+    assert rows[0][0] == 0
+    for number, text in objects(plain[0]).items():
+        kind, where, which = rows[number]
+        if kind == 1:
+            assert data[where:].startswith(b"%d 0 obj\n%b\nendobj" % (number, text))
+        else:
+            inside, about = stream_at(data, rows[where][1])
+            first = int(re.search(rb"/First (\d+)", about)[1])
+            pairs = [int(word) for word in inside[:first].split()]
+            assert pairs[2 * which] == number
+            assert inside[first + pairs[2 * which + 1] :].startswith(
+                text + (b"\n" if 2 * which + 2 < len(pairs) else b"")
+            )
+    assert b"/Catalog" in objects(plain[0])[root]
+    with pytest.raises(ValueError, match="no plain table of its objects"):
+        pdf.packed(data)
+
+
+def objects(data):
+    """The objects of a file as Chromium writes it."""
+    found = re.finditer(rb"(?:^|\n)(\d+) 0 obj\n(.*?)\nendobj", data, re.DOTALL)
+    return {int(one[1]): one[2] for one in found}
+
+
+def stream_at(data, where):
+    """A compressed stream, unpacked, and what its dictionary says."""
+    head = re.match(rb"\d+ 0 obj\n(<<.*?>>) stream\n", data[where:], re.DOTALL)
+    length = int(re.search(rb"/Length (\d+)", head[1])[1])
+    return zlib.decompress(data[where + head.end() :][:length]), head[1]
+
+
+def test_slides_are_turned_by_keys_and_ask_for_nothing(tmp_path, browser):
+    slides.write([ROOT / "notebooks" / "grpo.ipynb"], tmp_path)
+    page = browser.open(tmp_path / "grpo.html", width=960, height=540)
+    now = "[...document.querySelectorAll('section')].findIndex((slide) => slide.getClientRects().length)"
+    assert page.errors == []
+    assert page.outside_requests == []
+    assert page.evaluate(now) == 0
+    page.press("ArrowRight", times=2)
+    assert page.evaluate(now) == 2
+    assert page.evaluate("location.hash") == "#3"
+    page.press("End")
+    page.press("ArrowRight")
+    count = page.evaluate("document.querySelectorAll('section').length")
+    assert page.evaluate(now) == count - 1
+    page.press("Home")
+    assert page.evaluate("document.querySelectorAll('section.now .notes')[0].getClientRects().length") == 0
+    page.press("n")
+    assert page.evaluate("document.querySelectorAll('section.now .notes')[0].getClientRects().length") == 1
+    for _ in range(count):  # with notes and without, no slide is cut
+        page.draw()
+        over = "((s) => [s.scrollHeight - s.clientHeight, s.scrollWidth - s.clientWidth])"
+        assert max(page.evaluate(f"{over}(document.querySelector('section.now .shown'))")) <= 1
+        page.press("ArrowRight")

@@ -1,0 +1,193 @@
+"""What the book is carried in: which pages an edition holds, an EPUB read back, and a deck of slides a core."""
+
+import json
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "book" / "_tools"))
+
+import editions  # noqa: E402
+import epub  # noqa: E402
+import pdf  # noqa: E402
+import slides  # noqa: E402
+
+ONE = """<html><body><div role="main"><section id="one">
+<h1>1. One &amp; only<a class="headerlink" href="#one">#</a></h1>
+<p id="here">See <a href="two.xhtml#there">two</a>, <a href="two.html#gone">its end</a>,
+<a href="../book/trainer.xhtml">the
+trainer</a>, <a href="#here">here</a> and <a href="https://arxiv.org">out</a>.</p><p id="here">Twice.</p>
+<script>alert(1)</script><button>Press</button><details><summary>More</summary><p><div>Lies open</div></p></details>
+<div class="cell tag_remove-cell">set-up</div><div class="mjs-figure" aria-label="A curve."></div>
+<img src="../_images/a.png" data-x="1" width="50%"><img src="../_images/none.png" alt="Nothing there">
+<svg viewbox="0 0 2 2" width="2"><a href="two.xhtml"><title>no</title><circle r="1"></circle></a></svg>
+<table><tr><td><code>a_long_name</code></td><td>A sentence that needs some room.</td></tr></table>
+</section></div></body></html>"""
+TWO = '<html><body><div role="main"><h1>Two</h1><p id="there">There.</p></div></body></html>'
+CONTENTS = [
+    editions.Part("", (("notebooks/one", False),)),
+    editions.Part("Next", (("notebooks/two", False), ("notebooks/two-in-depth", True))),
+]
+
+
+@pytest.fixture
+def built(tmp_path):
+    """What Sphinx's builder might have written: three pages and a picture."""
+    for name, text in {"one": ONE, "two": TWO, "two-in-depth": TWO}.items():
+        file = tmp_path / "built" / "notebooks" / f"{name}.xhtml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    (tmp_path / "built" / "_images").mkdir()
+    (tmp_path / "built" / "_images" / "a.png").write_bytes(b"\x89PNG")
+    return tmp_path / "built"
+
+
+def names(edition):
+    return [page for part in editions.parts(edition) for page, _ in part.pages]
+
+
+def test_the_cores_alone_and_the_cores_with_their_depths():
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    listed = re.findall(r"'file': '([^']+)'", str(toc))
+    cores, depths = names("cores"), names("depths")
+    assert len(set(cores)) == len(cores)
+    assert set(cores) < set(depths)
+    assert not any(name.endswith("-in-depth") or "/solutions/" in name for name in cores)
+    chapters = {name for name in listed if name.startswith("notebooks/")}
+    assert chapters <= set(depths)
+    assert {name for name in chapters if not name.endswith("-in-depth")} <= set(cores)
+    left = {name.removeprefix("book/") for name in {*listed, toc["root"]} - set(depths)}
+    assert {name for name in left if not name.startswith("api/")} == editions.LIVE
+    with pytest.raises(ValueError, match="there is no edition 'all'; choose one of cores, depths"):
+        editions.parts("all")
+
+
+def test_an_epub_is_valid_and_its_links_lead_somewhere(built, tmp_path):
+    target = tmp_path / "out" / "book.epub"
+    assert epub.write(built, CONTENTS, target, "a test") == []
+    with zipfile.ZipFile(target) as book:
+        assert book.namelist()[0] == "mimetype"
+        page = book.read("notebooks/one.xhtml").decode()
+        nav = book.read("nav.xhtml").decode()
+        assert "_images/a.png" in book.namelist()
+    assert re.findall(r'<a [^>]*href="([^"]*)"', page) == [
+        "two.xhtml#there",
+        "two.xhtml",
+        "one.xhtml#here",
+        "https://arxiv.org",
+    ]
+    assert "the\ntrainer," in page
+    assert not any(word in page for word in ("alert", "Press", "set-up", "headerlink", "data-x", "50%", "<title>no"))
+    assert "A live figure stands here on the site. A curve." in page
+    assert "Lies open" in page
+    assert 'viewBox="0 0 2 2"' in page
+    assert '<td><code>a_<wbr/>long_<wbr/>name</code></td><td class="long">A sentence' in page
+    assert '<img alt="" src="../_images/a.png"/>' in page
+    assert "Nothing there" in page
+    assert "1. One &amp; only</a>" in nav
+    assert re.search(r"Two</a><ol><li><a[^>]*two-in-depth", nav)
+
+
+def test_what_a_reading_system_would_refuse_is_said(built, tmp_path):
+    target = tmp_path / "book.epub"
+    epub.write(built, CONTENTS, target, "a test")
+    with zipfile.ZipFile(target) as book:
+        files = {name: book.read(name) for name in book.namelist()}
+    bad = files | {
+        "notebooks/two.xhtml": b'<p xmlns="http://www.w3.org/1999/xhtml"><a href="#x">x</a></p>',
+        "more.txt": b"",
+    }
+    bad["notebooks/two-in-depth.xhtml"] = b"<p><br></p>"
+    del bad["_images/a.png"]
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as book:
+        for name, data in bad.items():
+            book.writestr(name, data)
+    said = "\n".join(epub.check(target))
+    assert "the first file is not an unpacked mimetype" in said
+    assert "notebooks/two-in-depth.xhtml: mismatched tag" in said
+    assert "_images/a.png is listed and not there" in said
+    assert "more.txt is there and not listed" in said
+    assert "notebooks/two.xhtml: #x leads nowhere" in said
+    assert "notebooks/one.xhtml: two.xhtml#there leads nowhere" in said
+
+
+def test_without_built_pages_it_says_what_to_do(tmp_path, capsys):
+    for tool in (epub, pdf):
+        assert tool.main(["--built", str(tmp_path), "--out", str(tmp_path)]) == 1
+        assert "has not been built: run the builder first" in capsys.readouterr().err
+
+
+def test_a_formula_keeps_its_number_and_its_kind():
+    page = editions.BeautifulSoup(r'<div class="math"><span class="eqno">(3)</span>\[x^2\]</div>', "html.parser")
+    tex, display, number = editions.tex_of(page.div)
+    assert (tex, display, number[0].get_text()) == ("x^2", True, "(3)")
+    page = editions.BeautifulSoup(r'<span class="math">\(a < b\)</span>', "html.parser")
+    assert editions.tex_of(page.span) == ("a < b", False, [])
+
+
+def test_letters_of_a_variant_are_their_own_characters():
+    said = epub.plain_mathml(
+        '<math>\n <mi mathvariant="double-struck" data-x="1">E</mi> <mi mathvariant="normal">d</mi></math>'
+    )
+    assert said == '<math><mi mathvariant="normal">\U0001d53c</mi><mi mathvariant="normal">d</mi></math>'
+
+
+def test_joined_pages_have_ids_of_their_own_and_links_that_lead_to_them(built):
+    pages = pdf.prepared(built, CONTENTS)
+    text = pdf.joined(built, CONTENTS, "a test", {pdf.place("notebooks/two"): 7}, pages)
+    ids = re.findall(r'\sid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    inside = [link[1:] for link in re.findall(r'href="(#[^"]+)"', text)]
+    assert set(inside) <= set(ids)
+    assert inside.count("notebooks-two--") == 2  # the contents, and the link whose end is gone
+    assert 'src="_images/a.png"' in text
+    assert re.search(r"Two</a><span>7</span>", text)
+    assert [re.search(rf"<h(\d)>{title}", text)[1] for title in ("Next", "Two", "1. One")] == ["1", "2", "2"]
+
+
+@pytest.mark.parametrize("path", slides.cores(), ids=lambda path: path.stem)
+def test_a_deck_has_what_its_chapter_says(path):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    title, deck = slides.deck(notebook)
+    assert title == "".join(notebook["cells"][0]["source"]).splitlines()[0].removeprefix("# ")
+    shown = [block for slide in deck for block in slide.shown]
+    kinds = {block.kind for block in shown}
+    assert "figure" in kinds
+    assert any("$$" in block.text for block in shown)
+    assert all(block.alt for block in shown if block.kind == "figure")
+    assert any(block.text.startswith("**The main point") for block in shown)
+    questions = [slide for slide in deck if slide.title == "Three questions"]
+    assert [len(slide.shown) for slide in questions] == [3]
+    assert {block.origin for block in questions[0].notes} == {block.origin for block in questions[0].shown}
+    whole = "\n".join("".join(cell["source"]) for cell in notebook["cells"])
+    for block in shown:
+        if block.kind == "text" and block.origin == "" and "|" not in block.text and block.text[:40] in whole:
+            assert slides.shortened(block.text)[:60] in whole  # a slide's words are the chapter's
+
+
+def test_every_chapter_has_a_deck_and_practice_has_none():
+    assert {path.stem for path in slides.cores()} == {
+        name.removeprefix("notebooks/") for name in names("cores") if name.startswith("notebooks/")
+    } - {"whiteboard"}
+
+
+def test_a_slide_holds_whole_sentences_and_the_first_rows():
+    assert slides.shortened("One two. Three *four. Five* six.", words=2) == "One two."
+    assert slides.shortened("A *b c. D* e. F.", words=2) == "A *b c. D* e. F."  # an emphasis is not cut
+    rows = "\n".join(["| a |", "|---|", *(f"| {i} |" for i in range(20))])
+    assert slides.shortened(rows).endswith("| 9 |\n\n(10 more rows in the chapter.)")
+    assert slides.shortened("- a. B.\n- c.", words=1) == "- a. B.\n- c."
+
+
+def test_a_chapter_that_lacks_something_is_named():
+    cells = [{"cell_type": "markdown", "metadata": {}, "source": "# Short\n\nWhy?"}]
+    with pytest.raises(ValueError, match="Short: no cell has the tag main-point"):
+        slides.deck({"cells": cells})
+    cells.append({"cell_type": "markdown", "metadata": {"tags": ["main-point"]}, "source": "**The main point.** So."})
+    with pytest.raises(ValueError, match="Short: a deck needs a question in the opening, a figure and an equation"):
+        slides.deck({"cells": cells})
