@@ -309,7 +309,10 @@ class TokenizerVocabulary:
             write = partial(self.tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=ask)
             return str(in_time(write, TEMPLATE_SECONDS))
         except Exception as error:  # a template is a program of its own and may raise anything
-            raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}") from error
+            hint = ""
+            if any(message["role"] == "system" for message in messages):
+                hint = '; if it takes no system message, leave that out, on the command line with --system ""'
+            raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}{hint}") from error
 
     def encode_prompt(self, text: str, *, system: str = "") -> list[int]:
         """The ids that the model reads before it writes an answer.
