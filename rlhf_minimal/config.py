@@ -7,6 +7,7 @@ from typing import Literal, get_args, get_type_hints
 
 import torch
 
+from rlhf_minimal.functional.checks import check_temperature
 from rlhf_minimal.objective import Algorithm
 
 
@@ -159,6 +160,7 @@ class Config:
             at_least_1="steps prompts group_size epochs minibatches micro_batches refresh_every max_new_tokens "
             "lora_rank value_epochs value_minibatches value_layers value_width",
         )
+        check_temperature(self.temperature)
         for name in ("ema_decay", "baseline_decay"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1; got {getattr(self, name)}")

@@ -192,17 +192,18 @@ def supervised_loss(
         vocabulary: Turns text into the model's ids.
         prompts: One text a row, as the model reads it: of a chat model, with its template (`vocabulary.prompt_text`).
             Only the beginning-of-text token is put before it, if the tokenizer writes one.
-        completions: The completions to imitate, without the end-of-sequence token, which is added here and trained.
+        completions: The completions to imitate, without the token that ends them, which is added here and trained.
         replies: For each row, where an environment wrote in its completion, in characters (`Task.replies`).
 
     Returns:
         A scalar to minimise, in nats per token.
     """
     prompt_ids, prompt_mask = pad_left([vocabulary.encode_beginning(p) for p in prompts], vocabulary.pad_id)
-    ids = pad_right([[*vocabulary.encode(text), vocabulary.eos_id] for text in completions], vocabulary.pad_id)
+    end, written = vocabulary.end_id, map(vocabulary.encode_after, prompts, completions)
+    ids = pad_right([[*one, end] for one in written], vocabulary.pad_id)
     prompt_ids, prompt_mask, ids = (x.to(model.device) for x in (prompt_ids, prompt_mask, ids))
     logp = token_logprobs(policy_logits(model, prompt_ids, prompt_mask, ids), ids)
-    mask = completion_mask(ids, vocabulary.eos_id)
+    mask = completion_mask(ids, end)
     for row, spans in enumerate(replies):
         for first, end in spans:
             places = (vocabulary.token_of(ids[row].tolist(), place) for place in (first + 1, end))
@@ -523,8 +524,9 @@ def encode_pairs(
         chosen = row.chosen if isinstance(row, PairRow) else row.completion
         if chosen == rejected and not sampled:
             raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
-        prompt, end = vocabulary.encode_beginning(row.prompt), [vocabulary.eos_id]
-        examples.append(Example(row, prompt, vocabulary.encode(chosen) + end, vocabulary.encode(rejected) + end))
+        prompt, write = vocabulary.encode_beginning(row.prompt), partial(vocabulary.encode_after, row.prompt)
+        ids = ([*write(text), vocabulary.end_id] for text in (chosen, rejected))
+        examples.append(Example(row, prompt, *ids))
     return examples
 
 

@@ -568,8 +568,8 @@ class RewardModel:
         for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), start=1):
             if not prompt:
                 raise ValueError(f"row {number}: the prompt is empty; give the prompt that the completion answers")
-            asked, answered = self.vocabulary.encode_beginning(prompt), self.vocabulary.encode(completion)
-            rows.append([*asked, *answered, self.vocabulary.eos_id])
+            asked = self.vocabulary.encode_beginning(prompt)
+            rows.append([*asked, *self.vocabulary.encode_after(prompt, completion), self.vocabulary.end_id])
             if len(rows[-1]) > limit:
                 raise ValueError(
                     f"row {number}: prompt and completion take {len(rows[-1])} tokens, and the reward model reads at "

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
+from rlhf_minimal.functional.checks import check_temperature
 from rlhf_minimal.models import AnyVocabulary, positions, read_on
 from rlhf_minimal.tasks import Problem
 
@@ -203,6 +204,8 @@ def check_request(prompt_mask: Tensor, max_new_tokens: int, group_size: int, tem
             "need max_new_tokens >= 1, group_size >= 1 and temperature >= 0; "
             f"got {max_new_tokens}, {group_size} and {temperature}"
         )
+    if temperature != 0:
+        check_temperature(temperature)
     if prompt_mask.shape[1] == 0 or not bool((prompt_mask[:, -1] == 1).all()):
         raise ValueError("a prompt ends in padding: pad prompts on the left, and give every prompt at least one token")
 

@@ -439,7 +439,7 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     if "greedy_rewards" in needs:
         fixed["greedy_rewards"] = greedy_rewards(learner, recipe, groups, step)
     if "reward_parts" in needs:
-        fixed["reward_parts"] = parts_of(recipe, groups)
+        fixed["reward_parts"] = parts_of(recipe, groups, step)
     if recipe.step_reward is not None:  # the marks, and the outcome's reward on the last token
         fixed["step_rewards"] = groups.step_marks + place_rewards(rewards, groups.mask)
         fixed["step_ends"] = torch.maximum(groups.step_ends, last_token(groups.mask))
@@ -457,22 +457,27 @@ def greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int)
     return greedy.rewards.repeat_interleave(G)
 
 
-def parts_of(recipe: Recipe, groups: Rollout) -> Tensor:
+def parts_of(recipe: Recipe, groups: Rollout, step: int) -> Tensor:
     """[B, K] the parts of each completion's reward (`Task.parts`); K = 1, the reward, if the task has none.
 
-    Another reward than the task's has no parts.
+    Another reward than the task's has no parts. A completion on which the task's code fails or takes too long gets 0 in
+    each, as from a verifier.
 
     Raises:
-        ValueError: If completions have different numbers of parts.
+        ValueError: If completions have different numbers of parts, or the task's code fails on all of them.
     """
     if recipe.task.parts is None or recipe.reward is not None:
         return groups.rewards[:, None]
-    rows = [list(recipe.task.parts(text, problem)) for text, problem in zip(groups.texts, groups.problems, strict=True)]
-    if len({len(row) for row in rows}) > 1:
+    seconds = recipe.config.verifier_timeout
+    with torch.set_grad_enabled(torch.is_grad_enabled()):  # as in `score`
+        asked = verify_all(recipe.task, groups.problems, groups.texts, seconds=seconds, step=step, in_parts=True)
+    counts = {len(parts) for row, parts in enumerate(asked.values) if row not in asked.faults}
+    if len(counts) != 1:
         raise ValueError(
-            f"{recipe.task.name}: its parts are {len(rows[0])} numbers for one completion and another number for "
-            "another one: give as many for all, 0 where a part was not earned"
+            f"{recipe.task.name}: its parts are {sorted(counts) or 'no'} numbers for a completion: give as many for "
+            "all, 0 where a part was not earned"
         )
+    rows = [[*parts] or [0.0] * max(counts) for parts in asked.values]
     return torch.tensor(rows, dtype=groups.rewards.dtype, device=groups.rewards.device)
 
 

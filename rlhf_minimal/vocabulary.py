@@ -1,5 +1,6 @@
 """Text to token ids and back: one id per character, or a real model's tokenizer with the same methods."""
 
+import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +49,7 @@ class Vocabulary:
         if not alphabet or len(set(alphabet)) != len(alphabet):
             raise ValueError(f"an alphabet needs at least one character, and each only once; got {alphabet!r}")
         self.alphabet = alphabet
-        self.eos_id = self.pad_id = 0
+        self.eos_id = self.pad_id = self.end_id = 0
         self.eos_ids: tuple[int, ...] = (0,)
         self._ids = {character: i for i, character in enumerate(alphabet, start=1)}
 
@@ -68,6 +69,14 @@ class Vocabulary:
     def encode_beginning(self, text: str) -> list[int]:
         """The ids of a text that stands at the beginning of a sequence: `encode`, since nothing is put before it."""
         return self.encode(text)
+
+    def encode_after(self, prompt: str, text: str) -> list[int]:
+        """The ids of a text that stands behind a prompt: `encode`, since no character depends on the one before."""
+        return self.encode(text)
+
+    def asked_in(self, text: str) -> tuple[str, ...]:
+        """What the user says in a conversation that is written as text: not to be told without a template."""
+        return ()
 
     def render(self, messages: Sequence[Message], *, ask: bool) -> str:
         """A conversation as text: the contents in order, with nothing between (`MINIMAL_TEMPLATE`)."""
@@ -140,7 +149,7 @@ class TokenizerVocabulary:
             prompt instead of answering it; a base model has no template.
 
     Attributes:
-        eos_id: The tokenizer's end-of-sequence token: the one that is written behind an answer to train on.
+        eos_id: The tokenizer's end-of-sequence token: the one that is written behind a text to train on.
 
     Raises:
         ValueError: If the tokenizer has no end-of-sequence token, so that no answer could end. If `chat` is True and
@@ -179,18 +188,67 @@ class TokenizerVocabulary:
         every = dict.fromkeys([self.eos_id, *self.model_eos_ids, *self._turn_end])
         return tuple(i for i in every if self.known is None or 0 <= i < self.known)
 
+    @property
+    def end_id(self) -> int:
+        """The token that is written behind an answer to train on: the one with which a chat template ends a turn.
+
+        Without a template, or where it ends the turn with ordinary text, it is `eos_id`.
+        """
+        return next((i for i in self._turn_end if self.chat and i in self.eos_ids), self.eos_id)
+
     @cached_property
-    def _turn_end(self) -> tuple[int, ...]:
-        """The token with which the chat template ends the assistant's turn; none if it does so with ordinary text."""
+    def behind_an_answer(self) -> str:
+        """What the chat template writes behind what the assistant says; "" without a template that can tell."""
         said = "It is 42."
         try:
             messages = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": said}]
-            _, found, behind = self._by_template(messages, ask=False).rpartition(said)
-            ends = self.tokenizer.encode(behind.lstrip(), add_special_tokens=False)[:1] if found else []
+            return self._by_template(messages, ask=False).rpartition(said)[2]
         except Exception:  # no template, or one that refuses this conversation
-            return ()
+            return ""
+
+    @cached_property
+    def _turn_end(self) -> tuple[int, ...]:
+        """The token with which the chat template ends the assistant's turn; none if it does so with ordinary text."""
+        ends = self.tokenizer.encode(self.behind_an_answer.lstrip(), add_special_tokens=False)[:1]
         special = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
         return tuple(i for i in ends if i in special or re.fullmatch(r"<.+>", self.tokenizer.convert_ids_to_tokens(i)))
+
+    @cached_property
+    def _around_a_question(self) -> tuple[re.Pattern[str], str] | None:
+        """What finds the user's messages in a rendered conversation, and what stands between them and a system message.
+
+        None if the template does not mark them.
+        """
+
+        def around(*roles: str) -> list[str]:
+            try:
+                text = self._by_template([{"role": role, "content": f"@{role}@"} for role in roles], ask=True)
+            except ValueError:  # a template without system messages, or without this order of them
+                return []
+            return re.split("|".join(f"@{role}@" for role in roles), text)
+
+        first, *between = around("user", "assistant", "user") or [""]
+        if len(between) != 3:
+            return None
+        backwards = os.path.commonprefix([first[::-1], between[1][::-1]])  # what varies, such as a date, stands before
+        before = [backwards[::-1]] if backwards.strip() else [first, between[1]]
+        if not all(text.strip() for text in (*before, between[0], between[2])):
+            return None
+        opened, closed = ("|".join(map(re.escape, texts)) for texts in (before, (between[0], between[2])))
+        found = re.compile(f"(?:{opened})(.*?)(?={closed})", re.DOTALL)
+        with_system = around("system", "user")
+        return found, with_system[1] if len(with_system) == 3 and with_system[1].strip() else ""
+
+    def asked_in(self, text: str) -> tuple[str, ...]:
+        """What the user says in a conversation that the chat template has written as text, message by message.
+
+        `()` if the text is no such conversation, or if the vocabulary uses no template.
+        """
+        if not self.chat or self._around_a_question is None:
+            return ()
+        pattern, system_end = self._around_a_question
+        said = pattern.findall(text)
+        return tuple(one.rpartition(system_end)[2] for one in said) if system_end else tuple(said)
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens; text that the tokenizer cannot write is a ValueError."""
@@ -205,6 +263,22 @@ class TokenizerVocabulary:
                 f"from {text!r}"
             )
         return ids
+
+    def encode_after(self, prompt: str, text: str) -> list[int]:
+        """The ids of a text that stands behind a prompt: what the tokenizer writes for both, without the prompt's.
+
+        So a conversation has the ids of `apply_chat_template`. Some tokenizers put a space before a text that they are
+        given alone, which then is none within a conversation. Where a token would reach over the seam, the prompt
+        keeps its own ids, as the sampler reads them, and the text gets its own, without such a space.
+        """
+        alone, before, both = self.encode(text), self.encode(prompt), self.encode(prompt + text)
+        if both[: len(before)] == before:
+            return both[len(before) :]
+        line = self.encode("\n")
+        if self.tokenizer.decode([*line, *alone]) == "\n" + text:
+            return alone
+        on_a_line = self.encode("\n" + text)
+        return on_a_line[len(line) :] if on_a_line[: len(line)] == line else alone
 
     def encode_beginning(self, text: str) -> list[int]:
         """The ids of a text that stands at the beginning of a sequence, such as the prompt of a row.
@@ -235,7 +309,10 @@ class TokenizerVocabulary:
             write = partial(self.tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=ask)
             return str(in_time(write, TEMPLATE_SECONDS))
         except Exception as error:  # a template is a program of its own and may raise anything
-            raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}") from error
+            hint = ""
+            if any(message["role"] == "system" for message in messages):
+                hint = '; if it takes no system message, leave that out, on the command line with --system ""'
+            raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}{hint}") from error
 
     def encode_prompt(self, text: str, *, system: str = "") -> list[int]:
         """The ids that the model reads before it writes an answer.

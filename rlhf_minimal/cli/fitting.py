@@ -31,7 +31,7 @@ from rlhf_minimal.fit import FitConfig, fit, optimizer_of, taught
 from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.sampled_rows import write_completions
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models import AnyVocabulary, is_out_of_memory
+from rlhf_minimal.models import AnyVocabulary, context_length, is_out_of_memory
 from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
 from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
@@ -197,7 +197,7 @@ def rows_of(
         make: Rows of the task itself, from split, number and seed; called where no file is given.
         fresh: Whether every step makes rows of its own, so that only those to measure on are made here.
     """
-    limit, settings = int(model.config.get_text_config().max_position_embeddings), plan.settings
+    limit, settings = context_length(model), plan.settings
 
     def checked(source: Any) -> Rows:
         return read_rows(source, kind, vocabulary, max_length=limit)
@@ -215,9 +215,17 @@ def rows_of(
     if settings["data"] is None:
         return [] if fresh else made("train", settings["rows"]), made("held_out", settings["held_out"])
     rows = checked(settings["data"])
-    train, held_out = hold_out(rows, settings["held_out"])
+    if longer := sum(row.turns_before > 0 for row in rows):
+        print(
+            f"{longer} of {len(rows)} rows are conversations with earlier turns of the assistant, which are read and "
+            "not learnt; give a row for each turn to learn it"
+        )
+    train, held_out = hold_out(rows, settings["held_out"], plan.task.identity)
     if unused := len(rows) - len(train) - len(held_out):
-        print(f"{unused} of {len(rows)} rows are not used: they stand twice, or --held-out has enough of them")
+        print(
+            f"{unused} of {len(rows)} rows are not used: they stand twice, --held-out has enough of them, or they hold "
+            "both a question that is held out and one that is trained on"
+        )
     return train, held_out
 
 

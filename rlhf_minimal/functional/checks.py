@@ -210,6 +210,19 @@ def check_positive(**numbers: Any) -> None:
     _check_numbers(numbers, lambda value: value > 0, "a number above 0")
 
 
+COLDEST = 1e-6  # a temperature; logits over a lower one may overflow
+
+
+def check_temperature(temperature: Any) -> None:
+    """A temperature by which logits are divided."""
+    check_positive(temperature=temperature)
+    if temperature < COLDEST:
+        raise ValueError(
+            f"temperature is {temperature!r}, and below {COLDEST:g} logits overflow: give a higher one, or sample "
+            "greedily, which a sampler does at exactly 0"
+        )
+
+
 def check_not_negative(**numbers: Any) -> None:
     """Options that only make sense at or above zero."""
     _check_numbers(numbers, lambda value: value >= 0, "a number of at least 0")

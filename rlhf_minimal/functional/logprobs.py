@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from .checks import check_count, check_floating, check_integers, check_positive
+from .checks import check_count, check_floating, check_integers, check_temperature
 
 
 def completion_logits(logits: Float[Tensor, "B L V"], length: int) -> Float[Tensor, "B T V"]:
@@ -69,7 +69,7 @@ def token_logprobs(
         tensor([[0.2500]])
     """
     _check(logits)
-    check_positive(temperature=temperature)
+    check_temperature(temperature)
     check_integers("ids", ids)
     if logits.shape[:2] != ids.shape:
         raise ValueError(f"logits {tuple(logits.shape)} and ids {tuple(ids.shape)} must agree in [B, T]")
@@ -99,7 +99,7 @@ def token_entropy(logits: Float[Tensor, "B T V"], *, temperature: float = 1.0) -
         tensor([[1.3863]])
     """
     _check(logits)
-    check_positive(temperature=temperature)
+    check_temperature(temperature)
     return _entropy(_log_softmax(logits, temperature))
 
 
@@ -146,7 +146,7 @@ def chunked_logprobs(
     check_floating("hidden", hidden)
     check_floating("weight", weight)
     check_integers("ids", ids)
-    check_positive(temperature=temperature)
+    check_temperature(temperature)
     check_count(chunk=chunk)
     if bias is not None:
         check_floating("bias", bias)

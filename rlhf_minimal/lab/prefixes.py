@@ -162,9 +162,8 @@ def force(
     if len(rows) == 0:
         return first
     cut = select(first, rows)
-    put_in = vocabulary.encode(text)
     prefixes = [
-        ids[:at] + ([] if text in written else put_in)
+        ids[:at] + ([] if text in written else vocabulary.encode_after(written, text))
         for ids, written in zip(cut.completions.tolist(), cut.texts, strict=True)
     ]
     again = options | {"group_size": 1, "seed": f"{options.get('seed', 0)}/forced"}

@@ -123,7 +123,8 @@ def label_steps(
         label_at.append(dict(task.steps(text, problem)) if task.steps and labels == "program" else {})
         label_at[row][len(text)] = float(written.correct[row] == 1)
         if labels.startswith("shepherd"):
-            ids = vocabulary.encode(text)
+            asked = vocabulary.prompt_text(problem.prompt, system=task.instruction)
+            ids = vocabulary.encode_after(asked, text)
             points += [(row, end) for end in ends]
             prefixes += [ids[: vocabulary.token_of(ids, end) + 1] for end in ends]
     for i in range(0, len(points), 128):
@@ -251,7 +252,7 @@ class StepScorer:
             ValueError: If a text does not fit the vocabulary or the context.
         """
         vocabulary, number = self.vocabulary, 0
-        ids = [[*vocabulary.encode(row.completion), vocabulary.eos_id] for row in rows]
+        ids = [[*vocabulary.encode_after(row.prompt, row.completion), vocabulary.end_id] for row in rows]
         places: list[tuple[int, int, int]] = []  # of every token that counts: row, place in the completion, step
         for i, (written, row) in enumerate(zip(ids, rows, strict=True)):
             begin = 0

@@ -27,7 +27,13 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rlhf_minimal.functional.aggregation import Totals
-from rlhf_minimal.functional.checks import check_count, check_mask, check_not_negative, check_positive
+from rlhf_minimal.functional.checks import (
+    check_count,
+    check_mask,
+    check_not_negative,
+    check_positive,
+    check_temperature,
+)
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics, UpdateStats
@@ -147,7 +153,7 @@ def mean_kl(
             f"old_logits {tuple(old_logits.shape)}, logits {tuple(logits.shape)} and mask {tuple(mask.shape)} must be "
             "[B, T, V], [B, T, V] and [B, T]"
         )
-    check_positive(temperature=temperature)
+    check_temperature(temperature)
     totals = Totals.of(mask) if totals is None else totals
     check_count(tokens=totals.tokens)
     old, new = (_log_softmax(x, mask, temperature) for x in (old_logits.detach(), logits))  # [N, V]

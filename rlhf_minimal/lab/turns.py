@@ -75,7 +75,8 @@ class ChatReplies:
         ids = self.vocabulary.encode(before)
         if not ids or ids[0] not in self.vocabulary.eos_ids:
             raise ValueError("the chat template ends a turn with ordinary text, not with a token: no turn can end")
-        self._before, self._after = ids[1:], self.vocabulary.encode(after)
+        self._text_before, self._before = before, ids[1:]
+        self._after = self.vocabulary.encode_after(before + result, after)
 
     def __call__(self, row: int, ids: list[int]) -> list[int]:
         """What row `row` reads next, behind its tokens `ids`; `[]` while it has the word, and at the end."""
@@ -87,7 +88,8 @@ class ChatReplies:
         said = self._ask(self.vocabulary.tokenizer.decode(ids[begins:-1]))
         if said is None:
             return []
-        reply = [*self._before, *self.vocabulary.encode(said)[: self.longest], *self._after]
+        answer = self.vocabulary.encode_after(self._text_before, said)[: self.longest]
+        reply = [*self._before, *answer, *self._after]
         self._rows[row] = (len(ids) + len(reply), had + 1)
         return reply
 

@@ -180,7 +180,7 @@ class Task:
         misses = repeats = 0
         while len(drawn) < n and repeats < 20 + 5 * len(drawn):
             problem = self.make(rng)
-            family = self.family(problem.prompt)
+            family = self.identity(problem.prompt)
             if falls_on_held_out_side(family) != (split == "held_out"):
                 misses += 1
             elif distinct and family in families:
@@ -205,6 +205,13 @@ class Task:
             at += len(said or "") + 1
         return spans
 
+    def identity(self, prompt: str) -> str:
+        """What decides whether a prompt is held out: its family as a reader sees it, without the task's instruction.
+
+        Rows of data are divided by it, too (`tasks.hold_out`), in whatever form they hold the question.
+        """
+        return normalised(self.family(prompt.removeprefix(f"{self.instruction}\n") if self.instruction else prompt))
+
     def is_held_out(self, prompt: str) -> bool:
         """Whether a prompt is held out: one family in ten is."""
-        return falls_on_held_out_side(self.family(prompt))
+        return falls_on_held_out_side(self.identity(prompt))

@@ -47,6 +47,7 @@ def verify_all(
     *,
     seconds: float = SECONDS,
     step: int | None = None,
+    in_parts: bool = False,
 ) -> Scored:
     """The verifier's score of every completion, even if the verifier fails on some.
 
@@ -58,9 +59,11 @@ def verify_all(
             completion; all calls that run into their limit may take `LOST` times as long. When one of these times is
             used up, the remaining completions are not scored and get 0.
         step: The number of the training step; None outside of training.
+        in_parts: The task's `parts` are asked for instead, which are a list of numbers for each completion.
 
     Returns:
-        B finite numbers, 0 where the verifier raised, took longer, or returned no finite number.
+        B finite numbers, 0 where the verifier raised, took longer, or returned no finite number; or B lists of them,
+        empty where it did.
 
     Raises:
         ValueError: If there are not as many problems as completions; if every call of the first step fails.
@@ -76,16 +79,19 @@ def verify_all(
     if len(problems) != len(completions):
         raise ValueError(f"one completion per problem: got {len(problems)} problems, {len(completions)} completions")
 
-    def verify(problems: Sequence[Problem], completions: Sequence[str]) -> Iterator[float | BaseException]:
+    verifier: Callable[[str, Problem], Any] = task.parts if in_parts and task.parts else task.verify
+
+    def verify(problems: Sequence[Problem], completions: Sequence[str]) -> Iterator[Any]:
         for problem, completion in zip(problems, completions, strict=True):
             try:
-                yield finite(task.verify(completion, problem))
+                said = verifier(completion, problem)
+                yield [*map(finite, said)] if in_parts else finite(said)
             except (Exception, SystemExit) as error:
                 yield error
 
     # one timer for all completions is cheap, and nearly always enough
     budget = _Budget(seconds, (TOGETHER + len(completions) / 10) * seconds)
-    scored = _together_or_one_by_one(verify, problems, completions, seconds, budget, 0.0)
+    scored = _together_or_one_by_one(verify, problems, completions, seconds, budget, () if in_parts else 0.0)
     return _report(scored, problems, completions, step, f"the verifier of {task.name}")
 
 

@@ -12,15 +12,25 @@ In place of a text there may be a list of messages. The tokenizer's chat templat
 no template: it is what the model reads, as `sample --rows` writes it. Pairs may have the columns `score_chosen` and
 `score_rejected`. Other columns are ignored.
 
+Only the last message is learnt. What the assistant says before it belongs to the prompt; to learn every turn, give a
+row for each.
+
+A question is the same one in all of these forms (`hold_out`): as a text, as what the user says in messages, and in a
+text that the chat template has written.
+
 Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`. The package `datasets` is not needed:
 anything that yields dicts works.
 """
 
 import json
 import math
+import os
+import re
+import unicodedata
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,10 +39,28 @@ from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, normalised
 from rlhf_minimal.tasks.rewards import read_steps
 
 Source = str | Path | Iterable[Mapping[str, Any]]
+Around = dict[str, Any]  # the fields of `_Asked`
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What the rows have in common.
+
+    Attributes:
+        asked: The questions that the row holds, where its prompt has more around them: what the user says in a
+            conversation. All of them decide whether the row is held out.
+        turns_before: How many turns of the assistant belong to the prompt; they are read and not learnt.
+    """
+
+    asked: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    turns_before: int = field(default=0, compare=False, repr=False)
+
+
+_NOT_DATA = tuple(vars(_Asked()))
 
 
 @dataclass(frozen=True)
-class TextRow:
+class TextRow(_Asked):
     """A text for pretraining."""
 
     text: str
@@ -48,7 +76,7 @@ class TextRow:
 
 
 @dataclass(frozen=True)
-class CompletionRow:
+class CompletionRow(_Asked):
     """A prompt and the answer to imitate, without its end token."""
 
     prompt: str
@@ -57,7 +85,7 @@ class CompletionRow:
     @property
     def question(self) -> str:
         """The text that decides whether the row is held out; the answer does not matter."""
-        return self.prompt
+        return self.asked[-1] if self.asked else self.prompt
 
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
@@ -79,7 +107,7 @@ class StepRow(CompletionRow):
 
 
 @dataclass(frozen=True)
-class PairRow:
+class PairRow(_Asked):
     """A prompt and two answers, of which one was preferred. The scores are None if the data has none."""
 
     prompt: str
@@ -91,7 +119,7 @@ class PairRow:
     @property
     def question(self) -> str:
         """The text that decides whether the row is held out; the answers do not matter."""
-        return self.prompt
+        return self.asked[-1] if self.asked else self.prompt
 
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
@@ -142,22 +170,29 @@ def read_rows(
     return rows
 
 
-def hold_out(rows: Sequence[Row], most: int) -> tuple[list[Row], list[Row]]:
+def hold_out(
+    rows: Sequence[Row], most: int, identity: Callable[[str], str] = normalised
+) -> tuple[list[Row], list[Row]]:
     """Rows to train on, and rows to measure on. No question is in both.
 
     Whether a row is held out depends on its question alone, as in every task: on a checksum of the text as a reader
     sees it (`base.normalised`). So the order of a file does not matter, rows with the same question stay together, and
-    every command holds out the same questions of a file. A row that occurs twice counts once.
+    every command holds out the same questions, whatever form a file has them in. A row that occurs twice counts once.
+
+    A conversation holds several questions, and the text of a pair without a prompt may end its question in several
+    places. Such a row is trained on if none of them is held out, and measured if none of them is trained on. What many
+    conversations hold beside other questions ("Go on") decides nothing.
 
     Args:
         rows: All rows of a source.
         most: The most rows to measure on; further held-out rows are not used at all.
+        identity: What is the same for all ways to ask a question; that of a task is `Task.identity`.
 
     Returns:
-        Both lists, in the order of the source. If all questions would be in one list, one question is moved.
+        Both lists, in the order of the source. If nothing is left to measure on, one question is moved there.
 
     Raises:
-        ValueError: If all rows have the same question.
+        ValueError: If all rows have the same question, or if all of them are held out.
 
     Example:
         >>> both = hold_out([TextRow("a"), TextRow("b"), TextRow(" b "), TextRow("a")], most=9)
@@ -165,26 +200,60 @@ def hold_out(rows: Sequence[Row], most: int) -> tuple[list[Row], list[Row]]:
         [['a'], ['b', ' b ']]
     """
     distinct = list(dict.fromkeys(rows))
-    questions = {row: normalised(row.question) for row in distinct}
-    checksums = {question: zlib.crc32(question.encode()) for question in questions.values()}
-    if len(checksums) < 2:
+    asked = _deciding(distinct, identity)
+    questions = {deciding[-1] for deciding in asked.values()}
+    if len(questions) < 2:
         raise ValueError(
             "the data holds one row only, and at least one more is needed to measure on (rows with the same question "
             "count as one)"
         )
-    held_out = {question for question in checksums if falls_on_held_out_side(question)}
-    if not held_out or len(held_out) == len(checksums):
-        held_out ^= {min(checksums, key=lambda question: checksums[question])}
-    sides = ([row for row in distinct if (questions[row] in held_out) == side] for side in (False, True))
-    train, measured = sides
-    return train, measured[:most]
+    train = [row for row in distinct if not any(map(falls_on_held_out_side, asked[row]))]
+    if not train:
+        raise ValueError(
+            "every row holds a question that all commands hold out (one in ten is, by a checksum of its text), so none "
+            "is left to train on: add rows"
+        )
+
+    def measured() -> list[Row]:
+        trained = set[str]().union(*(asked[row] for row in train))
+        return [row for row in distinct if trained.isdisjoint(asked[row])]
+
+    found = measured()
+    for question in sorted(questions, key=lambda question: zlib.crc32(question.encode()))[:100]:
+        if not found:
+            train = [row for row in train if question not in asked[row]] or train
+            found = measured()
+    if not found:
+        raise ValueError("every question of the data occurs in a row to train on, too: give pairs a column prompt")
+    return train, found[:most]
+
+
+MANY = 10  # a message in so many conversations may be one that goes with every question
+
+
+def _deciding(rows: Sequence[Row], identity: Callable[[str], str]) -> dict[Row, tuple[str, ...]]:
+    """The questions of each row that decide on which side it stands.
+
+    Of several these do not: one that stands in more than half of all rows, and a later message of `MANY` conversations.
+    """
+    asked = {row: tuple(dict.fromkeys(map(identity, row.asked or (row.question,)))) for row in rows}
+    rows_with = Counter(question for questions in asked.values() for question in questions)
+    many = {question for question, n in rows_with.items() if n >= MANY}
+    common = {question for question in many if rows_with[question] > len(rows) / 2}
+
+    def deciding(row: Row) -> tuple[str, ...]:
+        first, *later = asked[row]
+        without = many if row.turns_before else common
+        return tuple({first} - common) + tuple(question for question in later if question not in without) or asked[row]
+
+    return {row: deciding(row) for row in rows}
 
 
 def write_rows(path: Path, rows: Iterable[TextRow | CompletionRow | PairRow]) -> None:
     """Writes rows as a JSON-lines file that `read_rows`, `datasets` and TRL read."""
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
-            kept = {name: value for name, value in vars(row).items() if value is not None}
+            kept = {name: value for name, value in vars(row).items() if value is not None and name not in _NOT_DATA}
             file.write(json.dumps(kept, ensure_ascii=False) + "\n")
 
 
@@ -251,57 +320,115 @@ def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabula
         if not row.text.strip():
             raise ValueError("the text is empty; remove the row")
     elif issubclass(kind, CompletionRow):
-        prompt, completion = _completion(raw, vocabulary)
+        prompt, completion, around = _completion(raw, vocabulary)
         check_filled("prompt", prompt, "remove the row, or write what the model is asked")
         check_filled("completion", completion, "remove the row, or write what the model should answer")
-        row = CompletionRow(prompt, completion)
+        row = CompletionRow(prompt, completion, **around)
         if kind is StepRow:
-            row = StepRow(prompt, completion, _labelled(raw, completion))
+            row = StepRow(prompt, completion, _labelled(raw, completion), **around)
     else:
-        prompt, chosen, rejected = _pair(raw, vocabulary)
+        prompt, chosen, rejected, around = _pair(raw, vocabulary)
         if chosen == rejected:
             raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
         check_filled("prompt", prompt, "remove the row, or write what the model was asked")
         for name, text in (("chosen", chosen), ("rejected", rejected)):
             check_filled(f"{name} completion", text, "remove the row")
-        row = PairRow(prompt, chosen, rejected, _score(raw, "score_chosen"), _score(raw, "score_rejected"))
+        scores = _score(raw, "score_chosen"), _score(raw, "score_rejected")
+        row = PairRow(prompt, chosen, rejected, *scores, **around)
     return row
 
 
-def _completion(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str]:
+def _completion(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str, Around]:
     if "messages" in raw:
         messages = _messages(raw, "messages")
         if not messages or not isinstance(messages[-1], Mapping) or messages[-1].get("role") != "assistant":
             raise ValueError("the last message is not the assistant's, so there is no answer to learn; remove the row")
-        return _as_texts(messages[:-1], messages[-1:], vocabulary)
+        return *_as_texts(messages[:-1], messages[-1:], vocabulary), _around(messages[:-1])
     if isinstance(raw.get("prompt"), list):
-        return _as_texts(_messages(raw, "prompt"), _messages(raw, "completion"), vocabulary)
-    return text_of(raw, "prompt"), text_of(raw, "completion")
+        prompt = _messages(raw, "prompt")
+        return *_as_texts(prompt, _messages(raw, "completion"), vocabulary), _around(prompt)
+    text = text_of(raw, "prompt")
+    return text, text_of(raw, "completion"), _around_text(text, vocabulary)
 
 
-def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str, str]:
+def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str, str, Around]:
     if isinstance(raw.get("chosen"), list):
         chosen, rejected = _messages(raw, "chosen"), _messages(raw, "rejected")
         if "prompt" in raw:
             prompt = _messages(raw, "prompt")
         else:
-            prompt = _common_beginning(chosen, rejected)
+            prompt = _common_messages(chosen, rejected)
             chosen, rejected = chosen[len(prompt) :], rejected[len(prompt) :]
         asked, better = _as_texts(prompt, chosen, vocabulary)
-        return asked, better, _as_texts(prompt, rejected, vocabulary)[1]
+        return asked, better, _as_texts(prompt, rejected, vocabulary)[1], _around(prompt)
     one, other = text_of(raw, "chosen"), text_of(raw, "rejected")
     if "prompt" in raw:
-        return text_of(raw, "prompt"), one, other
-    # Both texts begin with the prompt: it is their common beginning, without a space at its end. Where exactly the
-    # prompt ends makes no difference to a loss on whole sequences.
-    shared = "".join(_common_beginning(list(one), list(other)))
-    shared = shared.removesuffix(" ")
-    return shared, one[len(shared) :], other[len(shared) :]
+        text = text_of(raw, "prompt")
+        return text, one, other, _around_text(text, vocabulary)
+    shared = _common_text(one, other)
+    around = _around_text(shared, vocabulary) or _around_shared(shared)
+    return shared, one[len(shared) :], other[len(shared) :], around
 
 
-def _common_beginning(one: list[Any], other: list[Any]) -> list[Any]:
+def _common_messages(one: list[Any], other: list[Any]) -> list[Any]:
+    """The prompt of two conversations: what they have in common, up to where the assistant is to speak."""
     length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    while length and isinstance(one[length - 1], Mapping) and one[length - 1].get("role") == "assistant":
+        length -= 1
     return one[:length]
+
+
+def _common_text(one: str, other: str) -> str:
+    """The prompt of two texts: their common beginning, as far as whole words go, without a space at its end."""
+    shared = os.path.commonprefix([one, other])
+    behind = [text[len(shared) :][:1] for text in (one, other)]
+    if not all(behind):  # one is the other's beginning: its last word is an answer
+        cut = re.sub(r"\w+\W*\Z", "", shared)
+    elif any(c.isalnum() or unicodedata.combining(c) for c in behind):
+        cut = re.sub(r"\w+\Z", "", shared)
+    else:
+        cut = shared
+    return (cut if cut.strip() else shared).removesuffix(" ")
+
+
+_SPEAKER = re.compile(r"(?:^|\n)\s*(Human|User|Question|Q|Assistant|Bot|AI|Answer|A|System): ?", re.IGNORECASE)
+_ASKING = ("human", "user", "question", "q")
+
+
+def _around_shared(shared: str) -> Around:
+    """What two texts without a prompt may ask, if this is their common beginning.
+
+    Where speakers are named, it is what the asking one says. Else the answers may begin alike, and the question may end
+    at every mark, at every end of a line, and behind the last of them at every word.
+    """
+    _, *spoken = _SPEAKER.split(shared)
+    said = tuple(text for who, text in zip(spoken[::2], spoken[1::2], strict=True) if who.lower() in _ASKING)
+    if said:
+        return _of_conversation(said)
+    ends = [
+        match.end()
+        for match in re.finditer(r"[.?!:=\u2026\u3002\uff1f\uff01]+|(?=\n)|(?<=[a-z\d])(?=[A-Z][a-z])", shared)
+    ]
+    last = max(ends, default=0)
+    ends += [last + match.end() for match in re.finditer(r"\S+", shared[last:])]
+    return {"asked": tuple(shared[:end] for end in sorted({*ends}) if shared[:end].strip())}
+
+
+def _of_conversation(said: tuple[str, ...]) -> Around:
+    return {"asked": said, "turns_before": len(said) - 1}
+
+
+def _around(prompt: list[dict[str, Any]]) -> Around:
+    """The fields `asked` and `turns_before` of a row whose prompt are these messages."""
+    roles = [message["role"] for message in prompt]
+    said = tuple(message["content"] for message in prompt if message["role"] == "user")
+    return {"asked": said, "turns_before": roles.count("assistant")}
+
+
+def _around_text(prompt: str, vocabulary: Vocabulary | TokenizerVocabulary) -> Around:
+    """The same of a prompt that the chat template has written; `{}` for another text."""
+    said = vocabulary.asked_in(prompt)
+    return _of_conversation(said) if said else {}
 
 
 def _as_texts(
@@ -319,9 +446,10 @@ def _as_texts(
         )
     completion = whole[len(asked) :]
     tokenizer = getattr(vocabulary, "tokenizer", None)
-    end = tokenizer.eos_token if tokenizer is not None else None
-    if end and completion.rstrip().endswith(end):
-        completion = completion.rstrip().removesuffix(end)
+    for end in () if tokenizer is None else (vocabulary.end_id, vocabulary.eos_id):
+        text, found, behind = completion.rpartition(tokenizer.convert_ids_to_tokens(end))
+        if found and (not behind.strip() or vocabulary.behind_an_answer.endswith(behind)):
+            return asked, text
     return asked, completion
 
 
@@ -375,8 +503,8 @@ def check_filled(name: str, text: str, advice: str) -> None:
 def _check_fits(
     name: str, read: str, answer: str, vocabulary: Vocabulary | TokenizerVocabulary, max_length: int
 ) -> None:
-    asked, answered = vocabulary.encode(read) if read else [], vocabulary.encode(answer)
-    if vocabulary.eos_id in answered:  # a prompt may hold it: chat templates end every turn with it
+    asked, answered = vocabulary.encode(read) if read else [], vocabulary.encode_after(read, answer)
+    if not {vocabulary.eos_id, vocabulary.end_id}.isdisjoint(answered):  # a prompt may hold them: every turn ends so
         raise ValueError(f"{answer!r} holds the end token itself; remove it: it is added to every answer")
     unknown = getattr(getattr(vocabulary, "tokenizer", None), "unk_token_id", None)
     if unknown is not None and unknown in asked + answered:

@@ -29,7 +29,9 @@ def chat(template=None, eos="<|endoftext|>"):
 def test_a_turn_ends_with_the_templates_own_token(end):
     own = chat(TURN.replace("END", end))
     vocabulary = TokenizerVocabulary(own)
-    assert vocabulary.eos_id == own.convert_tokens_to_ids("<|endoftext|>")  # what is trained on behind an answer
+    assert vocabulary.eos_id == own.convert_tokens_to_ids("<|endoftext|>")
+    assert vocabulary.end_id == own.convert_tokens_to_ids(ENDS[end] or "<|endoftext|>")  # trained on behind an answer
+    assert TokenizerVocabulary(own, chat=False).end_id == vocabulary.eos_id
     want = {vocabulary.eos_id} | ({own.convert_tokens_to_ids(ENDS[end])} if ENDS[end] else set())
     assert set(vocabulary.eos_ids) == want
     said = vocabulary.encode("42") + vocabulary.encode(end) + vocabulary.encode("12")

@@ -198,3 +198,11 @@ def test_a_packed_file_is_counted_without_its_weights(monkeypatch, capsys):
     monkeypatch.setattr(pretrained.AutoModelForCausalLM, "from_pretrained", None)
     assert main(["memory", "dr_grpo", "--model", "smollm2-135m", "--lora-rank", "16"]) == 0
     assert "| policy | 139,399,488 |" in capsys.readouterr().out  # 134,515,008 and what LoRA adds
+
+
+def test_a_template_without_system_messages_says_what_to_do():
+    vocabulary = TokenizerVocabulary(
+        tokenizer("{% if messages[0]['role'] == 'system' %}{{ raise_exception('not supported') }}{% endif %}")
+    )
+    with pytest.raises(ValueError, match='not supported; if it takes no system message, .* with --system ""'):
+        vocabulary.encode_prompt("12", system="Be brief.")

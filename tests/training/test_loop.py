@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 import math
+import time
+import warnings
 from functools import partial
 
 import pytest
@@ -612,3 +614,32 @@ def test_another_reward_than_the_tasks_has_no_parts():
         groups, _ = collect(learner.policy, learner.vocabulary, recipe, 1)
         batch, _ = prepare_batch(learner, recipe, groups, 1)
         assert batch.reward_parts.shape[1] == columns
+
+
+@pytest.mark.parametrize("kind", ["raises", "hangs", "is no number", "is infinite", "is no list"])
+def test_parts_that_fail_cost_their_completion_and_no_more(kind):
+    """The task's code for parts has the limits of a verifier."""
+    answers = {"is no number": ["x", 1.0], "is infinite": [math.inf, 1.0], "is no list": 3}
+
+    def parts(completion, problem):
+        if completion != "bad":
+            return [1.0, 2.0]
+        if kind == "raises":
+            raise RuntimeError("no")
+        if kind == "hangs":
+            time.sleep(60)
+        return answers[kind]
+
+    task = dataclasses.replace(EVEN, parts=parts)
+    learner, recipe = begin("gdpo", dataclasses.replace(SMALL, verifier_timeout=0.05), task=task)
+    groups, _ = collect(learner.policy, learner.vocabulary, recipe, step=1)
+    groups = dataclasses.replace(groups, texts=["bad", *groups.texts[1:]])
+    began = time.monotonic()
+    with pytest.warns(UserWarning, match="its completion gets 0"):
+        batch, _ = prepare_batch(learner, recipe, groups, step=1)
+    assert time.monotonic() - began < 20
+    assert batch.reward_parts.tolist() == [[0.0, 0.0], *[[1.0, 2.0]] * (len(groups.texts) - 1)]
+    groups = dataclasses.replace(groups, texts=["bad"] * len(groups.texts))
+    for step, says in ((1, "fails on all"), (2, "its parts are no numbers")):
+        with pytest.raises(ValueError, match=says), warnings.catch_warnings(action="ignore"):
+            prepare_batch(learner, recipe, groups, step=step)

@@ -9,6 +9,8 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForCausalLM
 
+from rlhf_minimal.config import Config
+from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.models import policy_logits, tiny_llama
 from rlhf_minimal.sample import pad_left, pad_right, sample
 
@@ -211,3 +213,23 @@ def test_padding_helpers():
     assert ids.tolist() == [[1, 2], [9, 3]]
     assert mask.tolist() == [[1, 1], [0, 1]]
     assert pad_right([[1, 2], [3]], pad_id=9).tolist() == [[1, 2], [3, 9]]
+
+
+@pytest.mark.parametrize("temperature", [1e-7, 1e-40, 5e-324, float("nan")])
+def test_temperatures_whose_logits_overflow_are_refused_wherever_one_is_given(temperature):
+    logits = torch.randn(1, 2, 3)
+    model = tiny_llama(5, width=16, heads=2, layers=1)
+    ids = torch.ones(1, 2, dtype=torch.long)
+    for call in (
+        lambda: Config(temperature=temperature),
+        lambda: token_logprobs(logits, ids, temperature=temperature),
+        lambda: token_entropy(logits, temperature=temperature),
+        lambda: sample(model, ids, ids, eos_id=0, pad_id=0, max_new_tokens=2, group_size=1, temperature=temperature),
+    ):
+        with pytest.raises(ValueError, match="temperature"):
+            call()
+    samples = sample(model, ids, ids, eos_id=0, pad_id=0, max_new_tokens=2, group_size=1, temperature=1e-6)
+    greedy = sample(model, ids, ids, eos_id=0, pad_id=0, max_new_tokens=2, group_size=1, temperature=0.0)
+    assert samples.completions.tolist() == greedy.completions.tolist()
+    assert samples.logp.isfinite().all()
+    assert token_logprobs(logits * 1e4, ids, temperature=1e-6).isfinite().all()

@@ -1,0 +1,249 @@
+"""The wall between training and held-out questions stands whatever form a file has them in."""
+
+import json
+from functools import partial
+
+import pytest
+
+from rlhf_minimal.cli import main
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
+from rlhf_minimal.tasks import CompletionRow, PairRow, get_task, hold_out, read_rows
+from rlhf_minimal.tasks.base import Problem, Task, normalised
+from tests.chat_model import TEMPLATE, tokenizer, write_chat_model
+
+TEMPLATES = {
+    "chatml": TEMPLATE,
+    "chatml with a system message of its own": "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou help."
+    "<|im_end|>\n{% endif %}" + TEMPLATE,
+    "with a date": "Today: {{ strftime_now('%d %B %Y') }}\n\n" + TEMPLATE,
+    "a model speaks, and nothing else may": "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}"
+    "{% endif %}{% for m in messages %}<start>{{ 'model' if m['role'] == 'assistant' else m['role'] }}\n"
+    "{{ m['content'] | trim }}<end>\n{% endfor %}{% if add_generation_prompt %}<start>model\n{% endif %}",
+    "instructions": "{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] + '\n\n' }}"
+    "{% elif m['role'] == 'user' %}[INST] {{ m['content'] }} [/INST]{% else %} {{ m['content'] }}<|im_end|>"
+    "{% endif %}{% endfor %}",
+    "a system message within": "{% if messages[0]['role'] == 'system' %}{% set s = messages[0]['content'] %}"
+    "{% set rest = messages[1:] %}{% else %}{% set s = '' %}{% set rest = messages %}{% endif %}{% for m in rest %}"
+    "{% if m['role'] == 'user' %}[INST] {% if loop.first and s %}<<SYS>>\n{{ s }}\n<</SYS>>\n\n{% endif %}"
+    "{{ m['content'] }} [/INST]{% else %} {{ m['content'] }} <|im_end|>{% endif %}{% endfor %}",
+}
+VOCABULARIES = {name: TokenizerVocabulary(tokenizer(template)) for name, template in TEMPLATES.items()}
+PLAIN = {
+    "no template": TokenizerVocabulary(tokenizer(None)),
+    "characters": Vocabulary("".join(map(chr, range(9, 161)))),
+}
+every = pytest.mark.parametrize("name", [*VOCABULARIES, *PLAIN])
+
+QUESTIONS = [f"What is {i} + {i * i % 89}?\nIt is small." if i % 3 else f"add {i} and 7" for i in range(160)]
+HELD_OUT = {q for q in QUESTIONS if get_task("even").is_held_out(q)}
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def assistant(text):
+    return {"role": "assistant", "content": text}
+
+
+SYSTEM = {"role": "system", "content": "Answer with the number only."}
+YES, NO = assistant("It is 42."), assistant("It is 40.")
+
+COMPLETIONS = {
+    "messages": lambda q, v: {"messages": [user(q), YES]},
+    "messages, with a system message": lambda q, v: {"messages": [SYSTEM, user(q), YES]},
+    "messages, other blanks": lambda q, v: {"messages": [user(f"\u00a0{q}\n"), YES]},
+    "several turns": lambda q, v: {"messages": [user("Hello!"), assistant("Hi."), user(q), YES]},
+    "several turns, asked first": lambda q, v: {"messages": [user(q), YES, user("Sure?"), assistant("Yes.")]},
+    "prompt and completion": lambda q, v: {"prompt": [user(q)], "completion": [YES]},
+    "prompt and completion as texts": lambda q, v: {"prompt": q, "completion": "42"},
+    "rendered": lambda q, v: {"prompt": v.prompt_text(q), "completion": "42"},
+    "rendered, with a system message": lambda q, v: {
+        "prompt": v.prompt_text(q, system="Be brief."),
+        "completion": "42",
+    },
+}
+PAIRS = {
+    "prompt": lambda q, v: {"prompt": q, "chosen": "It is 42.", "rejected": "It is 40."},
+    "prompt as messages": lambda q, v: {"prompt": [user(q)], "chosen": [YES], "rejected": [NO]},
+    "rendered prompt": lambda q, v: {"prompt": v.prompt_text(q), "chosen": "It is 42.", "rejected": "It is 40."},
+    "messages without a prompt": lambda q, v: {"chosen": [user(q), YES], "rejected": [user(q), NO]},
+    "system message without a prompt": lambda q, v: {
+        "chosen": [SYSTEM, user(q), YES],
+        "rejected": [SYSTEM, user(q), NO],
+    },
+    "texts without a prompt": lambda q, v: {"chosen": f"{q} 42", "rejected": f"{q} 7"},
+    "number begins alike": lambda q, v: {"chosen": f"{q} 42", "rejected": f"{q} 40"},
+    "sentence begins alike": lambda q, v: {"chosen": f"{q} It is 42.", "rejected": f"{q} It is 40."},
+    "one is the other's beginning": lambda q, v: {"chosen": f"{q} maybe", "rejected": f"{q} maybe not"},
+    "lines": lambda q, v: {"chosen": f"{q}\nIt is 42.", "rejected": f"{q}\nIt is 7."},
+    "question and answer": lambda q, v: {"chosen": f"{q}\nA: maybe", "rejected": f"{q}\nA: maybe not"},
+    "speakers": lambda q, v: {
+        "chosen": f"\n\nHuman: {q}\n\nAssistant: 42",
+        "rejected": f"\n\nHuman: {q}\n\nAssistant: 7",
+    },
+    "short speakers": lambda q, v: {"chosen": f"Q: {q}\nA: 42", "rejected": f"Q: {q}\nA: 43"},
+    "speakers, two turns": lambda q, v: {
+        "chosen": f"Human: {q}\n\nAssistant: 42\n\nHuman: Sure?\n\nAssistant: Yes",
+        "rejected": f"Human: {q}\n\nAssistant: 42\n\nHuman: Sure?\n\nAssistant: No",
+    },
+    "rendered whole": lambda q, v: {
+        "chosen": v.prompt_text(q) + "It is 42.",
+        "rejected": v.prompt_text(q) + "It is 40.",
+    },
+}
+FORMS = [(CompletionRow, form) for form in COMPLETIONS] + [(PairRow, form) for form in PAIRS]
+
+
+def leaked(kind, form, vocabulary):
+    """How many questions that the task holds out are in a row to train on; and how many rows are trained on."""
+    task, make = get_task("even"), (COMPLETIONS if kind is CompletionRow else PAIRS)[form]
+    raw = [make(question, vocabulary) for question in QUESTIONS]
+    rows = read_rows(raw, kind, vocabulary, max_length=10**6)
+    train, measured = hold_out(rows, 10**6, task.identity)
+    question_of = dict(zip(rows, QUESTIONS, strict=True))
+    assert not {task.identity(question_of[row]) for row in train} & {
+        task.identity(question_of[row]) for row in measured
+    }
+    return sum(question_of[row] in HELD_OUT for row in train), len(train), len(measured)
+
+
+@every
+@pytest.mark.parametrize(("kind", "form"), FORMS, ids=[form for _, form in FORMS])
+def test_no_held_out_question_is_trained_on(name, kind, form):
+    vocabulary = (VOCABULARIES | PLAIN)[name]
+    if "system" in form and name == "a model speaks, and nothing else may":
+        pytest.skip("this template refuses a system message")
+    if "rendered" in form and "system" in form and name in PLAIN:
+        pytest.skip("without a template the system message is a line of the prompt; see the test of instructions")
+    found, trained, measured = leaked(kind, form, vocabulary)
+    assert found == 0
+    assert trained + measured <= len(QUESTIONS)
+    exact = not (kind is PairRow and form in LOOSE)
+    assert trained == len(QUESTIONS) - len(HELD_OUT) if exact else trained > len(QUESTIONS) // 3
+    assert measured > 9 or not exact
+
+
+# Where nothing says where the question ends, rows that may hold another question are left out as well.
+LOOSE = [
+    "texts without a prompt",
+    "number begins alike",
+    "sentence begins alike",
+    "one is the other's beginning",
+    "lines",
+    "question and answer",
+    "rendered whole",
+]
+
+
+@every
+def test_the_tasks_instruction_is_no_part_of_the_question(name):
+    """`sample --rows` writes prompts with it: as a system message, or as a line where there is no template."""
+    vocabulary = (VOCABULARIES | PLAIN)[name]
+    task = Task("t", "", "", 9, lambda rng: Problem("", ""), instruction="Think.\nThen answer.")
+    try:
+        rows = [CompletionRow(vocabulary.prompt_text(q, system=task.instruction), "42") for q in QUESTIONS]
+    except ValueError:
+        pytest.skip("this template refuses a system message")
+    rows = read_rows(map(vars, rows), CompletionRow, vocabulary, max_length=10**6)
+    train, measured = hold_out(rows, 10**6, task.identity)
+    held_out = {vocabulary.prompt_text(q, system=task.instruction) for q in QUESTIONS if task.is_held_out(q)}
+    assert {row.prompt for row in measured} == held_out
+    assert not {row.prompt for row in train} & held_out
+
+
+def test_the_family_of_the_task_decides():
+    addition = get_task("addition")
+    prompts = [f"{a}+{b}=" for a in range(30) for b in range(30)]
+    rows = read_rows(
+        [{"prompt": p, "completion": "1"} for p in prompts], CompletionRow, Vocabulary("0123456789+="), max_length=20
+    )
+    train, measured = hold_out(rows, 10**6, addition.identity)
+    assert [addition.is_held_out(row.prompt) for row in train] == [False] * len(train)
+    assert [addition.is_held_out(row.prompt) for row in measured] == [True] * len(measured)
+    assert len(train) + len(measured) == len(prompts)
+
+
+def test_a_task_splits_by_what_a_reader_sees():
+    task = Task("t", "", "", 9, lambda rng: Problem(f"{rng.randrange(500)}  +\n1", ""))
+    for split in ("train", "held_out"):
+        for problem in task.problems(split, 50, seed=0):
+            assert (
+                task.is_held_out(normalised(problem.prompt)) == task.is_held_out(problem.prompt) == (split != "train")
+            )
+
+
+def test_what_a_template_wrote_on_another_day_is_the_same_question():
+    vocabulary = VOCABULARIES["with a date"]
+    today = vocabulary.prompt_text("6 * 7")
+    assert vocabulary.asked_in("Today: 01 January 1970\n\n" + today.partition("\n\n")[2]) == ("6 * 7",)
+    assert vocabulary.asked_in("6 * 7") == ()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "prompt"),
+    [
+        ("Q\nA: maybe", "Q\nA: maybe not", "Q\nA:"),
+        ("Q\nA: maybe not", "Q\nA: maybe", "Q\nA:"),
+        ("Q\nA: maybe.", "Q\nA: maybe. No", "Q\nA:"),
+        ("Well? yes", "Well? yellow", "Well?"),
+        ("6*7? 42", "6*7? 40", "6*7?"),
+        ("2+2=4", "2+2=44", "2+2="),
+        ("12+34=46", "12+34=47", "12+34="),
+        ("Caf\u00e9 ouvert? oui", "Caf\u00e9 ouvert? ou\u0300", "Caf\u00e9 ouvert?"),
+        ("\u7b54\u6848\u662f\u56db", "\u7b54\u6848\u662f\u4e94", "\u7b54\u6848\u662f"),  # no words to cut at
+        ("a? b", "a? c", "a?"),
+    ],
+)
+def test_a_prompt_that_is_not_given_ends_with_a_whole_word(chosen, rejected, prompt):
+    (row,) = read_rows([{"chosen": chosen, "rejected": rejected}], PairRow, PLAIN["no template"], max_length=200)
+    assert row.prompt == prompt
+    assert (row.prompt + row.chosen, row.prompt + row.rejected) == (chosen, rejected)
+    assert row.chosen
+    assert row.rejected
+
+
+def test_conversations_of_which_one_is_the_others_beginning():
+    read = partial(read_rows, kind=PairRow, vocabulary=PLAIN["no template"], max_length=200)
+    (row,) = read([{"chosen": [user("6 * 7"), YES], "rejected": [user("6 * 7"), YES, user("Sure?"), NO]}])
+    assert (row.prompt, row.chosen, row.rejected) == ("6 * 7", "It is 42.", "It is 42.Sure?It is 40.")
+
+
+def test_what_many_conversations_say_decides_nothing_and_a_question_does():
+    """Of [greeting, question, "Go on"] the question decides, on whichever side the other two fall."""
+    vocabulary = PLAIN["no template"]
+    for greeting, go_on in (("Hello!", "Go on."), *zip(sorted(HELD_OUT)[:2], sorted(HELD_OUT)[2:4], strict=True)):
+        talk = [user(greeting), assistant("Hi."), user("?"), YES, user(go_on), NO]
+        raw = [{"messages": [*talk[:2], user(q), *talk[3:]]} for q in QUESTIONS]
+        rows = read_rows(raw, CompletionRow, vocabulary, max_length=10**6)
+        sides = ({row.asked[1] for row in side} - {greeting, go_on} for side in hold_out(rows, 10**6))
+        assert [*sides] == [{*QUESTIONS} - HELD_OUT, HELD_OUT - {greeting, go_on}]
+    # a question that many conversations go on from is a question all the same
+    few = [*sorted(HELD_OUT)[:2], *(q for q in QUESTIONS if q not in HELD_OUT)][:10]
+    raw = [{"messages": [user(q), YES, user(f"And {i}?"), NO]} for q in few for i in range(30)]
+    train, _ = hold_out(read_rows(raw, CompletionRow, vocabulary, max_length=10**6), 10**6)
+    assert train
+    assert not {row.asked[0] for row in train} & HELD_OUT
+
+
+def test_rows_that_are_all_held_out_are_refused():
+    rows = [CompletionRow(question, "42") for question in sorted(HELD_OUT)]
+    with pytest.raises(ValueError, match="none is left to train on: add rows"):
+        hold_out(rows, 9)
+
+
+def test_the_commands_hold_the_wall_and_say_what_is_not_learnt(tmp_path, capsys):
+    """The report's own example: questions as messages for `sft`, and as `exact:` for `evaluate`."""
+    start = write_chat_model(tmp_path / "start")
+    several = [{"messages": [user("Hello!"), assistant("Hi."), user(q), YES]} for q in QUESTIONS[:40]]
+    rows = [{"messages": [user(q), YES]} for q in QUESTIONS[40:]]
+    (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*several, *rows]))
+    run = tmp_path / "run"
+    flags = ["--start", str(start), "--data", str(tmp_path / "chats.jsonl"), "--steps", "1", "--batch-size", "2"]
+    assert main(["sft", *flags, "--out", str(run)]) == 0
+    said = capsys.readouterr().out
+    assert "40 of 160 rows are conversations with earlier turns of the assistant" in said
+    trained = (run / "rows.jsonl").read_text()
+    assert not [q for q in HELD_OUT if json.dumps(q)[1:-1] + "<|im_end|>" in trained]
+    kept = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
+    assert all(set(row) == {"prompt", "completion"} for row in kept)
