@@ -3,7 +3,7 @@
     rows -> the batch of a step -> loss -> gradient, clipped -> AdamW at the step's learning rate -> metrics
 
 `fit` is the loop. Three losses stand on it: the cross-entropy of completions or of texts (`imitate`), Bradley-Terry for
-reward models (`preference_loss`), and every row of the second table (`train_pairwise`: DPO, IPO, SPIN). The rows of a
+reward models (`reward_model_loss`), and every row of the second table (`train_pairwise`: DPO, IPO, SPIN). The rows of a
 step come from (seed, step) alone, so a resumed run repeats the numbers of one that was never interrupted.
 """
 
@@ -30,9 +30,12 @@ from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, policy_logits
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, log_ratio, pairwise_loss, pairwise_scores
+from rlhf_minimal.renamed import names_of
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
 from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, ReplyRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
+
+names_of(__name__)
 
 Row = TypeVar("Row")
 OnStep = Callable[[Metrics], bool | None]
@@ -87,7 +90,7 @@ def fit(
 
     Args:
         model: What is trained, the network itself.
-        rows: All of them: each comes once in a pass, and the order is new for each pass (`rows_of_step`). Or a function
+        rows: All of them: each comes once in a pass, in a new order (`batch_of_step`). Or a function
             from the number of a step, from 1, to the rows of that step.
         loss: Takes the rows of a step and returns the scalar to minimise, alone or with further metrics of these rows.
         config: The numbers.
@@ -117,7 +120,7 @@ def fit(
     history: list[Metrics] = []
     for step in range(done + 1, config.steps + 1):
         began = time.perf_counter()
-        batch = rows(step) if callable(rows) else rows_of_step(rows, step, config.batch_size, config.seed)
+        batch = rows(step) if callable(rows) else batch_of_step(rows, step, config.batch_size, config.seed)
         optimizer.zero_grad()
         result = loss(batch)
         value, further = result if isinstance(result, tuple) else (result, {})
@@ -144,7 +147,7 @@ def optimizer_of(model: torch.nn.Module, config: FitConfig) -> torch.optim.Optim
     return new_optimizer(model.parameters(), config.lr, weight_decay=config.weight_decay)
 
 
-def rows_of_step(rows: Sequence[Row], step: int, batch_size: int, seed: int) -> list[Row]:
+def batch_of_step(rows: Sequence[Row], step: int, batch_size: int, seed: int) -> list[Row]:
     """The rows that a step trains on: every row once in each pass, in an order that is new for each pass.
 
     Args:
@@ -157,7 +160,7 @@ def rows_of_step(rows: Sequence[Row], step: int, batch_size: int, seed: int) -> 
         ValueError: If there are no rows.
 
     Example:
-        >>> first, second = (rows_of_step("abcdef", step, 3, seed=0) for step in (1, 2))
+        >>> first, second = (batch_of_step("abcdef", step, 3, seed=0) for step in (1, 2))
         >>> sorted(first + second)
         ['a', 'b', 'c', 'd', 'e', 'f']
     """
@@ -307,10 +310,10 @@ def teacher_rows(task: Task, vocabulary: AnyVocabulary, step: int, batch_size: i
         raise ValueError(f"the task {task.name!r} has no teacher to imitate; train on it from an untrained model")
     problems = task.problems("train", batch_size, seed=f"imitate/{seed}/{step}")
     rng = random.Random(f"teacher/{seed}/{step}")
-    return taught(task, vocabulary, problems, rng)
+    return teacher_completions(task, vocabulary, problems, rng)
 
 
-def taught(
+def teacher_completions(
     task: Task, vocabulary: AnyVocabulary, problems: Sequence[Problem], rng: random.Random
 ) -> list[CompletionRow]:
     """Completions of the task's teacher for these problems; each a `ReplyRow` if somebody answers on the way."""
@@ -326,7 +329,7 @@ def taught(
 # --- reward models ---
 
 
-def preference_loss(
+def reward_model_loss(
     algorithm: PairwiseAlgorithm, reward_model: RewardModel, rows: Sequence[PairRow]
 ) -> Float[Tensor, ""]:
     """The loss of a row of the second table for a reward model, with all 2 B completions in one forward.
@@ -354,7 +357,7 @@ def pair_scores(reward_model: RewardModel, rows: Sequence[PairRow]) -> tuple[Flo
 
 
 @dataclass(frozen=True)
-class Example:
+class EncodedPair:
     """One row as token ids: a sample keeps the tokens that were drawn, which encoding its text again might not give."""
 
     row: PairRow | CompletionRow
@@ -414,11 +417,11 @@ def train_pairwise(
     examples = encode_pairs(rows, vocabulary, sampled=algorithm.rejected == "own")
     history: list[Metrics] = []
 
-    def batch_of(step: int) -> list[Example]:
-        return rows_of_step(examples, before + step, config.batch_size, config.seed)
+    def batch_of(step: int) -> list[EncodedPair]:
+        return batch_of_step(examples, before + step, config.batch_size, config.seed)
 
-    def loss(batch: Sequence[Example]) -> tuple[Tensor, Metrics]:
-        return pair_loss(algorithm, model, vocabulary, batch, reference)
+    def loss(batch: Sequence[EncodedPair]) -> tuple[Tensor, Metrics]:
+        return direct_preference_loss(algorithm, model, vocabulary, batch, reference)
 
     def record(metrics: Metrics) -> bool | None:
         history.append({**metrics, "step": before + int(metrics["step"]), "iteration": iteration})
@@ -438,11 +441,11 @@ def train_pairwise(
     return history
 
 
-def pair_loss(
+def direct_preference_loss(
     algorithm: PairwiseAlgorithm,
     model: PreTrainedModel | RewardModel,
     vocabulary: AnyVocabulary,
-    examples: Sequence[Example],
+    examples: Sequence[EncodedPair],
     reference: PreTrainedModel | None = None,
 ) -> tuple[Float[Tensor, ""], Metrics]:
     """The loss of a row of the second table, and how the batch is ranked; the arguments are those of `make_pairs`.
@@ -459,11 +462,11 @@ def pair_loss(
 
 
 @torch.no_grad()
-def evaluate_examples(
+def evaluate_pairs(
     algorithm: PairwiseAlgorithm,
     model: PreTrainedModel | RewardModel,
     vocabulary: AnyVocabulary,
-    examples: Sequence[Example],
+    examples: Sequence[EncodedPair],
     reference: PreTrainedModel | None = None,
     *,
     batch_size: int = 512,
@@ -476,7 +479,7 @@ def evaluate_examples(
         vocabulary: The model's.
         examples: Pairs as token ids (`encode_pairs`).
         reference: What log-ratios are measured against, a copy of the policy before training; None if the examples hold
-            its log-probs (`read_reference`).
+            its log-probs (`add_reference_logprobs`).
         batch_size: Pairs in one forward.
 
     Returns:
@@ -488,7 +491,7 @@ def evaluate_examples(
     total: Metrics = {}
     for start in range(0, len(examples), batch_size):
         part = examples[start : start + batch_size]
-        loss, metrics = pair_loss(algorithm, model, vocabulary, part, reference)
+        loss, metrics = direct_preference_loss(algorithm, model, vocabulary, part, reference)
         for name, value in {"loss": loss.item(), **metrics}.items():
             total[name] = total.get(name, 0.0) + value * len(part) / len(examples)
     return total
@@ -496,7 +499,7 @@ def evaluate_examples(
 
 def encode_pairs(
     rows: Sequence[PairRow | CompletionRow], vocabulary: AnyVocabulary, *, sampled: bool = False
-) -> list[Example]:
+) -> list[EncodedPair]:
     """Rows as token ids, completions with their end token.
 
     A completion that is the beginning of the other one is a pair like any other: the two differ by the end token.
@@ -526,18 +529,18 @@ def encode_pairs(
             raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
         prompt, write = vocabulary.encode_beginning(row.prompt), partial(vocabulary.encode_after, row.prompt)
         ids = ([*write(text), vocabulary.end_id] for text in (chosen, rejected))
-        examples.append(Example(row, prompt, *ids))
+        examples.append(EncodedPair(row, prompt, *ids))
     return examples
 
 
 def sample_rejected(
-    examples: Sequence[Example],
+    examples: Sequence[EncodedPair],
     policy: PreTrainedModel,
     vocabulary: AnyVocabulary,
     max_new_tokens: int | None,
     *,
     seed: str,
-) -> list[Example]:
+) -> list[EncodedPair]:
     """The same prompts and chosen completions, and for each a sample of the policy to reject.
 
     Samples stay token ids, and one that the budget cut off has no end token. A sample may equal the chosen completion:
@@ -575,9 +578,9 @@ def sample_rejected(
 
 
 @torch.no_grad()
-def read_reference(
-    examples: Sequence[Example], reference: PreTrainedModel, vocabulary: AnyVocabulary, *, batch_size: int = 512
-) -> list[Example]:
+def add_reference_logprobs(
+    examples: Sequence[EncodedPair], reference: PreTrainedModel, vocabulary: AnyVocabulary, *, batch_size: int = 512
+) -> list[EncodedPair]:
     """The same examples with the reference's log-probs, so that it is run once and not in every pass.
 
     Args:
@@ -601,7 +604,7 @@ def make_pairs(
     algorithm: PairwiseAlgorithm,
     model: PreTrainedModel | RewardModel,
     vocabulary: AnyVocabulary,
-    examples: Sequence[Example],
+    examples: Sequence[EncodedPair],
     reference: PreTrainedModel | None = None,
 ) -> Pairs:
     """What the score of a batch needs: all 2 B completions in one forward, and in another of the reference.
@@ -630,7 +633,7 @@ def make_pairs(
         if len(rows) < len(stored):
             raise ValueError(
                 "this algorithm measures against a reference: pass a copy of the policy before training, or read it "
-                "into the examples first (read_reference)"
+                "into the examples first (add_reference_logprobs)"
             )
         both["ref_{}_logp"] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(model.device)
     sides: dict[str, Tensor] = {}
@@ -646,7 +649,7 @@ def _anchor(
     model: PreTrainedModel,
     reference: PreTrainedModel | None,
     vocabulary: AnyVocabulary,
-    examples: Sequence[Example],
+    examples: Sequence[EncodedPair],
 ) -> Float[Tensor, " B"]:
     """[B] of one number: the mean log-ratio of the batch's completions under each other's prompts, at least 0."""
     if reference is None or len(examples) < 2:
@@ -662,7 +665,7 @@ def _anchor(
 
 
 def _ids_and_mask(
-    examples: Sequence[Example], vocabulary: AnyVocabulary, device: torch.device
+    examples: Sequence[EncodedPair], vocabulary: AnyVocabulary, device: torch.device
 ) -> tuple[list[Tensor], Tensor]:
     """Prompts [2 B, S], their mask, completions [2 B, T]; and the completions' mask. The chosen ones come first."""
     completions = [example.chosen for example in examples] + [example.rejected for example in examples]

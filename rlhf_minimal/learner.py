@@ -36,38 +36,38 @@ class Processes:
         return True
 
     def roll_out(
-        self, write: Callable[..., Rollout], problems: list[Problem], *, group_size: int, seed: str
+        self, rollout_fn: Callable[..., Rollout], problems: list[Problem], *, group_size: int, seed: str
     ) -> Rollout:
         """The completions of all problems."""
-        return write(problems, group_size=group_size, seed=seed)
+        return rollout_fn(problems, group_size=group_size, seed=seed)
 
-    def share_of(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
+    def local_rows(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
         """The numbers of this process's share of the rows of `x`."""
         return torch.arange(len(x), device=x.device)
 
-    def gather(self, share: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "n ..."]:
+    def all_gather(self, share: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "n ..."]:
         """All rows in order, from each process's share of them."""
         return share
 
-    def total(self, x: Tensor) -> Tensor:
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
         """The sum over all processes."""
         return x
 
-    def largest(self, x: Tensor) -> Tensor:
+    def all_reduce_max(self, x: Tensor) -> Tensor:
         """The largest of all processes, entry by entry."""
         return x
 
-    def agree(self, flag: bool) -> bool:
+    def all_reduce_any(self, flag: bool) -> bool:
         """Whether the value is true in any process."""
         return flag
 
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Every gradient becomes the sum of all processes' gradients."""
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Waits until every process has called this."""
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Closes the connection between them."""
 
 
@@ -107,7 +107,7 @@ class Learner:
     scores: RunningScores = field(default_factory=RunningScores)
     step: int = 0
     processes: Processes = ALONE
-    reference_is_teacher: bool = False  # then no checkpoint holds it
+    needs_teacher: bool = False  # then no checkpoint holds it
 
     @classmethod
     def begin(
@@ -155,7 +155,7 @@ class Learner:
             trained += critic.parameters()
         optimizer = new_optimizer(trained, config.lr, eps=config.adam_eps)
         learner = cls(policy, vocabulary, start, reference, optimizer, critic, critic_optimizer)
-        learner.reference_is_teacher = teacher is not None
+        learner.needs_teacher = teacher is not None
         return learner
 
 

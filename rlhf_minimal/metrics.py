@@ -17,7 +17,10 @@ from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_mea
 from rlhf_minimal.kl_control import kl_coefficient
 from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.objective import Algorithm, Batch, _rewards_of_tokens, _trust_weight
+from rlhf_minimal.renamed import names_of
 from rlhf_minimal.sample import Rollout
+
+names_of(__name__)
 
 Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
 
@@ -85,7 +88,7 @@ METRICS: dict[str, str] = {
     "peak_memory": "most bytes held so far: by torch's tensors on CUDA, elsewhere by the whole process (where the "
     "system tells it)",
 }
-OF_THE_MACHINE = ("seconds", "sampling_seconds", "update_seconds", "peak_memory")  # these differ from run to run
+NONDETERMINISTIC = ("seconds", "sampling_seconds", "update_seconds", "peak_memory")  # these differ from run to run
 
 
 def describe_rollouts(sampled: list[Rollout], algorithm: Algorithm, config: Config) -> Metrics:
@@ -233,13 +236,13 @@ class UpdateStats:
         If that is too far, `early_stop` is the minibatch's number from now on.
         """
         self.minibatches += 1
-        moved, tokens = self.processes.total(self._kl)
+        moved, tokens = self.processes.all_reduce_sum(self._kl)
         self.approx_kl = float(moved / tokens.clamp(min=1))
         self._kl.zero_()
         if self.target_kl is not None and self.approx_kl > self.target_kl:
             self.early_stop = self.minibatches
             return self.approx_kl
-        loss, critic_loss = self.processes.total(self._losses).tolist()
+        loss, critic_loss = self.processes.all_reduce_sum(self._losses).tolist()
         self._losses.zero_()
         self.losses.append(loss)
         if self.has_critic:
@@ -249,10 +252,10 @@ class UpdateStats:
     def metrics(self) -> Metrics:
         """The update's metrics."""
         sums = [self.tokens, self.entropy, self.weighted, self.clipped, self.tokens_read, self.sampled, *self.gap]
-        totals = self.processes.total(torch.tensor(sums, dtype=torch.float64))
+        totals = self.processes.all_reduce_sum(torch.tensor(sums, dtype=torch.float64))
         tokens, entropy, weighted, clipped, read, sampled, apart, first = totals.tolist()
         ends = torch.tensor([-self.ratio_min, self.ratio_max], dtype=torch.float64)
-        low, high = self.processes.largest(ends).tolist()
+        low, high = self.processes.all_reduce_max(ends).tolist()
         always = {
             "loss": _mean(self.losses),
             "grad_norm": _mean(self.grad_norms),
@@ -330,7 +333,7 @@ def peak_memory(device: torch.device) -> Metrics:
     return {"peak_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
 
 
-def clock(device: torch.device) -> float:
+def synchronized_time(device: torch.device) -> float:
     """The time in seconds, after the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

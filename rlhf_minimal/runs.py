@@ -43,7 +43,7 @@ def save_learner(learner: Learner, folder: Path, notes: dict[str, Any]) -> None:
 def _modules(learner: Learner) -> dict[str, nn.Module]:
     """The models besides the policy that a checkpoint holds, by their names in it."""
     held = {"start": learner.start, "critic": learner.critic}
-    if learner.reference is not learner.start and not learner.reference_is_teacher:
+    if learner.reference is not learner.start and not learner.needs_teacher:
         held["reference"] = learner.reference
     return {name: module for name, module in held.items() if module is not None}
 

@@ -11,8 +11,11 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_temperature
-from rlhf_minimal.models import AnyVocabulary, positions, read_on
+from rlhf_minimal.models import AnyVocabulary, forward_with_cache, positions
+from rlhf_minimal.renamed import names_of
 from rlhf_minimal.tasks import Problem
+
+names_of(__name__)
 
 # Reads the tokens [B] at place t of their completions; gives the logits [n, V] of what follows in the rows [n].
 Step = Callable[[Tensor, Tensor, int], Tensor]
@@ -48,7 +51,7 @@ def sample(
     group_size: int = 1,
     temperature: float = 1.0,
     generator: torch.Generator | None = None,
-    read: Callable[..., tuple[Tensor, Step]] | None = None,
+    decode: Callable[..., tuple[Tensor, Step]] | None = None,
     reply: Callable[[int, list[int]], list[int]] | None = None,
 ) -> Samples:
     """Draws `group_size` completions for every prompt, with a key-value cache.
@@ -67,7 +70,7 @@ def sample(
         temperature: Logits are divided by it; 1 is the policy itself. 0 is greedy decoding: the most likely token
             is then certain, so its log-probability is 0.
         generator: Source of randomness, on the model's device. Only rows that have not ended draw from it.
-        read: How the model reads, `read_with_cache` by default; changes time and memory, not the samples.
+        decode: How the model is called, `decode_with_cache` by default; changes time and memory, not the samples.
         reply: (row, its tokens so far) -> tokens of an environment that the row reads next, `[]` for none; asked after
             every sampled token. A row reads one of them a column, so rows at different turns never wait for each other.
 
@@ -80,7 +83,7 @@ def sample(
     """
     check_request(prompt_mask, max_new_tokens, group_size, temperature)
     check_length(model, int(prompt_mask.sum(-1).max()), max_new_tokens)
-    logits, step = (read or read_with_cache)(model, prompts, prompt_mask, group_size, max_new_tokens)  # [B, V]
+    logits, step = (decode or decode_with_cache)(model, prompts, prompt_mask, group_size, max_new_tokens)  # [B, V]
     rows = torch.arange(len(logits), device=prompts.device)  # rows that have not ended
     completions = torch.full((len(rows), max_new_tokens), pad_id, device=prompts.device)
     logp = torch.zeros(len(rows), max_new_tokens, device=prompts.device)
@@ -104,7 +107,7 @@ def sample(
     return Samples(completions[:, used], logp[:, used], mask[:, used], truncated)
 
 
-def read_with_cache(
+def decode_with_cache(
     model: PreTrainedModel,
     prompts: Int[Tensor, "P S"],
     prompt_mask: Int[Tensor, "P S"],
@@ -121,7 +124,7 @@ def read_with_cache(
     length = prompts.shape[1]
     mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)  # [P, S + max_new_tokens]
     places = positions(mask)
-    first, cache = read_on(model, prompts, mask[:, :length], places[:, :length], None)
+    first, cache = forward_with_cache(model, prompts, mask[:, :length], places[:, :length], None)
     of_prompt = torch.arange(len(mask), device=prompts.device).repeat_interleave(group_size)  # [B]
     cache.reorder_cache(of_prompt)
     mask, places, first = mask[of_prompt], places[of_prompt], first[of_prompt]
@@ -133,7 +136,9 @@ def read_with_cache(
             cache.reorder_cache(torch.searchsorted(kept, rows))
             kept = rows
         end = length + t + 1
-        logits, cache = read_on(model, tokens[kept, None], mask[kept, :end], places[kept, end - 1 : end], cache)
+        logits, cache = forward_with_cache(
+            model, tokens[kept, None], mask[kept, :end], places[kept, end - 1 : end], cache
+        )
         return logits[torch.searchsorted(kept, rows)]
 
     return first, step

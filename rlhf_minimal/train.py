@@ -36,12 +36,12 @@ from rlhf_minimal.learner import ALONE, Learner, Processes
 from rlhf_minimal.metrics import (
     Metrics,
     UpdateStats,
-    clock,
     describe_batch,
     describe_distance,
     describe_rollouts,
     peak_memory,
     sequence_kl,
+    synchronized_time,
     weight_norm,
 )
 from rlhf_minimal.models import (
@@ -49,22 +49,26 @@ from rlhf_minimal.models import (
     Critic,
     TokenizerVocabulary,
     Vocabulary,
+    checkpointing,
     critic_values,
     policy_logits,
     policy_logits_and_values,
-    recomputing,
 )
 from rlhf_minimal.objective import Algorithm, Batch, NotFinite, policy_loss, prepare, value_loss
 from rlhf_minimal.optimizer import parameters_of
+from rlhf_minimal.renamed import keywords, names_of
 from rlhf_minimal.reward_scaling import scale_rewards
 from rlhf_minimal.sample import Rollout, Samples, check_length, join, pad_left, sample, select
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, Task, score_all, verify_all
+
+names_of(__name__)
 
 
 class NothingToLearn(Exception):
     """The algorithm kept no group to train on, for example because each was all right or all wrong."""
 
 
+@keywords
 @dataclass(frozen=True)
 class Recipe:
     """Everything that stays fixed while a `Learner` changes: the objective, the task, the reward and the numbers.
@@ -77,10 +81,10 @@ class Recipe:
         step_reward: Marks for the steps of a completion, besides the reward for its outcome (see `tasks.rewards`);
             `checked_steps(task)` is the task's own checker. The row's advantage decides what they pay.
         sample: How completions are sampled: a function called like `sample.sample`.
-        read: How the log-probs of completions are computed: a function called like `read_policy`, the default.
-        read_values: How the values of a critic are computed where the policy is not read: likewise `read_critic`.
-        keep_groups_together: Whether the rows of a minibatch are sorted, so that completions of one prompt are next to
-            each other: for a `read` that uses it (`lab.fast`).
+        compute_logprobs: Another way to the log-probs of completions: a function called like `train.compute_logprobs`.
+        compute_values: Another way to the values of a critic: a function called like `train.compute_values`.
+        sort_minibatches: Whether the rows of a minibatch are sorted, so that completions of one prompt are next to
+            each other: for a `compute_logprobs` that uses it (`lab.fast`).
 
     Raises:
         ValueError: If the config asks of the algorithm what it does not have (`Config.check_fits`); if the algorithm
@@ -99,9 +103,9 @@ class Recipe:
     reward: RewardFunction | None = None
     step_reward: StepReward | None = None
     sample: Callable[..., Samples] = sample
-    read: "Callable[..., Reading] | None" = None
-    read_values: Callable[..., Tensor] | None = None
-    keep_groups_together: bool = False
+    compute_logprobs: "Callable[..., PolicyOutput] | None" = None
+    compute_values: Callable[..., Tensor] | None = None
+    sort_minibatches: bool = False
 
     def __post_init__(self) -> None:
         self.config.check_fits(self.algorithm)
@@ -200,12 +204,12 @@ def score(
         if recipe.step_reward is not None:
             marked = score_all(recipe.step_reward, problems, texts, step, of_steps=True, seconds=seconds)
             faults |= marked.faults
-            marks = place_steps(vocabulary, samples.completions, samples.mask, marked.values)
+            marks = scatter_steps(vocabulary, samples.completions, samples.mask, marked.values)
     failed = torch.tensor([row in faults for row in range(len(problems))])
     return {"rewards": torch.tensor(rewards.values), "correct": torch.tensor(correct.values), "failed": failed} | marks
 
 
-def place_steps(
+def scatter_steps(
     vocabulary: Vocabulary | TokenizerVocabulary,
     completions: Int[Tensor, "B T"],
     mask: Float[Tensor, "B T"],
@@ -224,7 +228,7 @@ def place_steps(
 
     Example:
         >>> mask = torch.ones(1, 5)
-        >>> place_steps(Vocabulary("abc="), torch.tensor([[1, 2, 4, 3, 0]]), mask, [[Step(2, 0.5)]])["step_marks"]
+        >>> scatter_steps(Vocabulary("abc="), torch.tensor([[1, 2, 4, 3, 0]]), mask, [[Step(2, 0.5)]])["step_marks"]
         tensor([[0.0000, 0.5000, 0.0000, 0.0000, 0.0000]])
     """
     ends, marks = torch.zeros(mask.shape), torch.zeros(mask.shape)
@@ -255,11 +259,11 @@ def collect(
     """
     config, G = recipe.config, recipe.config.group_size
     kept, sampled, missing = list[Rollout](), list[Rollout](), config.prompts
-    write = partial(roll_out, policy, vocabulary, recipe=recipe, step=step, temperature=config.temperature)
+    rollout_fn = partial(roll_out, policy, vocabulary, recipe=recipe, step=step, temperature=config.temperature)
     while missing and len(sampled) <= config.max_refills:
         seed = f"{config.seed}/{step}/{len(sampled)}"
         problems = recipe.task.problems("train", config.prompts, seed=seed)
-        rollout = processes.roll_out(write, problems, group_size=G, seed=seed)
+        rollout = processes.roll_out(rollout_fn, problems, group_size=G, seed=seed)
         sampled.append(rollout)
         if recipe.algorithm.keep is None:
             return rollout, sampled
@@ -292,7 +296,7 @@ def check_context(
 # ---- log-probs and values ------------------------------------------------------------------------------------------
 
 
-class Reading(NamedTuple):
+class PolicyOutput(NamedTuple):
     """What a policy says of some completions, [n, T] each, and how many tokens were read for it.
 
     The log-probs of their tokens, at the temperature of the sampler; the entropies of the policy's next-token
@@ -306,7 +310,7 @@ class Reading(NamedTuple):
     tokens: int
 
 
-def read_policy(
+def compute_logprobs(
     policy: PreTrainedModel,
     groups: Rollout,
     rows: Int[Tensor, " n"],
@@ -314,8 +318,8 @@ def read_policy(
     *,
     critic: Critic | None = None,
     loss: tuple[Algorithm, Batch] | None = None,
-    piece: int | None = 64,
-) -> Reading:
+    bucket_size: int | None = 64,
+) -> PolicyOutput:
     """Log-probs and entropies of some completions, with their gradient.
 
     Args:
@@ -325,10 +329,10 @@ def read_policy(
         config: Temperature, precision, checkpointing.
         critic: A critic that shares the policy's body; its values are computed in the same forward.
         loss: The algorithm and the n prepared rows for which the loss will be computed.
-        piece: About how many rows of like length are read together; None reads all at once, as they come.
+        bucket_size: About how many rows of like length are computed together; None: all at once, as they come.
 
     Returns:
-        A `Reading`; 0 where padding was left out.
+        A `PolicyOutput`; 0 where padding was left out.
     """
     bonus = loss is not None and bool(loss[0].entropy)
 
@@ -342,22 +346,22 @@ def read_policy(
         with torch.set_grad_enabled(torch.is_grad_enabled() and bonus):
             return [logp, token_entropy(logits, temperature=config.temperature), *values]
 
-    with at_precision(policy, config):
-        logp, entropy, *values = by_length(forward, groups, rows, piece)
+    with autocast_and_checkpointing(policy, config):
+        logp, entropy, *values = forward_in_length_buckets(forward, groups, rows, bucket_size)
     tokens = int(groups.prompt_mask[rows].sum()) + int((groups.mask[rows] != 0).sum())
-    return Reading(logp, entropy, values[0] if values else None, tokens)
+    return PolicyOutput(logp, entropy, values[0] if values else None, tokens)
 
 
-def read_critic(
-    critic: Critic, groups: Rollout, rows: Int[Tensor, " n"], config: Config, *, piece: int | None = 64
+def compute_values(
+    critic: Critic, groups: Rollout, rows: Int[Tensor, " n"], config: Config, *, bucket_size: int | None = 64
 ) -> Float[Tensor, "n T"]:
     """Values, before each token of some completions, of a critic alone, without the policy; with gradient."""
-    with at_precision(critic.body, config):
-        return by_length(lambda *ids: [critic_values(critic, *ids)], groups, rows, piece)[0]
+    with autocast_and_checkpointing(critic.body, config):
+        return forward_in_length_buckets(lambda *ids: [critic_values(critic, *ids)], groups, rows, bucket_size)[0]
 
 
-def by_length(
-    forward: Callable[..., list[Tensor]], groups: Rollout, rows: Int[Tensor, " n"], piece: int | None
+def forward_in_length_buckets(
+    forward: Callable[..., list[Tensor]], groups: Rollout, rows: Int[Tensor, " n"], bucket_size: int | None
 ) -> list[Float[Tensor, "n T"]]:
     """Applies a forward pass to pieces of like length, so that hardly any padding is computed; 0 where it was left out.
 
@@ -365,15 +369,15 @@ def by_length(
         forward: From prompts, their mask and completions to [b, t] tensors.
         groups: The rollout.
         rows: [n] which of its rows.
-        piece: About how many of them are read together; None: all, with all columns.
+        bucket_size: About how many of them are computed together; None: all, with all columns.
     """
     T = groups.completions.shape[1]
     columns = torch.arange(1, T + 1, device=rows.device)
     widths = torch.where(groups.mask[rows] != 0, columns, 0).amax(-1)  # [n] up to the last trained token
-    order = torch.arange(len(rows), device=rows.device) if piece is None else widths.argsort(stable=True)
+    order = torch.arange(len(rows), device=rows.device) if bucket_size is None else widths.argsort(stable=True)
     read = []
-    for part in order.tensor_split(max(len(rows) // piece, 1) if piece else 1):
-        width = max(int(widths[part].max()), 1) if piece else T
+    for part in order.tensor_split(max(len(rows) // bucket_size, 1) if bucket_size else 1):
+        width = max(int(widths[part].max()), 1) if bucket_size else T
         ids = groups.prompts[rows[part]], groups.prompt_mask[rows[part]], groups.completions[rows[part], :width]
         read.append([pad(x, (0, T - width)) for x in forward(*ids)])
     back = order.argsort()
@@ -381,15 +385,15 @@ def by_length(
 
 
 @contextmanager
-def at_precision(model: nn.Module, config: Config) -> Iterator[None]:
+def autocast_and_checkpointing(model: nn.Module, config: Config) -> Iterator[None]:
     """A forward at the config's precision, its layers computed again in the backward if the config says so."""
-    device, again = next(model.parameters()).device, recomputes(config)
+    device, again = next(model.parameters()).device, uses_checkpointing(config)
     # Recomputed layers round their weights again; otherwise rounded copies of all weights would stay in memory.
-    with config.autocast(device, keep_copies=not again), recomputing(model) if again else nullcontext():
+    with config.autocast(device, keep_copies=not again), checkpointing(model) if again else nullcontext():
         yield
 
 
-def recomputes(config: Config) -> bool:
+def uses_checkpointing(config: Config) -> bool:
     """Whether layers are computed again in the backward; then there is no cache that completions could share."""
     return config.gradient_checkpointing == "on" and torch.is_grad_enabled()
 
@@ -410,10 +414,11 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
         and `kl_reference` where the reference is another model.
     """
     needs, config, processes = recipe.algorithm.needs, recipe.config, learner.processes
-    rows = processes.share_of(groups.mask)
+    rows = processes.local_rows(groups.mask)
 
     def logp_of(model: PreTrainedModel) -> Tensor:
-        return processes.gather((recipe.read or read_policy)(model, groups, rows, config).logp)  # [B, T]
+        output = (recipe.compute_logprobs or compute_logprobs)(model, groups, rows, config)
+        return processes.all_gather(output.logp)  # [B, T]
 
     old_logp, rewards, distance = groups.logp, groups.rewards, Metrics()
     fixed: dict[str, Any] = {"truncated": groups.truncated, "budget": recipe.budget}
@@ -431,7 +436,8 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     if "sampler_logp" in needs:  # the same tokens' log-probs in the trainer's own computation, and in the sampler's
         old_logp, fixed["sampler_logp"] = logp_of(learner.policy), groups.logp
     if learner.critic is not None:
-        fixed["values"] = processes.gather((recipe.read_values or read_critic)(learner.critic, groups, rows, config))
+        values = (recipe.compute_values or compute_values)(learner.critic, groups, rows, config)
+        fixed["values"] = processes.all_gather(values)
     if "baseline" in needs:  # what to expect of a row before it was sampled: never its own reward
         fixed["baseline"] = torch.full_like(groups.rewards, learner.mean_reward)
         if config.baseline == "greedy":
@@ -452,8 +458,8 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
 def greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:
     """[B] the reward of the greedy completion of each row's prompt."""
     G = recipe.config.group_size
-    write = partial(roll_out, learner.policy, learner.vocabulary, recipe=recipe, temperature=0.0, step=step)
-    greedy = learner.processes.roll_out(write, groups.problems[::G], group_size=1, seed="greedy")
+    rollout_fn = partial(roll_out, learner.policy, learner.vocabulary, recipe=recipe, temperature=0.0, step=step)
+    greedy = learner.processes.roll_out(rollout_fn, groups.problems[::G], group_size=1, seed="greedy")
     return greedy.rewards.repeat_interleave(G)
 
 
@@ -502,7 +508,7 @@ def update(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step
     for rows, minibatch in minibatches(recipe, batch, step, config.epochs, config.minibatches):
         for places, micro in micro_batches(learner, recipe, minibatch):
             forward_backward(learner, recipe, groups, rows[places], micro, stats)
-        learner.processes.add_gradients(parameters_of(learner.optimizer))
+        learner.processes.all_reduce_gradients(parameters_of(learner.optimizer))
         stats.end_minibatch()
         if stats.early_stop:
             learner.optimizer.zero_grad()
@@ -518,7 +524,7 @@ def minibatches(recipe: Recipe, batch: Batch, step: int, epochs: int, count: int
     for _ in range(epochs):
         order = torch.randperm(len(batch.mask), generator=shuffle).to(batch.mask.device)
         for rows in order.tensor_split(count):
-            rows = rows.sort().values if recipe.keep_groups_together else rows
+            rows = rows.sort().values if recipe.sort_minibatches else rows
             if not len(rows):  # the filter has left fewer rows than there are minibatches
                 continue
             minibatch = batch.minibatch(rows)
@@ -528,7 +534,7 @@ def minibatches(recipe: Recipe, batch: Batch, step: int, epochs: int, count: int
 
 def micro_batches(learner: Learner, recipe: Recipe, minibatch: Batch) -> Iterator[tuple[Tensor, Batch]]:
     """Places of rows in a minibatch and the rows themselves, of this process's share of it, a few at a time."""
-    share = learner.processes.share_of(minibatch.mask)
+    share = learner.processes.local_rows(minibatch.mask)
     for places in share.tensor_split(max(min(recipe.config.micro_batches, len(share)), 1)):
         if len(places):  # none where there are more processes than rows
             yield places, minibatch.part(places)
@@ -544,17 +550,17 @@ def forward_backward(
     """
     algorithm, config, critic_loss = recipe.algorithm, recipe.config, None
     shared = learner.critic if learner.critic is not None and learner.critic.shared else None
-    read = recipe.read or read_policy
-    reading = read(learner.policy, groups, rows, config, critic=shared, loss=(algorithm, micro))
-    micro = replace(micro, logp=reading.logp, entropy=None if micro.entropy is None else reading.entropy)
+    forward = recipe.compute_logprobs or compute_logprobs
+    output = forward(learner.policy, groups, rows, config, critic=shared, loss=(algorithm, micro))
+    micro = replace(micro, logp=output.logp, entropy=None if micro.entropy is None else output.entropy)
     loss = policy_loss(algorithm, micro)
-    if reading.values is None:
+    if output.values is None:
         loss.backward()
     else:  # one body, one gradient
-        critic_loss = critic_loss_of(reading.values, micro, config)
+        critic_loss = critic_loss_of(output.values, micro, config)
         (loss + config.value_coef * critic_loss).backward()
-    stats.add_tokens(algorithm, micro, reading.entropy.detach(), groups.mask[rows])
-    stats.add_losses(loss, critic_loss, reading.tokens)
+    stats.add_tokens(algorithm, micro, output.entropy.detach(), groups.mask[rows])
+    stats.add_losses(loss, critic_loss, output.tokens)
 
 
 def step_optimizer(optimizer: torch.optim.Optimizer, config: Config, step: int) -> float:
@@ -593,13 +599,13 @@ def fit_critic(
     for rows, minibatch in islice(minibatches(recipe, batch, step, epochs, count), stop):
         total = torch.zeros(1, dtype=torch.float64)
         for places, micro in micro_batches(learner, recipe, minibatch):
-            values = (recipe.read_values or read_critic)(critic, groups, rows[places], config)
+            values = (recipe.compute_values or compute_values)(critic, groups, rows[places], config)
             loss = critic_loss_of(values, micro, config)
             loss.backward()
             total += loss.item()
-        learner.processes.add_gradients(parameters_of(optimizer))
+        learner.processes.all_reduce_gradients(parameters_of(optimizer))
         step_optimizer(optimizer, config, step)
-        losses.append(learner.processes.total(total).item())
+        losses.append(learner.processes.all_reduce_sum(total).item())
     return losses
 
 
@@ -641,7 +647,7 @@ def train_step(learner: Learner, recipe: Recipe, *, update: Update = update, on_
         NotFinite: If a ratio, a loss or a gradient is not finite: no step is skipped silently.
     """
     device, step = learner.policy.device, learner.step + 1
-    began = clock(device)
+    began = synchronized_time(device)
     groups, sampled = collect(learner.policy, learner.vocabulary, recipe, step, learner.processes)
     if on_rollout is not None:
         on_rollout(step, join(sampled))
@@ -651,7 +657,7 @@ def train_step(learner: Learner, recipe: Recipe, *, update: Update = update, on_
             f"step {step}: in {len(sampled)} rounds of {recipe.config.prompts} problems the algorithm kept no group "
             f"(mean reward {metrics['reward']:.2f})"
         )
-    sampled_at = clock(device)
+    sampled_at = synchronized_time(device)
     if recipe.config.kl_control == "adaptive":
         recipe = replace(recipe, algorithm=with_kl_factor(recipe.algorithm, learner.kl_factor))
     if recipe.config.changes_scores:
@@ -660,12 +666,12 @@ def train_step(learner: Learner, recipe: Recipe, *, update: Update = update, on_
     metrics |= distance | describe_batch(recipe.algorithm, recipe.config, batch, compares=not recipe.step_reward)
     if recipe.reward is not None:
         metrics["gold"] = torch.cat([rollout.correct for rollout in sampled]).mean().item()
-    prepared_at = clock(device)
+    prepared_at = synchronized_time(device)
     train_on = warm_up_critic if step <= recipe.config.value_warm_up else update
     metrics |= train_on(learner, recipe, groups, batch, step)
-    metrics |= {"sampling_seconds": sampled_at - began, "update_seconds": clock(device) - prepared_at}
+    metrics |= {"sampling_seconds": sampled_at - began, "update_seconds": synchronized_time(device) - prepared_at}
     end_step(learner, recipe, batch, metrics["reward"])
-    return metrics | {**peak_memory(device), "seconds": clock(device) - began}
+    return metrics | {**peak_memory(device), "seconds": synchronized_time(device) - began}
 
 
 def end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> None:

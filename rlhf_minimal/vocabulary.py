@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from rlhf_minimal.time_limit import in_time
+from rlhf_minimal.timeouts import call_with_timeout
 
 END = "<|end|>"  # the text of the end-of-answer token, for tokenizers, which need one
 
@@ -307,7 +307,7 @@ class TokenizerVocabulary:
     def _by_template(self, messages: Sequence[Message], *, ask: bool) -> str:
         try:
             write = partial(self.tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=ask)
-            return str(in_time(write, TEMPLATE_SECONDS))
+            return str(call_with_timeout(write, TEMPLATE_SECONDS))
         except Exception as error:  # a template is a program of its own and may raise anything
             hint = ""
             if any(message["role"] == "system" for message in messages):

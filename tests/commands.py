@@ -3,7 +3,7 @@
 import json
 
 from rlhf_minimal.cli import main
-from rlhf_minimal.metrics import OF_THE_MACHINE
+from rlhf_minimal.metrics import NONDETERMINISTIC
 
 
 def fails(capsys, *argv):
@@ -23,4 +23,4 @@ def fails(capsys, *argv):
 def rows(run):
     """The metrics of every step, without the clock's."""
     found = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in row.items() if name not in OF_THE_MACHINE} for row in found]
+    return [{name: value for name, value in row.items() if name not in NONDETERMINISTIC} for row in found]

@@ -15,24 +15,25 @@ LOOP = {"config", "sample", "learner", "optimizer", "metrics", "kl_control", "re
 # Inside a set the test below forbids circles.
 ALLOWED = {
     "functional": set(),
-    "time_limit": set(),
+    "timeouts": set(),
+    "renamed": set(),
     "contracts": {"functional"},
     "objective": {"functional", "contracts"},
     "algorithms": {"functional", "objective"},
     "contrib": {"functional", "objective", "pairs"},  # nobody but the front page and `lab` imports it
     "pairs": {"functional", "contracts", "objective"},
     "anatomy": MATHS,
-    "vocabulary": {"functional", "time_limit"},
-    "models": {"functional", "time_limit", "vocabulary"},
-    "tasks": {"functional", "models", "vocabulary", "time_limit"},
+    "vocabulary": {"functional", "timeouts"},
+    "models": {"functional", "timeouts", "vocabulary", "renamed"},
+    "tasks": {"functional", "models", "vocabulary", "timeouts"},
     # The loop takes an Algorithm and never asks its name: it may not even see the table.
-    **dict.fromkeys(LOOP, LOOP | {"functional", "objective", "models", "vocabulary", "tasks"}),
-    "fit": LOOP | {"vocabulary", "functional", "objective", "pairs", "models", "tasks", "training"},
+    **dict.fromkeys(LOOP, LOOP | {"functional", "objective", "models", "vocabulary", "tasks", "renamed"}),
+    "fit": LOOP | {"renamed", "vocabulary", "functional", "objective", "pairs", "models", "tasks", "training"},
     "runs": LOOP | {"objective", "models", "training"},
     "training": LOOP | {"models"},
     "lab": LOOP
-    | {"vocabulary", "time_limit", "functional", "objective", "contrib", "pairs", "models", "tasks", "training", "fit"},
-    "__init__": MATHS | {"contrib", "models", "tasks"},
+    | {"vocabulary", "timeouts", "functional", "objective", "contrib", "pairs", "models", "tasks", "training", "fit"},
+    "__init__": MATHS | {"renamed", "contrib", "models", "tasks"},
     "__main__": {"cli"},
     "cli": MATHS | LOOP | {"vocabulary", "models", "tasks", "training", "lab", "runs", "fit", "."},
 }

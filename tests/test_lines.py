@@ -50,7 +50,14 @@ def test_the_walk_from_the_command_to_the_first_step_does_not_grow():
     assert torch.optim.AdamW.step is before  # nothing is left of the trace
     called = {name for functions in on_it.values() for name in functions}
     assert {"main", "train", "train_step", "roll_out", "sample", "prepare", "policy_loss", "group_normalized"} <= called
-    assert {"forward_backward", "read_policy", "policy_logits", "clip", "sequence_mean", "step_optimizer"} <= called
+    assert {
+        "forward_backward",
+        "compute_logprobs",
+        "policy_logits",
+        "clip",
+        "sequence_mean",
+        "step_optimizer",
+    } <= called
     assert not any(file.startswith(("lab/fast", "contrib")) for file in on_it)
     assert lines.length(on_it) <= 2400
     assert len(on_it) <= 60

@@ -36,15 +36,15 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import (
-    Example,
+    EncodedPair,
     FitConfig,
+    add_reference_logprobs,
+    batch_of_step,
+    direct_preference_loss,
     encode_pairs,
     fit,
     make_pairs,
-    pair_loss,
     pair_scores,
-    read_reference,
-    rows_of_step,
     train_pairwise,
 )
 from rlhf_minimal.functional.logprobs import token_logprobs
@@ -122,9 +122,9 @@ def learn_pairs(
     reference, vocabulary = start()
     policy = copy.deepcopy(reference)
     algorithm = row()
-    examples: list[Example] = []
+    examples: list[EncodedPair] = []
 
-    def batch(step: int) -> list[Example]:
+    def batch(step: int) -> list[EncodedPair]:
         """A step's pairs: all made at the beginning, or a part at the beginning of each round."""
         rows = None
         if arm == "online" and (step - 1) % (STEPS // ROUNDS) == 0:
@@ -139,16 +139,16 @@ def learn_pairs(
             rows = pairs_of_start(seed)
             rows = tossed(rows, seed) if arm == "coin" else rows
         if rows is not None:
-            examples[:] = read_reference(
+            examples[:] = add_reference_logprobs(
                 encode_pairs(rows, vocabulary), reference, vocabulary
             )
-        return rows_of_step(examples, step, BATCH, seed)
+        return batch_of_step(examples, step, BATCH, seed)
 
     config = FitConfig(steps=STEPS, batch_size=BATCH, lr=LR, warm_up=20, seed=seed)
     history = fit(
         policy,
         batch,
-        partial(pair_loss, algorithm, policy, vocabulary),
+        partial(direct_preference_loss, algorithm, policy, vocabulary),
         config,
         on_step=lambda metrics: metrics["step"] < steps,
     )
@@ -196,7 +196,9 @@ def log_ratios(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """[N] and [N]: log-ratios to the start, of the chosen and of the rejected completions."""
     reference, vocabulary = start()
-    examples = read_reference(encode_pairs(rows, vocabulary), reference, vocabulary)
+    examples = add_reference_logprobs(
+        encode_pairs(rows, vocabulary), reference, vocabulary
+    )
     found = []
     for i in range(0, len(examples), 500):
         pairs = make_pairs(row(), policy, vocabulary, examples[i : i + 500])

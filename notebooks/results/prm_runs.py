@@ -93,7 +93,7 @@ from rlhf_minimal.lab.process_reward import (
 )
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.models import Vocabulary, joined, policy_logits, positions
+from rlhf_minimal.models import Vocabulary, concatenate, policy_logits, positions
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
@@ -167,7 +167,7 @@ class Bilinear(StepScorer):
 
     def of_tokens(self, prompts: Tensor, mask: Tensor, completions: Tensor) -> Tensor:
         """[B, T] scores."""
-        ids, seen = joined(prompts, mask, completions)
+        ids, seen = concatenate(prompts, mask, completions)
         model: Any = self.model
         hidden = model.base_model(
             input_ids=ids,

@@ -41,7 +41,7 @@ from transformers import PreTrainedModel
 
 from rlhf_book import tongues
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, policy_loss
-from rlhf_minimal.fit import FitConfig, imitate, preference_loss
+from rlhf_minimal.fit import FitConfig, imitate, reward_model_loss
 from rlhf_minimal.functional import advantages, aggregation
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
@@ -404,7 +404,7 @@ def scorer(seed: int) -> RewardModel:
     order = random.Random(f"r1/scorer/{seed}")
     for step in range(SCORER.steps):
         batch = order.sample(rows, SCORER.batch_size)
-        loss = preference_loss(PAIRWISE["bradley_terry"], judge, batch)
+        loss = reward_model_loss(PAIRWISE["bradley_terry"], judge, batch)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(judge.model.parameters(), 1.0)

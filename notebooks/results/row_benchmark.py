@@ -56,7 +56,13 @@ from rlhf_minimal.models import Vocabulary, load_reward_model
 from rlhf_minimal.objective import prepare
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import RewardFunction, get_task, model_reward, random_reward
-from rlhf_minimal.train import NothingToLearn, Recipe, read_policy, roll_out, train_step
+from rlhf_minimal.train import (
+    NothingToLearn,
+    Recipe,
+    compute_logprobs,
+    roll_out,
+    train_step,
+)
 from rlhf_minimal.training import load_policy
 
 TUNING = (100, 101)  # seeds on which rates are chosen; SEEDS are reported
@@ -415,8 +421,8 @@ def distance(learner: Learner, what: Recipe, seen: Rollout) -> dict[str, float]:
     """Entropy of the policy, and its distance from the start, on its own completions; with the reward, if learned."""
     start, _ = shipped(what.task.start or what.task.name)
     every, config = torch.arange(len(seen.texts)), what.config
-    here = read_policy(learner.policy, seen, every, config, piece=None)
-    there = read_policy(start, seen, every, config, piece=None)
+    here = compute_logprobs(learner.policy, seen, every, config, bucket_size=None)
+    there = compute_logprobs(start, seen, every, config, bucket_size=None)
     mask = seen.mask
     kl = ((here.logp - there.logp) * mask).sum(-1).mean().item()
     found = {

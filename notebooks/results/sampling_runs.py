@@ -47,7 +47,7 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, fit
 from rlhf_minimal.functional.masked import last_token
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.lab.prefixes import force, roll_out_from
+from rlhf_minimal.lab.forced_tokens import force, roll_out_from_prefixes
 from rlhf_minimal.lab.process_reward import (
     StepScorer,
     sample_steps,
@@ -56,7 +56,7 @@ from rlhf_minimal.lab.process_reward import (
 )
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary
-from rlhf_minimal.sample import Rollout, read_with_cache, sample
+from rlhf_minimal.sample import Rollout, decode_with_cache, sample
 from rlhf_minimal.tasks import Problem, StepRow, get_task, random_reward
 from rlhf_minimal.tasks import Step as Mark
 from rlhf_minimal.train import Recipe, roll_out, train
@@ -296,7 +296,9 @@ def search(
         prefixes = [vocabulary.encode(beam.text) for _, beam in live] if level else None
         group = new if level else keep * new
         begin = (
-            roll_out if prefixes is None else partial(roll_out_from, prefixes=prefixes)
+            roll_out
+            if prefixes is None
+            else partial(roll_out_from_prefixes, prefixes=prefixes)
         )
         rows = begin(
             policy,
@@ -358,7 +360,7 @@ def held_back(until: int, closing: Sequence[int]) -> Callable[..., Any]:
     """Reads as the library does; a completion cannot begin its answer, nor end, before so many tokens."""
 
     def read(*given: Any) -> Any:
-        logits, following = read_with_cache(*given)
+        logits, following = decode_with_cache(*given)
         if until:
             logits[:, list(closing)] = -math.inf
 
@@ -376,7 +378,7 @@ def held_back(until: int, closing: Sequence[int]) -> Callable[..., Any]:
 def holding(until: int, vocabulary: Any) -> Recipe:
     """How completions are sampled whose answer is held back."""
     closing = [*vocabulary.encode("="), vocabulary.eos_id]
-    return replace(SAMPLING, sample=partial(sample, read=held_back(until, closing)))
+    return replace(SAMPLING, sample=partial(sample, decode=held_back(until, closing)))
 
 
 def longer_and_shorter(

@@ -99,9 +99,9 @@ def begin(arm: str, seed: int) -> tuple[Learner, Recipe]:
 @torch.no_grad()
 def logp_of(learner: Learner, recipe: Recipe, groups: Rollout) -> Tensor:
     """[B, T] the policy's log-probs of what was sampled."""
-    assert recipe.read is not None
+    assert recipe.compute_logprobs is not None
     every = torch.arange(len(groups.mask))
-    return recipe.read(learner.policy, groups, every, recipe.config).logp
+    return recipe.compute_logprobs(learner.policy, groups, every, recipe.config).logp
 
 
 def run(arm: str, seed: int, *, steps: int | None = None) -> dict[str, Any]:

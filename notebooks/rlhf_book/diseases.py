@@ -29,7 +29,7 @@ from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.sample import Samples
 from rlhf_minimal.sample import sample as library_sample
 from rlhf_minimal.tasks import RewardFunction, Task, get_task
-from rlhf_minimal.train import Reading, Recipe, train_step, update
+from rlhf_minimal.train import PolicyOutput, Recipe, train_step, update
 from rlhf_minimal.training import load_policy
 
 
@@ -253,7 +253,7 @@ class _AtOne(Fast):
 
     def read(
         self, policy: Any, groups: Any, rows: Any, config: Config, **more: Any
-    ) -> Reading:
+    ) -> PolicyOutput:
         return super().read(
             policy, groups, rows, replace(config, temperature=1.0), **more
         )
@@ -270,7 +270,7 @@ def _sampled_at(temperature: float) -> Callable[[Patient], None]:
 class _Shifted(Fast):
     """The log-prob of each token stands in the place of the next one."""
 
-    def read(self, *given: Any, **more: Any) -> Reading:
+    def read(self, *given: Any, **more: Any) -> PolicyOutput:
         reading = super().read(*given, **more)
         return reading._replace(logp=reading.logp.roll(1, dims=1))
 
@@ -282,7 +282,7 @@ def _shifted(patient: Patient) -> None:
 class _Noisy(Fast):
     """A tenth of every layer's output is dropped while training, and not while sampling."""
 
-    def read(self, policy: PreTrainedModel, *given: Any, **more: Any) -> Reading:
+    def read(self, policy: PreTrainedModel, *given: Any, **more: Any) -> PolicyOutput:
         def drop(layer: Any, ids: Any, output: Any) -> Any:
             if isinstance(output, tuple):
                 return (torch.dropout(output[0], 0.1, True), *output[1:])

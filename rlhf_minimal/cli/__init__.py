@@ -68,7 +68,7 @@ def _failed(error: BaseException, command: Any) -> int:
     elif isinstance(error, ValueError | OSError):
         print(f"error: {one_line(error)}", file=sys.stderr)
     elif is_out_of_memory(error):
-        advice = getattr(command, "IF_MEMORY_RUNS_OUT", "take a smaller model")
+        advice = getattr(command, "OOM_HINT", "take a smaller model")
         notes = getattr(error, "__notes__", [])
         print(printable(f"error: {'; '.join([f'out of memory: {advice}', *notes])}"), file=sys.stderr)
     else:

@@ -13,7 +13,7 @@ import transformers
 
 from rlhf_minimal.tasks import Task, VerifierWarning
 
-OF_VERSIONS = (FutureWarning, DeprecationWarning, PendingDeprecationWarning)
+VERSION_WARNINGS = (FutureWarning, DeprecationWarning, PendingDeprecationWarning)
 LIBRARIES = (Path(__file__).resolve().parents[1], Path(transformers.__file__).resolve().parents[1])
 
 
@@ -97,7 +97,7 @@ class OneVerifierWarning(warnings.catch_warnings):
         show = warnings.showwarning
 
         def tell(message: Warning | str, category: type[Warning], filename: str, *rest: Any, **named: Any) -> None:
-            if issubclass(category, OF_VERSIONS) and any(map(Path(filename).resolve().is_relative_to, LIBRARIES)):
+            if issubclass(category, VERSION_WARNINGS) and any(map(Path(filename).resolve().is_relative_to, LIBRARIES)):
                 return
             if not issubclass(category, VerifierWarning):
                 show(message, category, filename, *rest, **named)

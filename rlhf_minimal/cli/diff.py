@@ -3,8 +3,8 @@
 import argparse
 
 from rlhf_minimal import anatomy
-from rlhf_minimal.cli.programs import load
 from rlhf_minimal.cli.settings import is_program
+from rlhf_minimal.cli.user_code import load
 from rlhf_minimal.objective import Algorithm
 
 ABOUT = "Print the cells in which two algorithms differ."

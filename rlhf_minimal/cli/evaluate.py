@@ -3,11 +3,11 @@
 import argparse
 from functools import partial
 
-from rlhf_minimal.cli import checkpoint, programs
+from rlhf_minimal.cli import checkpoint, user_code
 from rlhf_minimal.cli.console import at_least_1, printable
 from rlhf_minimal.cli.settings import is_program
 from rlhf_minimal.evaluate import HELD_OUT, evaluate
-from rlhf_minimal.lab.prefixes import force
+from rlhf_minimal.lab.forced_tokens import force
 from rlhf_minimal.lab.process_reward import AGGREGATES, weigh_steps
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.tasks import RewardFunction, Task
@@ -15,7 +15,7 @@ from rlhf_minimal.tasks.base import whole
 from rlhf_minimal.train import roll_out
 
 ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
-IF_MEMORY_RUNS_OUT = "lower -n"
+OOM_HINT = "lower -n"
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -88,6 +88,6 @@ def _scorer(args: argparse.Namespace, task: Task) -> RewardFunction:
     if args.scorer == "steps":
         return verified_steps(task)
     if not is_program(args.scorer):
-        return weigh_steps(programs.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
-    weigh: RewardFunction = programs.load(args.scorer, programs.Function)
+        return weigh_steps(user_code.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
+    weigh: RewardFunction = user_code.load(args.scorer, user_code.Function)
     return weigh

@@ -23,11 +23,11 @@ from matplotlib.axes import Axes
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal.cli import programs, starts
+from rlhf_minimal.cli import starts, user_code
 from rlhf_minimal.cli.console import at_least_1, printable
 from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
-from rlhf_minimal.fit import FitConfig, fit, optimizer_of, taught
+from rlhf_minimal.fit import FitConfig, fit, optimizer_of, teacher_completions
 from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.sampled_rows import write_completions
 from rlhf_minimal.metrics import Metrics
@@ -36,7 +36,7 @@ from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
 from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import checkpoints
-from rlhf_minimal.training.checkpoints import flush, naming
+from rlhf_minimal.training.checkpoints import clear_io_errors, flush
 from rlhf_minimal.training.run_folder import RunFolder, check_same
 
 Rows = Sequence[Any]  # all of one type: TextRow, CompletionRow, PairRow, StepRow, or what the loss takes in their place
@@ -154,7 +154,7 @@ def plan_of(
         raise ValueError(
             "--rows says how many rows the task makes, and a file in --data is read whole: leave --rows out"
         )
-    task = programs.find_task(settings, args.task)
+    task = user_code.find_task(settings, args.task)
     lacks = missing(task, settings)
     if settings["data"] is None and lacks:
         raise ValueError(f"the task {task.name!r} has no {lacks}; give a file of rows with --data")
@@ -172,7 +172,7 @@ def plan_of(
     else:
         folder.check_free(overwrite=args.overwrite)
         check_writable(folder.path)
-    return Plan(command, folder, settings, config, task, device, args.resume, args.overwrite, programs.flags(args))
+    return Plan(command, folder, settings, config, task, device, args.resume, args.overwrite, user_code.flags(args))
 
 
 # --- rows, made or read, and kept ---
@@ -234,7 +234,7 @@ def _keep_rows(plan: Plan, rows: tuple[Rows, Rows]) -> None:
     for name, part in zip(("rows.jsonl", "held-out.jsonl"), rows, strict=True):
         if part:
             file = plan.folder.path / name
-            with naming(file):
+            with clear_io_errors(file):
                 write_rows(file, part)
                 flush(file)
             check_same(plan.settings, name, file)
@@ -243,7 +243,7 @@ def _keep_rows(plan: Plan, rows: tuple[Rows, Rows]) -> None:
 def demonstrations(task: Task, vocabulary: AnyVocabulary, split: Split, n: int, seed: int) -> list[CompletionRow]:
     """Prompts of a task, as the model will be asked, with completions of its teacher."""
     problems = task.problems(split, n, seed=f"sft/{seed}")
-    return taught(task, vocabulary, problems, random.Random(f"sft/{split}/{seed}"))
+    return teacher_completions(task, vocabulary, problems, random.Random(f"sft/{split}/{seed}"))
 
 
 # --- training ---

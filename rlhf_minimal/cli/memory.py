@@ -9,10 +9,10 @@ import torch
 from transformers import PreTrainedConfig
 
 from rlhf_minimal.algorithms import get_algorithm
-from rlhf_minimal.cli.programs import load
 from rlhf_minimal.cli.recipes import add_row_flags
 from rlhf_minimal.cli.settings import add_flags, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
+from rlhf_minimal.cli.user_code import load
 from rlhf_minimal.lab.memory import (
     Dtypes,
     in_units,
@@ -55,15 +55,17 @@ class Counted:
 
 
 LENGTH = 512  # of prompts and of completions
-SAID = {"model": "the shipped start", "critic_start": "the policy", "sampled": "as --sequences"} | dict.fromkeys(
-    ("prompt_length", "completion_length"), f"{LENGTH}, or half of the context"
-)
+SHOWN_DEFAULTS = {
+    "model": "the shipped start",
+    "critic_start": "the policy",
+    "sampled": "as --sequences",
+} | dict.fromkeys(("prompt_length", "completion_length"), f"{LENGTH}, or half of the context")
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
     add_row_flags(sub)
-    add_flags(sub, fields_of(Counted, SAID), filled=True)
+    add_flags(sub, fields_of(Counted, SHOWN_DEFAULTS), filled=True)
     learned = "Count a reward model as well: the one in this folder, or with the word policy one of the policy's size."
     sub.add_argument("--reward-model", metavar="FOLDER|policy", help=learned)
 

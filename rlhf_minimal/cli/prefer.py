@@ -21,11 +21,11 @@ from rlhf_minimal.cli.fitting import (
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.fit import (
-    Example,
+    EncodedPair,
+    add_reference_logprobs,
+    direct_preference_loss,
     encode_pairs,
-    evaluate_examples,
-    pair_loss,
-    read_reference,
+    evaluate_pairs,
     sample_rejected,
 )
 from rlhf_minimal.lab.sampled_rows import sample_pairs
@@ -34,7 +34,7 @@ from rlhf_minimal.tasks import CompletionRow, PairRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 
-BY_POLICY = [name for name, row in PAIRWISE.items() if row.reference]  # the rows that train a policy
+POLICY_ROWS = [name for name, row in PAIRWISE.items() if row.reference]  # the rows that train a policy
 
 ABOUT = (
     "Train a policy on preferences without a reward model. The policy before training is the reference, kept in "
@@ -46,12 +46,12 @@ SETTINGS = [
     Setting("beta", float | None, None, "Strength of the KL penalty against the start.", "the row's"),
     *settings_for("prompt, chosen and rejected, or for spin prompt and completion", steps=300, lr=2e-4),
 ]
-IF_MEMORY_RUNS_OUT = "lower --batch-size"
+OOM_HINT = "lower --batch-size"
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    sub.add_argument("algorithm", choices=BY_POLICY, help="A row of the second table (table --pairs).")
+    sub.add_argument("algorithm", choices=POLICY_ROWS, help="A row of the second table (table --pairs).")
     add_fit_flags(sub, SETTINGS)
 
 
@@ -90,15 +90,15 @@ def run(args: argparse.Namespace) -> int:
             return demonstrations(task, vocabulary, split, n, seed)
         return sample_pairs(model, vocabulary, task, n, split=split, seed=seed)
 
-    def examples_of(rows: Rows, split: Split) -> list[Example]:
+    def examples_of(rows: Rows, split: Split) -> list[EncodedPair]:
         examples = encode_pairs(rows, vocabulary, sampled=sampled)
         if sampled:
             budget = task.max_new_tokens if settings["data"] is None else None
             examples = sample_rejected(examples, reference, vocabulary, budget, seed=f"{settings['seed']}/{split}")
-        return read_reference(examples, reference, vocabulary)
+        return add_reference_logprobs(examples, reference, vocabulary)
 
     def measure(held_out: Rows) -> Measured:
-        quality = evaluate_examples(algorithm, model, vocabulary, held_out)
+        quality = evaluate_pairs(algorithm, model, vocabulary, held_out)
         lines = [
             f"{len(held_out)} pairs held out: accuracy {quality['accuracy']:.3f}, loss {quality['loss']:.3f}",
             f"log-ratio to the start in nats: chosen {quality['chosen']:.3f}, rejected {quality['rejected']:.3f}, "
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         lambda folder: save_policy(folder, model, vocabulary),
         described,
         kept,
-        lambda batch: pair_loss(algorithm, model, vocabulary, batch),
+        lambda batch: direct_preference_loss(algorithm, model, vocabulary, batch),
         measure,
         rows=rows,
         held_out=held_out,

@@ -22,9 +22,9 @@ from rlhf_minimal.cli.fitting import (
     settings_for,
     train,
 )
-from rlhf_minimal.cli.programs import find_task
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import DEFAULT_TASK, load_start
+from rlhf_minimal.cli.user_code import find_task
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.fit import IMITATION, completion_loss, language_loss, teacher_rows
 from rlhf_minimal.tasks import CompletionRow, TextRow
@@ -46,8 +46,8 @@ SETTINGS = [
     text if text == other else dataclasses.replace(text, said=f"{other.default}, on texts {text.default}")
     for text, other in zip(TEXTS, TEACHER, strict=True)
 ]
-MAY_CHANGE = ("device", "accept")
-IF_MEMORY_RUNS_OUT = "lower --batch-size"
+RESUME_OVERRIDES = ("device", "accept")
+OOM_HINT = "lower --batch-size"
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -74,7 +74,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         args,
         "pretrain",
         _declared(args),
-        may_change=MAY_CHANGE,
+        may_change=RESUME_OVERRIDES,
         missing=lambda task, settings: None if task.corpus or task.teacher else "teacher to imitate",
     )
 

@@ -11,9 +11,9 @@ import torch
 from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.cli.programs import find_algorithm, find_step_reward, find_task
 from rlhf_minimal.cli.settings import Setting, fields_of, is_program
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, REAL_MODEL_LORA_LR, REAL_MODEL_LR, load_start, shipped_start
+from rlhf_minimal.cli.user_code import find_algorithm, find_step_reward, find_task
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import HELD_OUT
 from rlhf_minimal.lab.compiled import sample_compiled
@@ -107,7 +107,7 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None, marks
 
     Args:
         settings: The run's.
-        row: What `--row` says in this command line (see `programs`).
+        row: What `--row` says in this command line (see `user_code`).
         task: What `--task` says there.
         marks: What `--step-reward` says there.
     """

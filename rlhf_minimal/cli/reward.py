@@ -9,7 +9,7 @@ from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.fitting import Measured, Plan, Rows, add_fit_flags, plan_of, rows_of, settings_for, train
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import load_start
-from rlhf_minimal.fit import preference_loss
+from rlhf_minimal.fit import reward_model_loss
 from rlhf_minimal.lab.process_reward import StepScorer, evaluate_steps, load_step_scorer, sample_steps, step_loss
 from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
 from rlhf_minimal.lab.sampled_rows import sample_pairs
@@ -38,11 +38,11 @@ SETTINGS = [
     Setting("beta", float, 10.0, "What a nat of the head ratio is worth."),
     Setting("rollouts", int, 8, "Completions that go on from each step, for the labels of Math-Shepherd."),
 ]
-GOES_WITH = {
+FLAG_DEPENDENCIES = {
     "normalize": ("label_steps", "none"),
     **dict.fromkeys(("head", "beta", "rollouts"), ("label_steps", None)),
 }
-IF_MEMORY_RUNS_OUT = "lower --batch-size"
+OOM_HINT = "lower --batch-size"
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def _missing(task: Task, settings: dict[str, Any]) -> str | None:
 
 def _plan(args: argparse.Namespace) -> Plan:
     """The checked settings."""
-    return plan_of(args, "reward", SETTINGS, goes_with=GOES_WITH, missing=_missing, compares=True)
+    return plan_of(args, "reward", SETTINGS, goes_with=FLAG_DEPENDENCIES, missing=_missing, compares=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -95,7 +95,7 @@ def _train_reward_model(plan: Plan) -> int:
         return {**measured, "normalize": {"mean": mean, "std": std}}, f"{text}\nscores: (raw - {mean:.3f}) / {std:.3f}"
 
     kept = rows_of(plan, reward_model.model, reward_model.vocabulary, PairRow, make)
-    loss = partial(preference_loss, PAIRWISE["bradley_terry"], reward_model)
+    loss = partial(reward_model_loss, PAIRWISE["bradley_terry"], reward_model)
     options: dict[str, Any] = {"watched": ("loss", "accuracy"), "finish": finish}
     return train(plan, reward_model.model, reward_model.save, described, kept, loss, measure, **options)
 

@@ -18,7 +18,7 @@ from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.trackers import Trackers
 from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.training.checkpoints import naming, write_file
+from rlhf_minimal.training.checkpoints import clear_io_errors, write_file
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
 
@@ -75,7 +75,7 @@ class Journal:
     def __call__(self, metrics: Metrics) -> bool:
         """Called after each step; False ends the run, after Ctrl-C."""
         self.done = int(metrics["step"])
-        self.stop.asked = self.processes.agree(self.stop.asked)
+        self.stop.asked = self.processes.all_reduce_any(self.stop.asked)
         if self.processes.is_main:
             self.folder.append(metrics)
         self.progress.update(self.done, metrics)
@@ -131,7 +131,7 @@ def write_report(
             small.plot(range(1, len(values) + 1), values, color=curves.CONTROL, linewidth=1)
             small.set_title(name, fontsize=8, loc="left")
             small.tick_params(labelsize=7)
-    with naming(folder.picture):
+    with clear_io_errors(folder.picture):
         figure.savefig(folder.picture, dpi=120)
     print(f"\n{text}\n")
     print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")

@@ -11,13 +11,13 @@ from rlhf_minimal.cli.runs import check_writable
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.tasks import Problem, write_rows
 from rlhf_minimal.train import roll_out
-from rlhf_minimal.training.checkpoints import naming
+from rlhf_minimal.training.checkpoints import clear_io_errors
 
 ABOUT = (
     "Print completions of a checkpoint for held-out problems or for prompts of your own; or, with --rows, write its "
     "completions of training problems into a file that sft reads."
 )
-IF_MEMORY_RUNS_OUT = "lower -n"
+OOM_HINT = "lower -n"
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def _write_rows(args: argparse.Namespace) -> int:
     words = f"{len(rows)} of {args.n * group_size} completions of {args.n} training problems"
     if not rows:
         raise ValueError(f"{words} are kept, so there is no row to write: raise -n or --group-size, or give --keep all")
-    with naming(file):
+    with clear_io_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_rows(file, rows)
     print(f"wrote {words} into {file}: train on them with `sft --data {shlex.quote(str(file))} --start FOLDER`")

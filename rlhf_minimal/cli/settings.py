@@ -133,7 +133,7 @@ def settings_of_run(
         ValueError: If there is no such run to resume, or if it was begun with another setting than the one given.
     """
     given = {s.name: getattr(args, s.name) for s in declared if getattr(args, s.name, None) is not None}
-    # `programs`: the checksums of rows and tasks of one's own (see `programs`).
+    # `programs`: the checksums of rows and tasks of one's own (see `user_code`).
     defaults = {"command": command, "programs": {}, **{s.name: s.default for s in declared}}
     settings = {**defaults, **given, "versions": own_versions()}
     # The name of a task may hold a path or parameters, which have no place in a folder's name.
@@ -192,7 +192,7 @@ def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Map
 
 
 def is_program(text: str) -> bool:
-    """Whether a setting names something in a Python file (see `programs`).
+    """Whether a setting names something in a Python file (see `user_code`).
 
     Example:
         >>> is_program("my_rows.py:MINE"), is_program("grpo"), is_program("exact:rows.jsonl")

@@ -23,7 +23,7 @@ from rlhf_minimal.training import save_policy
 
 ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
 SETTINGS = settings_for("prompt and completion, or messages", start="untrained", steps=700)
-IF_MEMORY_RUNS_OUT = "lower --batch-size"
+OOM_HINT = "lower --batch-size"
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:

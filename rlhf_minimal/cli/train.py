@@ -13,7 +13,7 @@ import torch
 from matplotlib.axes import Axes
 from transformers import PreTrainedModel
 
-from rlhf_minimal.cli import programs, recipes, starts
+from rlhf_minimal.cli import recipes, starts, user_code
 from rlhf_minimal.cli.console import at_least_1, in_brief, mark, measure_of, printable
 from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
@@ -30,10 +30,10 @@ from rlhf_minimal.train import NothingToLearn, Recipe, check_context, train, upd
 from rlhf_minimal.training.run_folder import RunFolder
 
 ABOUT = "Train a policy with any row of the table."
-IF_MEMORY_RUNS_OUT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
-MAY_CHANGE = ("steps", "device", "save_every", "held_out")  # settings that a resumed run may be given anew
+OOM_HINT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
+RESUME_OVERRIDES = ("steps", "device", "save_every", "held_out")  # settings that a resumed run may be given anew
 # Flags that are read only where another one has a value, or (None) has any (see `check_read`).
-GOES_WITH = {
+FLAG_DEPENDENCIES = {
     "max_kl": ("optimizer", "trpo"),
     "lr": ("optimizer", "adamw"),
     "lora_alpha": ("lora_rank", None),
@@ -45,14 +45,14 @@ GOES_WITH = {
     "value_coef": ("critic", "shared"),
 }
 # Flags that are read only for a row that needs this.
-OF_ROWS = {
+FLAGS_OF_NEEDS = {
     "values": ("value_lr", "value_clip", "value_coef", "value_head_init"),
     "ref_logp": ("reference",),
     "baseline": ("baseline", "baseline_decay"),
     "keep": ("max_refills",),
 }
 # A trust region leaves these to the critic, so that without one nothing reads them.
-OF_CRITIC = dict.fromkeys(("epochs", "minibatches", "grad_clip", "adam_eps"), ("optimizer", "adamw"))
+CRITIC_ONLY_FLAGS = dict.fromkeys(("epochs", "minibatches", "grad_clip", "adam_eps"), ("optimizer", "adamw"))
 SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entropy": ".3f", "length": ".1f"}
 
 
@@ -100,18 +100,18 @@ def run(args: argparse.Namespace) -> int:
         with open(os.devnull, "w", encoding="utf-8") as nowhere, nullcontext() if main else redirect_stdout(nowhere):
             return _train(plan, trackers)
     finally:
-        plan.processes.disconnect()
+        plan.processes.close()
 
 
 def _plan(args: argparse.Namespace) -> Run:
     """Reads and checks all settings before anything is loaded or written."""
     starts.complete(args)
     args.algorithm, declared = args.algorithm or args.row, starts.with_rates(recipes.SETTINGS, args)
-    folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, MAY_CHANGE)
+    folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, RESUME_OVERRIDES)
     at_least_1(settings, "save_every", "held_out")
     recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
     _check_row_reads(settings, given, recipe.algorithm)
-    check_read(settings, given, GOES_WITH | ({} if "values" in recipe.algorithm.needs else OF_CRITIC))
+    check_read(settings, given, FLAG_DEPENDENCIES | ({} if "values" in recipe.algorithm.needs else CRITIC_ONLY_FLAGS))
     starts.check_start(settings["start"], recipe.task, settings["task"])
     recipes.check_same_models(settings, recipe, resumed=args.resume)
     processes, device = launched(starts.find_device(settings["device"]))
@@ -125,7 +125,7 @@ def _plan(args: argparse.Namespace) -> Run:
 def _check_row_reads(settings: dict[str, Any], given: Iterable[str], algorithm: Algorithm) -> None:
     """Refuses flags that only other rows read."""
     needs = algorithm.needs | ({"keep"} if algorithm.keep else set())
-    unread = {name for need, names in OF_ROWS.items() if need not in needs for name in names}
+    unread = {name for need, names in FLAGS_OF_NEEDS.items() if need not in needs for name in names}
     for name in given:
         if name in unread:
             raise ValueError(f"--{name.replace('_', '-')} changes nothing for {settings['algorithm']}: leave it out")
@@ -169,7 +169,7 @@ def _finish(plan: Run, learner: Learner, journal: Journal, before: Evaluation) -
     if plan.processes.is_main:
         warn_of_verifier_errors(plan.folder)
     row = "" if plan.args.row else f" {plan.settings['algorithm']}"
-    if journal.stopped(f"train{row}{programs.flags(plan.args)}"):
+    if journal.stopped(f"train{row}{user_code.flags(plan.args)}"):
         return 130
     after = _evaluate(plan, learner, learner.policy)
     if plan.processes.is_main:
@@ -195,7 +195,7 @@ def _begin(plan: Run) -> Learner:
     critic = recipes.critic_start(settings["critic_start"], vocabulary)
     teacher = recipes.teacher(settings, recipe.task, vocabulary)
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic, teacher)
-    plan.processes.wait()  # until all have checked that the folder is free
+    plan.processes.barrier()  # until all have checked that the folder is free
     if main:
         plan.folder.create(settings, overwrite=plan.args.overwrite)
         save_learner(learner, plan.folder.checkpoint, settings)  # from now on there is a checkpoint to load
@@ -214,7 +214,7 @@ def _resume(plan: Run) -> Learner:
     if plan.recipe.config.steps < learner.step:
         raise ValueError(f"{plan.folder.path} has taken {learner.step} steps already: give --steps that many or more")
     plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
-    plan.processes.wait()  # until all have read the files that are rewritten below
+    plan.processes.barrier()  # until all have read the files that are rewritten below
     if plan.processes.is_main:
         plan.folder.rewind(learner.step)
         plan.folder.write_settings(plan.settings)

@@ -2,7 +2,7 @@
 
 On a GPU, a token of a small batch is computed faster than Python can launch the few hundred kernels that it needs. If
 the shapes of a step never change, the kernels can be recorded once and replayed: `torch.compile` does that with CUDA
-graphs (mode "reduce-overhead"), and on the CPU it generates C++. The cost is what `sample.read_with_cache` saves:
+graphs (mode "reduce-overhead"), and on the CPU it generates C++. The cost is what `sample.decode_with_cache` saves:
 rows that have ended stay in the batch, and attention reads the whole cache, empty places included.
 """
 
@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 from transformers import Cache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, StaticLayer
 
-from rlhf_minimal.models import positions, read_on
+from rlhf_minimal.models import forward_with_cache, positions
 from rlhf_minimal.sample import Samples, Step, sample
 
 STRIDE = 64  # cache lengths are multiples of this, so that prompts of many lengths share one compiled step
@@ -47,11 +47,11 @@ def sample_compiled(
     Raises:
         ValueError: As `sample`; if the model has another kind of cache; or if this machine cannot compile.
     """
-    read = partial(read_with_fixed_cache, run=_run_compiled if compiled else _step)
-    return sample(model, prompts, prompt_mask, read=read, **options)
+    decode = partial(decode_with_fixed_cache, run=_run_compiled if compiled else _step)
+    return sample(model, prompts, prompt_mask, decode=decode, **options)
 
 
-def read_with_fixed_cache(
+def decode_with_fixed_cache(
     model: PreTrainedModel,
     prompts: Int[Tensor, "P S"],
     prompt_mask: Int[Tensor, "P S"],
@@ -60,11 +60,11 @@ def read_with_fixed_cache(
     *,
     run: Any,
 ) -> tuple[Float[Tensor, "B V"], Step]:
-    """As `sample.read_with_cache`, with room for all tokens from the start; all rows stay to the end."""
+    """As `sample.decode_with_cache`, with room for all tokens from the start; all rows stay to the end."""
     length = prompts.shape[1]
     mask = pad(prompt_mask.long(), (0, max_new_tokens), value=1)  # [P, S + max_new_tokens]
     places = positions(mask)
-    first, cache = read_on(model, prompts, mask[:, :length], places[:, :length], None)
+    first, cache = forward_with_cache(model, prompts, mask[:, :length], places[:, :length], None)
     mask, places, logits = (x.repeat_interleave(group_size, dim=0) for x in (mask, places, first))
     if any(type(layer) is not DynamicLayer for layer in cache.layers):
         raise ValueError(

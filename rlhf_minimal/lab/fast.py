@@ -1,7 +1,7 @@
 """The fast path: log-probs of completions without computation that is repeated or has no effect.
 
 `fast(recipe)` is the same recipe, read in this way, and no gradient changes; each of the four options of `Fast` can be
-switched off alone, for measurements. With all of them off it does what `train.read_policy` does with `piece=None`.
+switched off alone, for measurements. With all off it does what `train.compute_logprobs` with `bucket_size=None` does.
 
     shared_prefix   the G completions of one prompt go on from one reading of it (`read_prompts`, `continue_prompts`)
     sort_lengths    rows of like length are read together, each piece as wide as its own longest (`pieces_by_length`)
@@ -30,14 +30,21 @@ from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits
 from rlhf_minimal.models import Critic, critic_values, forward, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.sample import Rollout
-from rlhf_minimal.train import Reading, Recipe, at_precision, read_critic, read_policy, recomputes
+from rlhf_minimal.train import (
+    PolicyOutput,
+    Recipe,
+    autocast_and_checkpointing,
+    compute_logprobs,
+    compute_values,
+    uses_checkpointing,
+)
 
 Loss = tuple[Algorithm, Batch]  # the row of the table, and the prepared completions of which a loss will be made
 
 
 @dataclass(frozen=True)
 class Fast:
-    """Reads what `train.read_policy` and `train.read_critic` read, with less work.
+    """Reads what `train.compute_logprobs` and `train.compute_values` read, with less work.
 
     Chapter: making-it-fast.
 
@@ -71,14 +78,14 @@ class Fast:
         *,
         critic: Critic | None = None,
         loss: Loss | None = None,
-    ) -> Reading:
-        """As `train.read_policy`."""
+    ) -> PolicyOutput:
+        """As `train.compute_logprobs`."""
         return _Pieces(self, policy, groups, rows, config, critic, loss).reading()
 
     def values(self, critic: Critic, groups: Rollout, rows: Int[Tensor, " n"], config: Config) -> Float[Tensor, "n T"]:
-        """As `train.read_critic`."""
+        """As `train.compute_values`."""
         pieces, values = self.pieces(groups.mask[rows]), []
-        with at_precision(critic.body, config):
+        with autocast_and_checkpointing(critic.body, config):
             prefix, owner = self.prefix(critic.body, groups, rows, config)
             for places, width in pieces:
                 ids = _ids(groups, rows[places], width)
@@ -102,7 +109,7 @@ class Fast:
             ValueError: If `config.group_size` is not that of the rollout.
         """
         prompts, owner = (rows // config.group_size).unique(return_inverse=True)
-        if not self.shared_prefix or 2 * len(prompts) > len(rows) or recomputes(config):
+        if not self.shared_prefix or 2 * len(prompts) > len(rows) or uses_checkpointing(config):
             return None, owner
         first = prompts * config.group_size
         if not torch.equal(groups.prompts[first][owner], groups.prompts[rows]):
@@ -131,16 +138,16 @@ def fast(recipe: Recipe, how: Fast = Fast()) -> Recipe:
     Example:
         >>> from rlhf_minimal import ALGORITHMS
         >>> from rlhf_minimal.tasks import get_task
-        >>> fast(Recipe(ALGORITHMS["grpo"], get_task("addition"))).keep_groups_together
+        >>> fast(Recipe(ALGORITHMS["grpo"], get_task("addition"))).sort_minibatches
         True
     """
-    return replace(recipe, read=how.read, read_values=how.values, keep_groups_together=how.shared_prefix)
+    return replace(recipe, compute_logprobs=how.read, compute_values=how.values, sort_minibatches=how.shared_prefix)
 
 
 def plain(recipe: Recipe) -> Recipe:
     """The recipe whose completions are all read at once, as they come and padded to the longest: for comparisons."""
-    read, read_values = partial(read_policy, piece=None), partial(read_critic, piece=None)
-    return replace(recipe, read=read, read_values=read_values, keep_groups_together=False)
+    logprobs, values = partial(compute_logprobs, bucket_size=None), partial(compute_values, bucket_size=None)
+    return replace(recipe, compute_logprobs=logprobs, compute_values=values, sort_minibatches=False)
 
 
 class _Piece(NamedTuple):
@@ -181,7 +188,7 @@ class _Pieces:
         if most is not None and self.mask.numel() * vocabulary > most:
             self.chunk = max(most // vocabulary, 1)
         apart = without_effect(*loss) if means.skip_idle and loss is not None else None
-        with at_precision(policy, config):
+        with autocast_and_checkpointing(policy, config):
             hidden = critic is not None or self.chunk is not None
             self.prefix, self.owner = means.prefix(policy, groups, rows, config, hidden=hidden)
             if self.chunk is not None and self.prefix is not None:
@@ -195,7 +202,7 @@ class _Pieces:
         prompt_mask = groups.prompt_mask[rows] if self.prefix is None else self.prefix.mask
         self.tokens = int(prompt_mask.sum()) + int((self.mask != 0).sum())
 
-    def reading(self) -> Reading:
+    def reading(self) -> PolicyOutput:
         """What was read, in the order of the rows; its gradient comes back through `backward`."""
         where = [(piece.places, piece.width) for piece in self.pieces]
         whole = {
@@ -208,7 +215,7 @@ class _Pieces:
             start = torch.zeros((), requires_grad=True)  # no input of this node has a gradient that autograd could see
             tracked = _HandedToPieces.apply(self, start, *(whole[name] for name in names))
             whole |= dict(zip(names, tracked, strict=True))
-        return Reading(whole["logp"], whole["entropy"], whole.get("values"), self.tokens)
+        return PolicyOutput(whole["logp"], whole["entropy"], whole.get("values"), self.tokens)
 
     def backward(self, slopes: Sequence[Tensor]) -> None:
         """From the loss's gradient in the reading to the weights."""

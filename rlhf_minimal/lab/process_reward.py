@@ -23,15 +23,15 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.lab.prefixes import roll_out_from
+from rlhf_minimal.lab.forced_tokens import roll_out_from_prefixes
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import (
-    OF_STEPS,
+    STEP_SCORER_FILE,
     AnyVocabulary,
     RewardModel,
+    concatenate,
     damaged,
     find_checkpoint,
-    joined,
     load_policy,
     load_reward_model,
     policy_logits,
@@ -130,7 +130,9 @@ def label_steps(
     for i in range(0, len(points), 128):
         part, draw = points[i : i + 128], f"shepherd/{seed}/{i}"
         asked, begun = [written.problems[row] for row, _ in part], prefixes[i : i + 128]
-        again = roll_out_from(policy, vocabulary, asked, by_verifier, prefixes=begun, group_size=rollouts, seed=draw)
+        again = roll_out_from_prefixes(
+            policy, vocabulary, asked, by_verifier, prefixes=begun, group_size=rollouts, seed=draw
+        )
         right = (again.correct == 1).double().view(-1, rollouts)  # [steps, N]
         share = right.amax(1) if labels == "shepherd-hard" else right.mean(1)
         for (row, end), label in zip(part, share.tolist(), strict=True):
@@ -279,7 +281,7 @@ class StepScorer:
             completions: [B, T] ids, padded on the right.
         """
         if self.reference is None:
-            ids, mask = joined(prompts, prompt_mask, completions)
+            ids, mask = concatenate(prompts, prompt_mask, completions)
             hidden = self.model.base_model(
                 input_ids=ids, attention_mask=mask, position_ids=positions(mask), use_cache=False
             ).last_hidden_state[:, -completions.shape[1] :]  # [B, T, H]
@@ -298,7 +300,7 @@ class StepScorer:
     def save(self, folder: Path) -> None:
         """Writes the model's files and what kind it is into an existing folder; the frozen copy under `reference/`."""
         notes = {"head": "ratio" if self.reference else "scalar", "beta": self.beta}
-        (folder / OF_STEPS).write_text(json.dumps(notes), encoding="utf-8")
+        (folder / STEP_SCORER_FILE).write_text(json.dumps(notes), encoding="utf-8")
         if self.reference is None:
             return RewardModel(self.model, self.vocabulary).save(folder)
         save_policy(folder, self.model, self.vocabulary)
@@ -317,7 +319,7 @@ def load_step_scorer(folder: str | Path) -> StepScorer:
     """
     folder = find_checkpoint(folder, of_steps=True)
     try:
-        notes = json.loads((folder / OF_STEPS).read_text(encoding="utf-8"))
+        notes = json.loads((folder / STEP_SCORER_FILE).read_text(encoding="utf-8"))
         head, beta = ("ratio", "scalar").index(notes["head"]), float(notes["beta"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(damaged(folder, error)) from error

@@ -55,12 +55,12 @@ class Several(Processes):
         start = self.rank * least + min(self.rank, more)
         return slice(start, start + least + (self.rank < more))
 
-    def share_of(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
+    def local_rows(self, x: Shaped[Tensor, "n ..."]) -> Int[Tensor, " m"]:
         """The numbers of this process's share of the rows of `x`."""
         return torch.arange(len(x), device=x.device)[self.share(len(x))]
 
     def roll_out(
-        self, write: Callable[..., Rollout], problems: list[Problem], *, group_size: int, seed: str
+        self, rollout_fn: Callable[..., Rollout], problems: list[Problem], *, group_size: int, seed: str
     ) -> Rollout:
         """Each process samples and scores the completions of its share of the problems, with a seed of its own.
 
@@ -70,40 +70,40 @@ class Several(Processes):
         if len(problems) < self.count:
             raise ValueError(f"{len(problems)} problems cannot be shared by {self.count} processes: raise --prompts")
         seed = f"{seed}/process {self.rank}"
-        share = write(problems[self.share(len(problems))], group_size=group_size, seed=seed)
+        share = rollout_fn(problems[self.share(len(problems))], group_size=group_size, seed=seed)
         # A task may put anything into its problems, and every process has them already: they are not sent.
-        whole = join(self.all_gather(_to_device(replace(share, problems=[]), "cpu")))
+        whole = join(self.all_gather_object(_to_device(replace(share, problems=[]), "cpu")))
         rows = [problem for problem in problems for _ in range(group_size)]
         return _to_device(replace(whole, problems=rows), share.mask.device)
 
-    def gather(self, own: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "n ..."]:
+    def all_gather(self, x: Shaped[Tensor, "m ..."]) -> Shaped[Tensor, "n ..."]:
         """All rows in order, from each process's share of them, of the same shape except for their number."""
-        return torch.cat(self.all_gather(own.cpu())).to(own.device)
+        return torch.cat(self.all_gather_object(x.cpu())).to(x.device)
 
-    def all_gather(self, own: Result) -> list[Result]:
+    def all_gather_object(self, x: Result) -> list[Result]:
         """What each of several processes gives here, in the order of their ranks.
 
         Args:
-            own: Anything that can be pickled. Tensors have to be on the CPU: a device is one process's own.
+            x: Anything that can be pickled. Tensors have to be on the CPU: a device is one process's own.
         """
         from accelerate.utils import gather_object
 
-        gathered: list[Result] = gather_object([own])
+        gathered: list[Result] = gather_object([x])
         return gathered
 
-    def total(self, own: Tensor) -> Tensor:
+    def all_reduce_sum(self, x: Tensor) -> Tensor:
         """The sum over all processes."""
-        return self._reduced(own).sum(0)
+        return self._reduced(x).sum(0)
 
-    def largest(self, own: Tensor) -> Tensor:
+    def all_reduce_max(self, x: Tensor) -> Tensor:
         """The largest of all processes, entry by entry."""
-        return self._reduced(own).amax(0)
+        return self._reduced(x).amax(0)
 
-    def agree(self, own: bool) -> bool:
+    def all_reduce_any(self, x: bool) -> bool:
         """Whether the value is true in any process: the same result in all."""
-        return bool(self.largest(torch.tensor([own], dtype=torch.long)).item())
+        return bool(self.all_reduce_max(torch.tensor([x], dtype=torch.long)).item())
 
-    def add_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+    def all_reduce_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Every gradient becomes the sum of all processes' gradients; one that a process does not have counts as 0."""
         from accelerate.utils import reduce
 
@@ -111,21 +111,21 @@ class Several(Processes):
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             parameter.grad = reduce(gradient, reduction="sum")
 
-    def wait(self) -> None:
+    def barrier(self) -> None:
         """Waits until every process has called this."""
         from accelerate import PartialState
 
         PartialState().wait_for_everyone()
 
-    def disconnect(self) -> None:
+    def close(self) -> None:
         """Closes the connection that `launched` made."""
         from accelerate import PartialState
 
         PartialState().destroy_process_group()
 
-    def _reduced(self, own: Tensor) -> Tensor:
+    def _reduced(self, x: Tensor) -> Tensor:
         """[count, ...] the tensors of all processes."""
-        return self.gather(own[None])
+        return self.all_gather(x[None])
 
 
 def _to_device(rollout: Rollout, device: str | torch.device) -> Rollout:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rlhf_minimal.time_limit import in_time
+from rlhf_minimal.timeouts import call_with_timeout
 from rlhf_minimal.vocabulary import TokenizerVocabulary
 
 CALL = re.compile(r"<calculator>(.*?)</calculator>", re.DOTALL)
@@ -95,7 +95,7 @@ class ChatReplies:
 
     def _ask(self, turn: str) -> str | None:
         try:
-            said = in_time(lambda: self.tool(turn), self.seconds)
+            said = call_with_timeout(lambda: self.tool(turn), self.seconds)
         except TimeoutError:
             return f"error: no answer within {self.seconds:g} s"
         except Exception as error:  # a tool may raise anything, and the policy is told

@@ -12,7 +12,6 @@ from rlhf_minimal.tasks.addition import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Step, Task
 from rlhf_minimal.tasks.clock import CLOCK, CLOCK_10, clock_task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
-from rlhf_minimal.tasks.guard import Scored, VerifierWarning, score_all, verify_all
 from rlhf_minimal.tasks.jsonl import exact_task, math_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import (
@@ -24,6 +23,7 @@ from rlhf_minimal.tasks.rewards import (
     verifier_reward,
 )
 from rlhf_minimal.tasks.rows import CompletionRow, PairRow, ReplyRow, StepRow, TextRow, hold_out, read_rows, write_rows
+from rlhf_minimal.tasks.scoring import Scored, VerifierWarning, score_all, verify_all
 
 _SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, REVIEWS)
 TASKS: dict[str, Task] = {task.name: task for task in _SHIPPED}

@@ -22,7 +22,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from rlhf_minimal.models import damaged, find_checkpoint, in_short, spare
+from rlhf_minimal.models import backup_path, damaged, find_checkpoint, in_short
 
 FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 
@@ -41,9 +41,9 @@ def write_folder(folder: Path, write: Callable[[Path], None]) -> None:
     Raises:
         ValueError: If the place cannot be written, or is full. What was there before stays.
     """
-    new, old = folder.with_name(folder.name + ".new"), spare(folder)
+    new, old = folder.with_name(folder.name + ".new"), backup_path(folder)
     try:
-        with naming(folder):
+        with clear_io_errors(folder):
             remove(new)
             new.mkdir(parents=True)
             write(new)
@@ -70,7 +70,7 @@ def remove(path: Path) -> None:
 def write_file(path: Path, text: str) -> None:
     """Writes one text file, whole or not at all, as `write_folder`."""
     new = path.with_name(path.name + ".new")
-    with naming(path):
+    with clear_io_errors(path):
         try:
             new.write_text(text, encoding="utf-8")
             flush(new)
@@ -91,7 +91,7 @@ def flush(path: Path) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def clear_io_errors(path: Path) -> Iterator[None]:
     """Names the place in an error of the system, which becomes a ValueError of one line.
 
     Raises:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any, Literal, Union, get_args, get_origin
 
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models import find_checkpoint, spare
-from rlhf_minimal.training.checkpoints import FORMAT, check_format, flush, naming, remove, write_file
+from rlhf_minimal.models import backup_path, find_checkpoint
+from rlhf_minimal.training.checkpoints import FORMAT, check_format, clear_io_errors, flush, remove, write_file
 
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")
 _ROWS = ("rows.jsonl", "held-out.jsonl")  # of the supervised commands
@@ -53,7 +53,7 @@ class RunFolder:
             import fcntl
         except ImportError:
             return  # Windows has no such locks, and runs go on without
-        with naming(self.lock):
+        with clear_io_errors(self.lock):
             self._held = self.lock.open("a+", encoding="utf-8")
         try:
             fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,7 +80,7 @@ class RunFolder:
         names = {path.name.removesuffix(".new") for path in self.path.iterdir()} if self.path.is_dir() else set()
         holds_run = {"config.json", self.metrics.name} <= names
         # A process that was killed while it made the folder leaves only files of a run, the lock among them.
-        folders = {place.name for own in (self.checkpoint, self.reference) for place in (own, spare(own))}
+        folders = {place.name for own in (self.checkpoint, self.reference) for place in (own, backup_path(own))}
         begun = bool({self.metrics.name, self.lock.name} & names) and names <= {
             *(self.lock.name, *_FILES, *_ROWS, *folders)
         }
@@ -98,13 +98,13 @@ class RunFolder:
             ValueError: As `check_free`, or if the place cannot be written.
         """
         self.check_free(overwrite=overwrite)
-        with naming(self.path):
+        with clear_io_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             self.hold()
             if overwrite:  # keep the metrics, which mark the folder as that of a run
                 for folder in (self.checkpoint, self.reference):
                     remove(folder)
-                    remove(spare(folder))
+                    remove(backup_path(folder))
                 for name in {*_ROWS, *_FILES} - {self.metrics.name}:
                     (self.path / name).unlink(missing_ok=True)
         write_file(self.metrics, "")
@@ -183,12 +183,12 @@ class RunFolder:
         """
         if wrong := [f"{name} is {value}" for name, value in metrics.items() if not math.isfinite(value)]:
             raise ValueError(f"step {metrics['step']}: {', '.join(wrong)}: the policy or the reward has gone astray")
-        with naming(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+        with clear_io_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics, allow_nan=False) + "\n")
 
     def flush(self) -> None:
         """Waits until `metrics.jsonl` has reached the disk: before a checkpoint that says its steps are done."""
-        with naming(self.metrics):
+        with clear_io_errors(self.metrics):
             flush(self.metrics)
 
     def history(self, up_to: int | None = None) -> list[Metrics]:

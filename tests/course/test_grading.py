@@ -314,10 +314,10 @@ def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, forged):
 
 
 def test_whatever_the_grader_raises_is_one_submissions_failure(grader, tmp_path, monkeypatch):
-    from rlhf_minimal.time_limit import TimeIsUp
+    from rlhf_minimal.timeouts import TimeoutInterrupt
 
     found = [hand_in(tmp_path / "in", f"{name}/week-01.ipynb", FIRST) for name in ("anna", "ben", "carl")]
-    raised = iter((RecursionError("deep"), TimeIsUp(), None))
+    raised = iter((RecursionError("deep"), TimeoutInterrupt(), None))
 
     def grade(self, submission):
         if (problem := next(raised)) is not None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
 from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, TextRow, get_task, read_rows
-from rlhf_minimal.tasks.guard import in_time
 from rlhf_minimal.tasks.math_answers import same_answer
+from rlhf_minimal.tasks.scoring import call_with_timeout
 from rlhf_minimal.training.checkpoints import FORMAT
 from rlhf_minimal.training.run_folder import RunFolder
 from rlhf_minimal.vocabulary import END
@@ -74,7 +74,7 @@ def test_any_text_is_a_formula_or_none(text):
     for answer in ("7", r"\frac{x}{2}"):
         for completion in (text, f"${text}$", rf"\boxed{{{text}}}", f"{answer} {text}"):
             try:
-                assert in_time(lambda c=completion, a=answer: same_answer(c, a), 2) in (True, False)
+                assert call_with_timeout(lambda c=completion, a=answer: same_answer(c, a), 2) in (True, False)
             except TimeoutError:
                 pass  # 9^9^9^9 may be drawn
 

@@ -21,7 +21,7 @@ import torch
 
 from rlhf_book.exercises import BUGS, EXERCISES, Verdict, check
 from rlhf_book.exercises import exercise as machinery
-from rlhf_minimal.time_limit import in_time
+from rlhf_minimal.timeouts import call_with_timeout
 
 PLAIN, LOSS = "grpo-leave-one-out", "grpo-clipped-loss"  # what they return is compared; the gradient, too
 
@@ -349,7 +349,7 @@ LEFT_BEHIND = {
     "the checker": patch(machinery.Exercise, "check", lambda self, function: Verdict(self.id, True, "hurrah")),
     "the verdict": patch(machinery.Verdict, "__bool__", lambda self: True),
     "the judge's call": patch(machinery.Exercise, "_run", lambda *_: machinery._Outcome(torch.zeros(()))),
-    "the time limit": patch(machinery, "in_time", lambda call, seconds: call()),
+    "the time limit": patch(machinery, "call_with_timeout", lambda call, seconds: call()),
     "a builtin": patch(builtins, "len", lambda thing: 0),
     "the interrupt": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     "the alarm": lambda: signal.signal(signal.SIGALRM, signal.SIG_DFL),
@@ -396,9 +396,9 @@ def test_a_timer_of_the_call_does_not_shorten_its_time():
         time.sleep(0.1)
         return "done"
 
-    assert in_time(call, 60) == "done"
+    assert call_with_timeout(call, 60) == "done"
     with pytest.raises(TimeoutError):  # and it has no more time than it was given
-        in_time(lambda: (signal.setitimer(signal.ITIMER_REAL, 0.01), time.sleep(60)), 0.2)
+        call_with_timeout(lambda: (signal.setitimer(signal.ITIMER_REAL, 0.01), time.sleep(60)), 0.2)
 
 
 @pytest.mark.parametrize("what", LEFT_BEHIND)

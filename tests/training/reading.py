@@ -5,14 +5,14 @@ from functools import partial
 import torch
 
 from rlhf_minimal.lab.fast import fast, plain
-from rlhf_minimal.train import read_critic, read_policy
+from rlhf_minimal.train import compute_logprobs, compute_values
 
 
 class Plain:
     """Every row is read from its first token to its last, padded to the longest."""
 
-    read = staticmethod(partial(read_policy, piece=None))
-    values = staticmethod(partial(read_critic, piece=None))
+    read = staticmethod(partial(compute_logprobs, bucket_size=None))
+    values = staticmethod(partial(compute_values, bucket_size=None))
 
     def logp(self, policy, groups, config):
         return logp_of(self, policy, groups, config)

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import OF_THE_MACHINE
+from rlhf_minimal.metrics import NONDETERMINISTIC
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
@@ -168,7 +168,7 @@ def learner_and_recipe(name, **options):
 
 
 def numbers(history):
-    return [{name: value for name, value in metrics.items() if name not in OF_THE_MACHINE} for metrics in history]
+    return [{name: value for name, value in metrics.items() if name not in NONDETERMINISTIC} for metrics in history]
 
 
 @pytest.mark.parametrize("name", ROWS)

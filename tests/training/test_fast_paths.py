@@ -28,7 +28,7 @@ from rlhf_minimal.lab.fast import (
     without_effect,
 )
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import OF_THE_MACHINE
+from rlhf_minimal.metrics import NONDETERMINISTIC
 from rlhf_minimal.models import (
     Critic,
     Vocabulary,
@@ -167,7 +167,7 @@ def test_whatever_the_cutting(changes):
 
 def numbers(metrics):
     """What does not depend on the machine, nor on how often a prompt is read."""
-    return {name: value for name, value in metrics.items() if name not in (*OF_THE_MACHINE, "tokens_read")}
+    return {name: value for name, value in metrics.items() if name not in (*NONDETERMINISTIC, "tokens_read")}
 
 
 def test_a_whole_step_draws_learns_and_reports_the_same():

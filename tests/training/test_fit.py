@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from rlhf_minimal.cli.fitting import load_fit, save_fit
-from rlhf_minimal.fit import FitConfig, fit, optimizer_of, rows_of_step, supervised_loss
+from rlhf_minimal.fit import FitConfig, batch_of_step, fit, optimizer_of, supervised_loss
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.training import load_policy, save_policy
 
@@ -52,7 +52,7 @@ def test_it_is_a_loop_written_by_hand():
     first = [torch.zeros_like(p) for p in parameters]
     second = [torch.zeros_like(p) for p in parameters]
     for step in range(1, 7):
-        value = loss_of(mine)(rows_of_step(ROWS, step, 4, 3))
+        value = loss_of(mine)(batch_of_step(ROWS, step, 4, 3))
         gradients = torch.autograd.grad(value, parameters)
         norm = math.sqrt(sum((g**2).sum().item() for g in gradients))
         rate = 0.01 * [1 / 2, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6][step - 1]
@@ -115,7 +115,7 @@ def test_rows_may_be_made_for_each_step_and_a_loss_may_come_with_metrics():
     plain, loss = run(one), loss_of(other)
 
     def made(step):
-        return rows_of_step(ROWS, step, CONFIG.batch_size, CONFIG.seed)
+        return batch_of_step(ROWS, step, CONFIG.batch_size, CONFIG.seed)
 
     both = fit(other, made, lambda rows: (loss(rows), {"rows": len(rows)}), CONFIG)
     assert numbers(both) == [{**metrics, "rows": 4} for metrics in numbers(plain)]
@@ -195,7 +195,7 @@ def test_memory_that_runs_out_is_not_taken_for_another_model(tmp_path, monkeypat
 @pytest.mark.parametrize(("n", "batch"), [(12, 4), (10, 4), (7, 3), (3, 8), (1, 4), (5, 5)])
 def test_every_row_once_a_pass_in_a_new_order(n, batch):
     """Steps strung together are passes strung together, whether or not a pass ends where a step does."""
-    seen = [row for step in range(1, 6 * n + 1) for row in rows_of_step(range(n), step, batch, seed=0)]
+    seen = [row for step in range(1, 6 * n + 1) for row in batch_of_step(range(n), step, batch, seed=0)]
     assert len(seen) == 6 * n * batch
     passes = [seen[i : i + n] for i in range(0, len(seen), n)]
     assert all(sorted(one) == list(range(n)) for one in passes)
@@ -204,13 +204,13 @@ def test_every_row_once_a_pass_in_a_new_order(n, batch):
 
 
 def test_the_order_comes_from_the_seed_and_nothing_else():
-    one = rows_of_step(range(100), 3, 10, seed=0)
+    one = batch_of_step(range(100), 3, 10, seed=0)
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    assert rows_of_step(range(100), 3, 10, seed=0) == one
+    assert batch_of_step(range(100), 3, 10, seed=0) == one
     assert torch.equal(before, torch.random.get_rng_state())
-    assert rows_of_step(range(100), 3, 10, seed=1) != one
-    assert rows_of_step(range(100), 4, 10, seed=0) != one
+    assert batch_of_step(range(100), 3, 10, seed=1) != one
+    assert batch_of_step(range(100), 4, 10, seed=0) != one
 
 
 # --- settings ------------------------------------------------------------------------------------------------------

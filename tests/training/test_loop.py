@@ -16,7 +16,7 @@ from rlhf_minimal.evaluate import wilson
 from rlhf_minimal.functional import advantages, corrections
 from rlhf_minimal.lab.trust_region import trpo_step
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import METRICS, OF_THE_MACHINE, UpdateStats, explained_variance
+from rlhf_minimal.metrics import METRICS, NONDETERMINISTIC, UpdateStats, explained_variance
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.sample import join, select
@@ -51,7 +51,7 @@ def weights(model):
 
 
 def without_clock(history):
-    return [{name: value for name, value in metrics.items() if name not in OF_THE_MACHINE} for metrics in history]
+    return [{name: value for name, value in metrics.items() if name not in NONDETERMINISTIC} for metrics in history]
 
 
 # --- the whole step ------------------------------------------------------------------------------------------------

@@ -29,9 +29,9 @@ from rlhf_minimal.models import (
     Critic,
     RewardModel,
     Vocabulary,
+    checkpointing,
     critic_values,
     policy_logits,
-    recomputing,
     tiny_llama,
 )
 from rlhf_minimal.tasks import get_task
@@ -179,7 +179,7 @@ def test_a_checkpointed_forward_keeps_inputs_and_the_ledger_adds_one_inside(laye
     model, batch = llama(layers=layers, **options), ids(3, 5, 9)
 
     def run():
-        with recomputing(model):
+        with checkpointing(model):
             return token_logprobs(policy_logits(model, *batch), batch[2])
 
     found = saved_bytes([model], lambda: autocast(run) if half else run())

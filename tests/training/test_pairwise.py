@@ -24,11 +24,11 @@ import torch
 from rlhf_minimal import PAIRWISE, pairwise_gap, pairwise_loss
 from rlhf_minimal.fit import (
     FitConfig,
+    add_reference_logprobs,
     encode_pairs,
-    evaluate_examples,
+    evaluate_pairs,
     imitate,
     make_pairs,
-    read_reference,
     sample_rejected,
     supervised_loss,
     train_pairwise,
@@ -101,10 +101,10 @@ def test_a_row_learns_the_preference_and_by_how_much(name):
         if "scores" in row.needs:
             model = RewardModel.from_policy(model, VOCABULARY, seed=seed)
         held_out = encode_pairs(true_pairs(200, seed), VOCABULARY)
-        before = evaluate_examples(row, model, VOCABULARY, held_out, reference)
+        before = evaluate_pairs(row, model, VOCABULARY, held_out, reference)
         config = FitConfig(steps=60, batch_size=64, lr=5e-3, warm_up=10, seed=seed)
         history = train_pairwise(row, model, VOCABULARY, noisy_pairs(2000, seed), config)
-        after = evaluate_examples(row, model, VOCABULARY, held_out, reference)
+        after = evaluate_pairs(row, model, VOCABULARY, held_out, reference)
         assert abs(before["gap"]) < 0.2 * ENDS[name], seed
         assert after["accuracy"] > 0.98, (seed, after)
         assert abs(after["gap"] / ENDS[name] - 1) < 0.25, (seed, after["gap"], ENDS[name])
@@ -269,8 +269,7 @@ def test_one_batch_is_the_loss_of_its_pairs():
 def test_a_judgement_does_not_depend_on_its_batches():
     examples = encode_pairs(true_pairs(7, 0), VOCABULARY)
     small, large = (
-        evaluate_examples(PAIRWISE["dpo"], start(0), VOCABULARY, examples, start(1), batch_size=size)
-        for size in (2, 100)
+        evaluate_pairs(PAIRWISE["dpo"], start(0), VOCABULARY, examples, start(1), batch_size=size) for size in (2, 100)
     )
     assert small == pytest.approx(large, abs=1e-4)
     assert set(small) == {"loss", "accuracy", "gap", "chosen", "rejected"}
@@ -280,7 +279,7 @@ def test_a_reference_that_was_read_once_says_what_it_says_in_every_pass():
     policy, reference = start(0), start(1)
     examples = encode_pairs(ROWS, VOCABULARY)
     for size in (1, 2, 512):
-        known = read_reference(examples, reference, VOCABULARY, batch_size=size)
+        known = add_reference_logprobs(examples, reference, VOCABULARY, batch_size=size)
         assert [len(example.ref_chosen) for example in known] == [len(example.chosen) for example in examples]
         batch = [2, 0, 1, 0]  # in another order and company than it was read
         once, asked = (
@@ -290,10 +289,10 @@ def test_a_reference_that_was_read_once_says_what_it_says_in_every_pass():
         for side in ("chosen", "rejected"):
             one, two, mask = (getattr(x, name.format(side)) for x, name in zip((once, asked, once), NAMES, strict=True))
             torch.testing.assert_close(one * mask, two * mask, rtol=0, atol=1e-5)
-    found = evaluate_examples(PAIRWISE["dpo"], policy, VOCABULARY, known)
-    expected = evaluate_examples(PAIRWISE["dpo"], policy, VOCABULARY, examples, reference)
+    found = evaluate_pairs(PAIRWISE["dpo"], policy, VOCABULARY, known)
+    expected = evaluate_pairs(PAIRWISE["dpo"], policy, VOCABULARY, examples, reference)
     assert found == pytest.approx(expected, abs=1e-4)
-    assert read_reference(examples, reference, VOCABULARY) == known
+    assert add_reference_logprobs(examples, reference, VOCABULARY) == known
 
 
 NAMES = ("ref_{}_logp", "ref_{}_logp", "{}_mask")
@@ -343,7 +342,7 @@ def test_a_model_of_the_wrong_kind():
     with pytest.raises(ValueError, match="so it trains a policy; got RewardModel"):
         train_pairwise(PAIRWISE["dpo"], reward_model, VOCABULARY, ROWS, QUICK)
     with pytest.raises(ValueError, match="measures against a reference: pass a copy"):
-        evaluate_examples(PAIRWISE["dpo"], start(), VOCABULARY, encode_pairs(ROWS, VOCABULARY))
+        evaluate_pairs(PAIRWISE["dpo"], start(), VOCABULARY, encode_pairs(ROWS, VOCABULARY))
     for wrong in (0, -1):
         with pytest.raises(ValueError, match="iterations must be at least 1"):
             train_pairwise(PAIRWISE["dpo"], start(), VOCABULARY, ROWS, QUICK, iterations=wrong)

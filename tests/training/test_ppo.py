@@ -15,7 +15,7 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, kl
 from rlhf_minimal.kl_control import kl_coefficient, next_factor, with_kl_factor
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import OF_THE_MACHINE, UpdateStats, sequence_kl
+from rlhf_minimal.metrics import NONDETERMINISTIC, UpdateStats, sequence_kl
 from rlhf_minimal.models import (
     Critic,
     Vocabulary,
@@ -60,7 +60,7 @@ def weights(module):
 
 
 def numbers(history):
-    return [{name: value for name, value in metrics.items() if name not in OF_THE_MACHINE} for metrics in history]
+    return [{name: value for name, value in metrics.items() if name not in NONDETERMINISTIC} for metrics in history]
 
 
 # --- a step by hand ------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlhf_minimal import PAIRWISE
-from rlhf_minimal.fit import preference_loss
+from rlhf_minimal.fit import reward_model_loss
 from rlhf_minimal.lab.reward_model_quality import bayes_accuracy, calibration, evaluate_reward_model, expected_accuracy
 from rlhf_minimal.lab.sampled_rows import label_pair, sample_pairs, write_completions
 from rlhf_minimal.models import RewardModel, Vocabulary, tiny_llama
@@ -216,7 +216,7 @@ def test_the_loss_is_bradley_terrys_on_raw_scores():
         better, worse = (reward_model.raw_scores([row.prompt], [text]).item() for text in (row.chosen, row.rejected))
         by_hand -= math.log(sigmoid(better - worse)) / 3
     for _ in range(2):
-        loss = preference_loss(PAIRWISE["bradley_terry"], reward_model, rows)
+        loss = reward_model_loss(PAIRWISE["bradley_terry"], reward_model, rows)
         assert loss.item() == pytest.approx(by_hand, abs=1e-5)
         reward_model.normalize(["1?", "2?"], ["0", "1"])  # makes no difference
     loss.backward()

@@ -61,11 +61,11 @@ def test_shares_are_neighbours_and_together_everything(n, count):
 
 def test_alone_everything_stays_what_it_is():
     x = torch.arange(6).view(3, 2)
-    assert ALONE.gather(x) is x
-    assert torch.equal(ALONE.total(x), x)
-    assert torch.equal(ALONE.largest(x), x)
-    assert ALONE.agree(True)
-    assert not ALONE.agree(False)
+    assert ALONE.all_gather(x) is x
+    assert torch.equal(ALONE.all_reduce_sum(x), x)
+    assert torch.equal(ALONE.all_reduce_max(x), x)
+    assert ALONE.all_reduce_any(True)
+    assert not ALONE.all_reduce_any(False)
     assert ALONE.is_main
     assert launched(torch.device("cpu")) == (ALONE, torch.device("cpu"))
 

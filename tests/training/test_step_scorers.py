@@ -31,7 +31,7 @@ from rlhf_minimal.lab.process_reward import (
     weigh_steps,
 )
 from rlhf_minimal.lab.votes import evaluate_votes
-from rlhf_minimal.models import OF_STEPS, RewardModel, Vocabulary, load_reward_model, tiny_llama
+from rlhf_minimal.models import STEP_SCORER_FILE, RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.sample import select
 from rlhf_minimal.tasks import Problem, Step, StepRow, Task, get_task, read_rows, write_rows
 from rlhf_minimal.train import Recipe, roll_out
@@ -310,7 +310,7 @@ def test_auc_is_the_share_of_pairs_in_order(pairs):
 def test_a_saved_scorer_is_the_same(head, tmp_path):
     scorer = scorer_of(head)
     scorer.save(tmp_path)
-    assert json.loads((tmp_path / OF_STEPS).read_text()) == {"head": head, "beta": 0.7}
+    assert json.loads((tmp_path / STEP_SCORER_FILE).read_text()) == {"head": head, "beta": 0.7}
     assert load_file(tmp_path / "model.safetensors")
     again = load_step_scorer(tmp_path)
     assert torch.equal(again.logits(ROWS), scorer.logits(ROWS))
@@ -337,7 +337,7 @@ def test_a_folder_of_another_kind_is_refused_by_name(head, tmp_path):
     with pytest.raises(ValueError, match="no checkpoint in"):
         load_step_scorer(tmp_path)
     for text in ("{", "[]", '{"head": "tail", "beta": 1}', '{"head": "ratio", "beta": "x"}', '{"head": "ratio"}'):
-        (tmp_path / "scorer" / OF_STEPS).write_text(text)
+        (tmp_path / "scorer" / STEP_SCORER_FILE).write_text(text)
         with pytest.raises(ValueError, match="cannot read the checkpoint in .*scorer"):
             load_step_scorer(tmp_path / "scorer")
 

@@ -12,7 +12,7 @@ from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
-from rlhf_minimal.fit import FitConfig, imitate, rows_of_step, supervised_loss
+from rlhf_minimal.fit import FitConfig, batch_of_step, imitate, supervised_loss
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, get_task, write_rows
@@ -104,7 +104,7 @@ def test_imitation_of_given_rows_is_the_loop_written_out(tmp_path, given):
     mine, other = (tiny_llama(len(vocabulary), width=32, layers=1, heads=2) for _ in range(2))
     seen = []
     mean = imitate(mine, vocabulary, source, config, lambda metrics: seen.append(metrics["loss"]))
-    passes = [rows_of_step(range(6), step, 3, seed=1) for step in (1, 2, 3, 4)]
+    passes = [batch_of_step(range(6), step, 3, seed=1) for step in (1, 2, 3, 4)]
     assert sorted(passes[0] + passes[1]) == sorted(passes[2] + passes[3]) == list(range(6))
     batches = [tuple([rows[i][name] for i in chosen] for name in ("prompt", "completion")) for chosen in passes]
     losses = four_steps(other, vocabulary, batches)

@@ -14,8 +14,8 @@ from rlhf_minimal.fit import FitConfig, completion_loss, imitate, supervised_los
 from rlhf_minimal.functional.masked import completion_mask
 from rlhf_minimal.lab.compiled import sample_compiled
 from rlhf_minimal.lab.fast import Fast
+from rlhf_minimal.lab.forced_tokens import force, roll_out_from_prefixes
 from rlhf_minimal.lab.ledger import calls, paid_per_call
-from rlhf_minimal.lab.prefixes import force, roll_out_from
 from rlhf_minimal.lab.processes import Several
 from rlhf_minimal.lab.sampled_rows import sample_completions, sample_pairs
 from rlhf_minimal.lab.votes import evaluate_votes
@@ -263,7 +263,7 @@ def test_what_cannot_hear_replies_refuses_in_one_line(of):
     plan = recipe()
     told = TokenizerVocabulary(character_tokenizer(LEDGER.alphabet))
     attempts = {
-        "prefix": lambda: roll_out_from(POLICY, VOCABULARY, PROBLEMS[:1], plan, prefixes=[[1]]),
+        "prefix": lambda: roll_out_from_prefixes(POLICY, VOCABULARY, PROBLEMS[:1], plan, prefixes=[[1]]),
         "force": lambda: force(POLICY, VOCABULARY, PROBLEMS[:8], plan, at=1, text="=", group_size=2),
         "rows": lambda: sample_completions(POLICY, VOCABULARY, plan, problems=2),
         "pairs": lambda: sample_pairs(POLICY, VOCABULARY, LEDGER, 2),
@@ -319,7 +319,7 @@ def test_a_prompt_of_ones_own_has_no_ledger():
 class TwoOfThem(Several):
     """The first of two processes; what the other would send is a copy of its own share."""
 
-    def all_gather(self, own):
+    def all_gather_object(self, own):
         return [own, own]
 
 

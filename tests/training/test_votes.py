@@ -16,7 +16,7 @@ from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import Accuracy, pass_at
-from rlhf_minimal.lab.prefixes import force
+from rlhf_minimal.lab.forced_tokens import force
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps, vote
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe

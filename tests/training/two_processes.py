@@ -69,7 +69,7 @@ def main():
         numbers = max(abs(watched[0][key] - watched[1][key]) for key in watched[1].keys() - {"tokens_read"})
         if processes.is_main:
             print(name, step, apart, numbers)
-    processes.disconnect()
+    processes.close()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 import rlhf_minimal
-from rlhf_minimal.time_limit import TimeIsUp
+from rlhf_minimal.timeouts import TimeoutInterrupt
 
 from ..exercises import EXERCISES
 from . import bounds, isolation
@@ -236,7 +236,7 @@ class Grader:
         running.problem = ""
         try:
             verdict = exercise.check(running.function(function, leaves))
-        except (Exception, TimeIsUp) as problem:  # no answer may end the grader
+        except (Exception, TimeoutInterrupt) as problem:  # no answer may end the grader
             running.close()
             words = f"the checker failed on its answers: {type(problem).__name__}"
             return self._row(submission, name, 0, f"Not graded: {words}.")
@@ -391,7 +391,7 @@ def grade_all(
                     mine = grader.grade(submission)
                 except (
                     Exception,
-                    TimeIsUp,
+                    TimeoutInterrupt,
                 ) as problem:  # its failure, and nobody else's
                     words = f"the grader failed on it ({type(problem).__name__})"
                     mine = grader.nothing(submission, words)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rlhf_minimal.time_limit import TimeIsUp, in_time
+from rlhf_minimal.timeouts import TimeoutInterrupt, call_with_timeout
 
 from .cells import FOR_READERS, as_code, source
 from .exercise import Verdict, not_a_function, said
@@ -93,7 +93,9 @@ class Bug:
             return Verdict(self.id, False, not_a_function(function))
         with left_as_it_is(made_with(self.check, self.reveals)) as world:
             try:
-                problem = in_time(lambda: self._problem(function, world), _SECONDS)
+                problem = call_with_timeout(
+                    lambda: self._problem(function, world), _SECONDS
+                )
             except TimeoutError:
                 problem = f"Your version takes longer than {_SECONDS:g} seconds. Is there a loop that does not end?"
         held = "The property that the code broke holds for your version."
@@ -111,7 +113,7 @@ class Bug:
         except AssertionError as failed:
             words = " ".join(str(failed).split()) or "no more is known"
             return f"There is a property that your version does not have: {words}."
-        except (KeyboardInterrupt, TimeIsUp):
+        except (KeyboardInterrupt, TimeoutInterrupt):
             raise
         except BaseException as error:
             return f"Your version, or what uses its result, raised {said(error)}"

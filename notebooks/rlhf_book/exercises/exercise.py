@@ -8,7 +8,7 @@ returns (and at its gradient, where the exercise is about a loss):
 drawn batches. At the first difference it asks which known mistake gives the same numbers on every case so far.
 
 Whatever the function does, there is a verdict, and the next one does not depend on it: it may raise, exit, run for
-ever (see `time_limit` for what can be cut off), change settings and names (see `world`), or return no number at all.
+ever (see `timeouts` for what can be cut off), change settings and names (see `world`), or return no number at all.
 
 Left out on purpose: timing, style, and any way of reading the solution out of a verdict.
 """
@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from rlhf_minimal.time_limit import TimeIsUp, in_time
+from rlhf_minimal.timeouts import TimeoutInterrupt, call_with_timeout
 
 from .cells import FOR_READERS, as_code
 from .world import World, left_as_it_is, made_with
@@ -333,7 +333,7 @@ class Exercise:
                 if world is not None:
                     world.restore()
             value = _as_tensor(answer)
-        except (KeyboardInterrupt, TimeIsUp):
+        except (KeyboardInterrupt, TimeoutInterrupt):
             raise
         except BaseException as error:  # whatever the reader's code may raise
             return _Outcome(
@@ -366,7 +366,7 @@ class Exercise:
                     value, leaves, torch.ones_like(value), allow_unused=True
                 )  # of the sum
                 gradient = _together(parts, leaves)
-            except (KeyboardInterrupt, TimeIsUp):
+            except (KeyboardInterrupt, TimeoutInterrupt):
                 raise
             except BaseException as error:
                 return _Outcome(
@@ -409,7 +409,7 @@ class _Reader:
             return self.over
         began = time.monotonic()
         try:
-            outcome: _Outcome = in_time(
+            outcome: _Outcome = call_with_timeout(
                 lambda: self.exercise._run(self.function, case, self.world), _SECONDS
             )
         except TimeoutError:
@@ -429,7 +429,7 @@ def said(error: BaseException) -> str:
     """The kind of an error and what it says, as one sentence."""
     try:
         text = " ".join(str(error).split())[:200].rstrip(".")
-    except (KeyboardInterrupt, TimeIsUp):
+    except (KeyboardInterrupt, TimeoutInterrupt):
         raise
     except BaseException:  # an error of the reader's own may fail at that
         text = ""

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlhf_minimal.time_limit import Alarm
+from rlhf_minimal.timeouts import Alarm
 
 from_iterable = chain.from_iterable
 _LATE = 0.5  # seconds: the second thread waits so much longer than the timer
@@ -131,7 +131,7 @@ def left_as_it_is(judges: Sequence[Any]) -> Iterator[World]:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """In here a call of `in_time` is interrupted even if it has taken the timer's signal over, or has switched it off.
+    """In here a call of `call_with_timeout` is interrupted even if it has taken the timer's signal over, or has switched it off.
 
     A second thread sends SIGURG to the main thread, half a second after the time is up. Python does nothing at this
     signal unless it has a handler, and neither does the system: a signal that comes too late cannot end the process.

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import Any
 
 
-class TimeIsUp(BaseException):
+class TimeoutInterrupt(BaseException):
     """Not an `Exception`, so that a call that catches every `Exception` does not catch it."""
 
 
-def in_time(call: Callable[[], Any], seconds: float) -> Any:
+def call_with_timeout(call: Callable[[], Any], seconds: float) -> Any:
     """What a call returns, if it returns in time.
 
     Args:
@@ -29,9 +29,9 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
         TimeoutError: If the call took longer. An error that the call raises is not caught.
 
     Example:
-        >>> in_time(lambda: sum(range(5)), 1.0)
+        >>> call_with_timeout(lambda: sum(range(5)), 1.0)
         10
-        >>> in_time(lambda: time.sleep(60), 0.01)
+        >>> call_with_timeout(lambda: time.sleep(60), 0.01)
         Traceback (most recent call last):
         TimeoutError: it took longer than 0.01 seconds
     """
@@ -39,7 +39,7 @@ def in_time(call: Callable[[], Any], seconds: float) -> Any:
     by_signal = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     try:
         return (_interrupted if by_signal else _left_behind)(call, seconds)
-    except TimeIsUp:
+    except TimeoutInterrupt:
         raise TimeoutError(f"it took longer than {seconds:g} seconds") from None
 
 
@@ -59,7 +59,7 @@ class Alarm:
         if (left := self.end - time.monotonic()) > 0:  # the call has set a timer of its own
             signal.setitimer(signal.ITIMER_REAL, max(left, 1e-3), 1.0)
             return
-        raise TimeIsUp
+        raise TimeoutInterrupt
 
 
 def _interrupted(call: Callable[[], Any], seconds: float) -> Any:
@@ -101,5 +101,5 @@ def _left_behind(call: Callable[[], Any], seconds: float) -> Any:
     if raised:
         raise raised[0]
     if not returned:
-        raise TimeIsUp
+        raise TimeoutInterrupt
     return returned[0]

@@ -8,7 +8,7 @@ import torch
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import Fast
-from rlhf_minimal.lab.prefixes import force, roll_out_from
+from rlhf_minimal.lab.forced_tokens import force, roll_out_from_prefixes
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
@@ -46,7 +46,7 @@ def test_a_greedy_completion_goes_on_from_any_of_its_beginnings(reading):
     whole = roll_out(POLICY, VOCABULARY, PROBLEMS, plan, temperature=0.0)
     for cut in (0, 1, 5):
         beginnings = [tokens(whole, row)[: min(cut + row, len(tokens(whole, row)) - 1)] for row in range(3)]
-        again = roll_out_from(POLICY, VOCABULARY, PROBLEMS, plan, temperature=0.0, prefixes=beginnings)
+        again = roll_out_from_prefixes(POLICY, VOCABULARY, PROBLEMS, plan, temperature=0.0, prefixes=beginnings)
         assert again.texts == whole.texts
         assert torch.equal(again.truncated, whole.truncated)
         assert again.correct.tolist() == whole.correct.tolist()
@@ -60,7 +60,7 @@ def test_a_greedy_completion_goes_on_from_any_of_its_beginnings(reading):
 def test_log_probs_are_those_of_the_sampled_tokens_and_the_beginning_has_none(vocabulary):
     plan = recipe(reading=Plain())
     prefixes = [vocabulary.encode(text) for text in ("3d", "3d8b=", "")]
-    sampled = roll_out_from(POLICY, vocabulary, PROBLEMS, plan, group_size=2, seed="x", prefixes=prefixes)
+    sampled = roll_out_from_prefixes(POLICY, vocabulary, PROBLEMS, plan, group_size=2, seed="x", prefixes=prefixes)
     read = Plain().logp(POLICY, sampled, plan.config)
     torch.testing.assert_close(sampled.logp, read * sampled.mask, atol=1e-5, rtol=0)
     for row, text in enumerate(sampled.texts):
@@ -72,7 +72,9 @@ def test_log_probs_are_those_of_the_sampled_tokens_and_the_beginning_has_none(vo
 
 def test_the_budget_holds_for_beginning_and_end_together():
     prefixes = [VOCABULARY.encode("1" * n) for n in (1, 4, 7)]
-    sampled = roll_out_from(POLICY, VOCABULARY, PROBLEMS, recipe(budget=8), group_size=40, prefixes=prefixes, seed="b")
+    sampled = roll_out_from_prefixes(
+        POLICY, VOCABULARY, PROBLEMS, recipe(budget=8), group_size=40, prefixes=prefixes, seed="b"
+    )
     assert sampled.completions.shape[1] == 8
     ended = (sampled.completions * (sampled.mask != 0) == VOCABULARY.eos_id) & (sampled.mask != 0)
     assert torch.equal(sampled.truncated, ~ended.any(-1))
@@ -91,7 +93,7 @@ def test_the_budget_holds_for_beginning_and_end_together():
 )
 def test_beginnings_from_which_nothing_goes_on(prefixes, message):
     with pytest.raises(ValueError, match=message):
-        roll_out_from(POLICY, VOCABULARY, PROBLEMS, recipe(), prefixes=prefixes)
+        roll_out_from_prefixes(POLICY, VOCABULARY, PROBLEMS, recipe(), prefixes=prefixes)
 
 
 def test_what_has_not_ended_in_time_gets_the_text_and_the_rest_is_left_alone():

@@ -2,7 +2,7 @@
 
 If such a call fails, its completion gets 0, the failure is counted, and the run goes on. A warning shows the first
 failure. If every completion of the first step fails, the code is broken, not the completions: then the run stops.
-`time_limit` says which calls can be interrupted.
+`timeouts` says which calls can be interrupted.
 """
 
 import time
@@ -14,7 +14,7 @@ from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.rewards import RewardFunction, StepReward, WrongCount, ask, finite, read_each, read_steps
-from rlhf_minimal.time_limit import in_time
+from rlhf_minimal.timeouts import call_with_timeout
 
 SECONDS = 10.0  # the time limit of one call, which scores one completion
 LOST = 6  # all calls that run into their time limit may take this many limits together
@@ -157,7 +157,7 @@ def _together_or_one_by_one(
     """
     given: list[Any] = []
     try:
-        in_time(lambda: given.extend(call(problems, completions)), together)
+        call_with_timeout(lambda: given.extend(call(problems, completions)), together)
         values = given
     except WrongCount:
         raise
@@ -194,7 +194,7 @@ class _Budget:
             raise TimeoutError("not scored: earlier completions have used up the time for all completions")
         began = time.monotonic()
         try:
-            return in_time(score, self.each)
+            return call_with_timeout(score, self.each)
         except TimeoutError:  # also of the call's own making, which may have come soon
             self.lost -= self._spent_since(began)
             raise

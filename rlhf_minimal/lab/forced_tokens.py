@@ -14,7 +14,7 @@ from rlhf_minimal.tasks import Problem
 from rlhf_minimal.train import Recipe, Rollout, join, roll_out, select
 
 
-def roll_out_from(
+def roll_out_from_prefixes(
     policy: PreTrainedModel,
     vocabulary: AnyVocabulary,
     problems: list[Problem],
@@ -167,7 +167,7 @@ def force(
         for ids, written in zip(cut.completions.tolist(), cut.texts, strict=True)
     ]
     again = options | {"group_size": 1, "seed": f"{options.get('seed', 0)}/forced"}
-    whole = roll_out_from(policy, vocabulary, cut.problems, recipe, prefixes=prefixes, **again)
+    whole = roll_out_from_prefixes(policy, vocabulary, cut.problems, recipe, prefixes=prefixes, **again)
     whole.logp[:, :at], whole.mask[:, :at] = cut.logp[:, :at], cut.mask[:, :at]
     order = torch.arange(len(first.texts), device=rows.device)
     order[rows] = len(order) + torch.arange(len(rows), device=rows.device)

@@ -18,11 +18,11 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import OF_THE_MACHINE
+from rlhf_minimal.metrics import NONDETERMINISTIC
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, score_all, verify_all
 from rlhf_minimal.tasks.rewards import LARGEST
-from rlhf_minimal.time_limit import in_time
+from rlhf_minimal.timeouts import call_with_timeout
 from rlhf_minimal.train import Recipe, train
 
 PROBLEMS = [Problem("1:", "2"), Problem("3:", "4"), Problem("5:", "6")]
@@ -314,10 +314,10 @@ def test_somebody_elses_alarm_still_rings():
     handler = signal.signal(signal.SIGALRM, lambda *_: rung.append(time.monotonic()))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.5)
-        assert in_time(lambda: 3, 0.2) == 3
+        assert call_with_timeout(lambda: 3, 0.2) == 3
         assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 0.5
         with pytest.raises(TimeoutError):
-            in_time(lambda: time.sleep(60), 0.1)
+            call_with_timeout(lambda: time.sleep(60), 0.1)
         assert rung == []
         time.sleep(0.6)
         assert len(rung) == 1
@@ -383,8 +383,8 @@ def test_the_run_goes_on_and_counts():
     assert all(0 < row["verifier_errors"] <= 16 for row in broken)
     assert not any("verifier_errors" in row for row in sound)
     for one, other in zip(sound, broken, strict=True):  # 0 was what an odd digit gets anyway: all else is the same
-        assert {k: v for k, v in one.items() if k not in OF_THE_MACHINE} == {
-            k: v for k, v in other.items() if k not in (*OF_THE_MACHINE, "verifier_errors")
+        assert {k: v for k, v in one.items() if k not in NONDETERMINISTIC} == {
+            k: v for k, v in other.items() if k not in (*NONDETERMINISTIC, "verifier_errors")
         }
 
 
