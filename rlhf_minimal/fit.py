@@ -528,8 +528,8 @@ def encode_pairs(
         if chosen == rejected and not sampled:
             raise ValueError(f"row {number}: chosen and rejected are equal, so nothing is preferred; remove the row")
         prompt, write = vocabulary.encode_beginning(row.prompt), partial(vocabulary.encode_after, row.prompt)
-        ids = ([*write(text), vocabulary.end_id] for text in (chosen, rejected))
-        examples.append(EncodedPair(row, prompt, *ids))
+        ids = [[*write(text), vocabulary.end_id] for text in (chosen, rejected)]
+        examples.append(EncodedPair(row, prompt, ids[0], ids[1]))
     return examples
 
 

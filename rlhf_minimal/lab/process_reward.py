@@ -123,8 +123,7 @@ def label_steps(
         label_at.append(dict(task.steps(text, problem)) if task.steps and labels == "program" else {})
         label_at[row][len(text)] = float(written.correct[row] == 1)
         if labels.startswith("shepherd"):
-            asked = vocabulary.prompt_text(problem.prompt, system=task.instruction)
-            ids = vocabulary.encode_after(asked, text)
+            ids = vocabulary.encode_after(vocabulary.prompt_text(problem.prompt, system=task.instruction), text)
             points += [(row, end) for end in ends]
             prefixes += [ids[: vocabulary.token_of(ids, end) + 1] for end in ends]
     for i in range(0, len(points), 128):

@@ -445,9 +445,10 @@ def _as_texts(
             "be told apart; give prompt and completion as texts"
         )
     completion = whole[len(asked) :]
-    tokenizer = getattr(vocabulary, "tokenizer", None)
-    for end in () if tokenizer is None else (vocabulary.end_id, vocabulary.eos_id):
-        text, found, behind = completion.rpartition(tokenizer.convert_ids_to_tokens(end))
+    if not isinstance(vocabulary, TokenizerVocabulary):
+        return asked, completion
+    for end in (vocabulary.end_id, vocabulary.eos_id):
+        text, found, behind = completion.rpartition(vocabulary.tokenizer.convert_ids_to_tokens(end))
         if found and (not behind.strip() or vocabulary.behind_an_answer.endswith(behind)):
             return asked, text
     return asked, completion
