@@ -10,8 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 Split = Literal["train", "held_out"]
 
-# Invisible characters that are not in Unicode's category Cf: fillers, variation selectors, joiners.
-_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+# Invisible characters that are not in Unicode's category Cf: fillers, variation selectors, joiners, and what Unicode
+# keeps free for further ones.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\uffa0\ufe00-\ufe0f\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
 
 DRAWS = 2000  # how many draws in a row may belong to the other split; after that `Task.problems` raises an error
 
@@ -62,8 +65,8 @@ def own_family(prompt: str) -> str:
 def normalised(text: str) -> str:
     r"""A text as a reader sees it: two questions that look the same become the same text.
 
-    Unicode has several forms of many characters; NFKC replaces them by one. Invisible characters are removed, and any
-    run of white space becomes one space. Letters keep their case: x and X may be two unknowns.
+    Unicode has several forms of many characters; NFKC replaces them by one. Invisible and control characters are
+    removed, and any run of white space becomes one space. Letters keep their case: x and X may be two unknowns.
 
     Example:
         >>> normalised("What\u00a0is  1\u200b+2?\n") == normalised("What is 1+2?")
@@ -71,7 +74,8 @@ def normalised(text: str) -> str:
     """
     for _ in range(2):  # an invisible character may stand between a letter and its accent: combine them after removal
         text = unicodedata.normalize("NFKC", text)
-        text = "".join(c for c in _INVISIBLE.sub("", text) if unicodedata.category(c) != "Cf")
+        seen = _INVISIBLE.sub("", text)
+        text = "".join(c for c in seen if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc"))
     return " ".join(text.split())
 
 

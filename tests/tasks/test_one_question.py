@@ -173,6 +173,13 @@ def test_a_task_splits_by_what_a_reader_sees():
             )
 
 
+@pytest.mark.parametrize("first", [0x00, 0x7F, 0x2060, 0xFE00, 0xFFF0, 0xE0000, 0xE0100, 0xE0FF0])
+def test_what_nobody_sees_makes_no_other_question(first):
+    for code in range(first, first + 9):
+        between = " " if chr(code).isspace() else ""
+        assert normalised(f"a{chr(code)}b") == f"a{between}b", hex(code)
+
+
 def test_what_a_template_wrote_on_another_day_is_the_same_question():
     vocabulary = VOCABULARIES["with a date"]
     today = vocabulary.prompt_text("6 * 7")
