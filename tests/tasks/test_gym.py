@@ -105,7 +105,9 @@ def test_an_answer_that_a_scorer_cannot_read_is_wrong():
 @pytest.mark.parametrize("name", READABLE)
 def test_the_right_answer_can_be_read_where_only_some_texts_are(name):
     task = get_task(f"reasoning-gym:{name}")
-    for problem in task.problems("train", 2, seed=0):
+    problems = [p for p in task.problems("train", 6, seed=0) if "Integral(" not in p.answer]  # sympy found no primitive
+    assert len(problems) >= 2
+    for problem in problems[:2]:
         assert task.verify(problem.answer, problem) == 1.0
 
 
