@@ -44,7 +44,6 @@ def test_the_library_does_not_grow():
     assert rooms.total() <= 11560
 
 
-
 def test_the_walk_from_the_command_to_the_first_step_does_not_grow():
     before = torch.optim.AdamW.step
     on_it = lines.walk()
