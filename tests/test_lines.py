@@ -39,8 +39,8 @@ def test_the_library_does_not_grow():
     rooms = lines.rooms()
     assert {".", "functional", "tasks", "lab"} <= set(rooms)
     assert lines.core(rooms) <= 10000
-    # 400 of them: pairs, self-distillation, turns, in contrib and lab; 100: files of word problems; 150: one question in
-    # every form of a row; 60: the new name in the answer to an old one
+    # 400 of them: pairs, self-distillation, turns, in contrib and lab; 100: files of word problems; 150: one question
+    # in every form of a row; 60: the new name in the answer to an old one
     assert rooms.total() <= 11560
 
 
