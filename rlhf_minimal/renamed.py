@@ -29,7 +29,7 @@ _KEYWORDS = {
     }
 }
 
-Class = TypeVar("Class", bound=type)
+Kind = TypeVar("Kind", bound=type)
 
 
 class _Modules:
@@ -61,7 +61,7 @@ def names_of(module: str) -> None:
     vars(sys.modules[module])["__getattr__"] = answer
 
 
-def keywords(cls: Class) -> Class:
+def keywords(cls: Kind) -> Kind:
     """The class, whose old keywords are from here on answered with the new ones.
 
     Raises:
