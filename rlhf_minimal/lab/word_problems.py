@@ -200,7 +200,7 @@ def _task(kind: str, files: str) -> Task:
 
 def _on_side(key: str, *, held_out: bool) -> str:
     """A text for a question that falls on the side that its file says: what follows it is counted up until it does."""
-    return next(text for i in range(1000) if falls_on_held_out_side(text := f"{key}\n{i}") == held_out)
+    return next(text for i in range(1000) if falls_on_held_out_side(text := f"{key} ({i})") == held_out)
 
 
 def _problems(file: str, form: _Form, left_out: Counter[str]) -> list[Problem]:
