@@ -47,7 +47,7 @@ from rlhf_minimal.lab.export import trl_arguments
 from rlhf_minimal.lab.fast import Fast, fast, plain
 from rlhf_minimal.lab.memory import Dtypes, memory_ledger, most_at_once
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import clock, peak_memory
+from rlhf_minimal.metrics import peak_memory, synchronized_time
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.sample import pad_left, sample
 from rlhf_minimal.tasks import Problem, get_task
@@ -411,10 +411,10 @@ class Bench:
         times: dict[str, list[float]] = {name: [] for name in ways}
         for turn in range(self.scale.turns + 1):
             for name, work in ways.items():
-                began = clock(self.device)
+                began = synchronized_time(self.device)
                 work()
                 if turn:
-                    times[name].append(round(clock(self.device) - began, 4))
+                    times[name].append(round(synchronized_time(self.device) - began, 4))
         return times
 
     def peak_flops(self, n: int = 2048, times: int = 8) -> float:
@@ -430,9 +430,9 @@ class Bench:
         return 2 * n**3 / best
 
     def _seconds_of(self, work: Callable[[], Any]) -> float:
-        began = clock(self.device)
+        began = synchronized_time(self.device)
         work()
-        return clock(self.device) - began
+        return synchronized_time(self.device) - began
 
     # --- trl -------------------------------------------------------------------------------------------------------
 
@@ -460,10 +460,10 @@ class Bench:
                 metrics = train_step(learner, recipe)
                 times["ours"].append(round(metrics["seconds"], 4))
                 lengths["ours"].append(round(metrics["length"], 2))
-                self.began = clock(bench.device)
+                self.began = synchronized_time(bench.device)
 
             def on_step_end(self, *args: Any, **others: Any) -> None:
-                times["trl"].append(round(clock(bench.device) - self.began, 4))
+                times["trl"].append(round(synchronized_time(bench.device) - self.began, 4))
 
             def on_log(
                 self,
