@@ -463,7 +463,9 @@ class Bench:
                 self.began = synchronized_time(bench.device)
 
             def on_step_end(self, *args: Any, **others: Any) -> None:
-                times["trl"].append(round(synchronized_time(bench.device) - self.began, 4))
+                times["trl"].append(
+                    round(synchronized_time(bench.device) - self.began, 4)
+                )
 
             def on_log(
                 self,
