@@ -3,7 +3,7 @@
 Open `algorithms.py` first. Then `objective.py`, where the columns of the table meet.
 """
 
-from . import contrib, renamed  # noqa: F401
+from . import contrib
 from .algorithms import ALGORITHMS
 from .anatomy import diff, gradient_weight, table, token_weights
 from .objective import KL, Algorithm, Batch, NotFinite, Totals, policy_loss, prepare, value_loss

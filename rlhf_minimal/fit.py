@@ -30,12 +30,9 @@ from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, policy_logits
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, log_ratio, pairwise_loss, pairwise_scores
-from rlhf_minimal.renamed import names_of
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
 from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, ReplyRow, Task, read_rows
 from rlhf_minimal.tasks.rows import Source
-
-names_of(__name__)
 
 Row = TypeVar("Row")
 OnStep = Callable[[Metrics], bool | None]

@@ -17,10 +17,7 @@ from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_mea
 from rlhf_minimal.kl_control import kl_coefficient
 from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.objective import Algorithm, Batch, _rewards_of_tokens, _trust_weight
-from rlhf_minimal.renamed import names_of
 from rlhf_minimal.sample import Rollout
-
-names_of(__name__)
 
 Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
 

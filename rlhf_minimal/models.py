@@ -44,7 +44,6 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from rlhf_minimal.functional.logprobs import completion_logits
-from rlhf_minimal.renamed import names_of
 from rlhf_minimal.vocabulary import (
     AnyVocabulary,
     TokenizerVocabulary,
@@ -52,8 +51,6 @@ from rlhf_minimal.vocabulary import (
     character_tokenizer,
     check_same_vocabulary,
 )
-
-names_of(__name__)
 
 __all__ = [
     "SHORT_NAMES",

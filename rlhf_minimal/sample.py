@@ -12,10 +12,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_temperature
 from rlhf_minimal.models import AnyVocabulary, forward_with_cache, positions
-from rlhf_minimal.renamed import names_of
 from rlhf_minimal.tasks import Problem
-
-names_of(__name__)
 
 # Reads the tokens [B] at place t of their completions; gives the logits [n, V] of what follows in the rows [n].
 Step = Callable[[Tensor, Tensor, int], Tensor]

@@ -56,12 +56,10 @@ from rlhf_minimal.models import (
 )
 from rlhf_minimal.objective import Algorithm, Batch, NotFinite, policy_loss, prepare, value_loss
 from rlhf_minimal.optimizer import parameters_of
-from rlhf_minimal.renamed import keywords, names_of
+from rlhf_minimal.renamed import keywords
 from rlhf_minimal.reward_scaling import scale_rewards
 from rlhf_minimal.sample import Rollout, Samples, check_length, join, pad_left, sample, select
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, Task, score_all, verify_all
-
-names_of(__name__)
 
 
 class NothingToLearn(Exception):

@@ -24,16 +24,16 @@ ALLOWED = {
     "pairs": {"functional", "contracts", "objective"},
     "anatomy": MATHS,
     "vocabulary": {"functional", "timeouts"},
-    "models": {"functional", "timeouts", "vocabulary", "renamed"},
+    "models": {"functional", "timeouts", "vocabulary"},
     "tasks": {"functional", "models", "vocabulary", "timeouts"},
     # The loop takes an Algorithm and never asks its name: it may not even see the table.
     **dict.fromkeys(LOOP, LOOP | {"functional", "objective", "models", "vocabulary", "tasks", "renamed"}),
-    "fit": LOOP | {"renamed", "vocabulary", "functional", "objective", "pairs", "models", "tasks", "training"},
+    "fit": LOOP | {"vocabulary", "functional", "objective", "pairs", "models", "tasks", "training"},
     "runs": LOOP | {"objective", "models", "training"},
     "training": LOOP | {"models"},
     "lab": LOOP
     | {"vocabulary", "timeouts", "functional", "objective", "contrib", "pairs", "models", "tasks", "training", "fit"},
-    "__init__": MATHS | {"renamed", "contrib", "models", "tasks"},
+    "__init__": MATHS | {"contrib", "models", "tasks"},
     "__main__": {"cli"},
     "cli": MATHS | LOOP | {"vocabulary", "models", "tasks", "training", "lab", "runs", "fit", "."},
 }
