@@ -55,8 +55,8 @@ ALL_OF = Exercise(
     difficulty="core",
     statement=r"""
     Pass@$k$ asks for one right completion among $k$. Whoever lets a model act without a check asks for the opposite: that
-    *all* of $k$ completions are right. Estimate that chance without bias from $c$ right ones among $n$ draws:
-    `my_all_right(right, n, k)`, with `right` of shape `[P]`, gives `[P]`. Which choices of $k$ of the $n$ do you count?
+    *all* of $k$ completions are right. Estimate that chance without bias from $c$ right ones among $n$ draws (the chapter's
+    $K$; $k$ is its $n$): `my_all_right(right, n, k)`, with `right` of shape `[P]`, gives `[P]`. Which choices of $k$ of the $n$ do you count?
     Then put in $c = 8$ of $n = 10$ for $k = 4$, and compare with pass@4 of the same counts.
     """,
     solution=my_all_right,
