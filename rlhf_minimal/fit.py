@@ -205,8 +205,8 @@ def supervised_loss(
     logp = token_logprobs(policy_logits(model, prompt_ids, prompt_mask, ids), ids)
     mask = completion_mask(ids, end)
     for row, spans in enumerate(replies):
-        for first, end in spans:
-            places = (vocabulary.token_of(ids[row].tolist(), place) for place in (first + 1, end))
+        for first, last in spans:
+            places = (vocabulary.token_of(ids[row].tolist(), place) for place in (first + 1, last))
             mask[row, next(places) : next(places) + 1] = 0.0
     return -masked_mean(logp, mask)
 

@@ -271,6 +271,8 @@ class TokenizerVocabulary:
         given alone, which then is none within a conversation. Where a token would reach over the seam, the prompt
         keeps its own ids, as the sampler reads them, and the text gets its own, without such a space.
         """
+        if not prompt:
+            return self.encode(text)
         alone, before, both = self.encode(text), self.encode(prompt), self.encode(prompt + text)
         if both[: len(before)] == before:
             return both[len(before) :]

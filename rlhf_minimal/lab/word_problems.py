@@ -170,13 +170,13 @@ def _task(kind: str, files: str) -> Task:
     if len(kept) + len(measured) < FEWEST:
         raise ValueError(f"{name} has {len(kept) + len(measured)} questions; it needs at least {FEWEST}, so add rows")
 
-    @cache  # a held-out set of a thousand questions is drawn from for seconds otherwise
+    @cache  # a question is drawn many times, and its side is found by trying
     def family(prompt: str) -> str:
         key = normalised(prompt)
         return _on_side(key, held_out=key in held_out) if more else key
 
     def make(rng: random.Random) -> Problem:
-        return rng.choice((measured or kept) if rng.random() < 0.1 else (kept or measured))
+        return rng.choice(measured if rng.random() < 0.1 else kept)
 
     def verify(completion: str, problem: Problem) -> float:
         found = form.final(completion)

@@ -16,6 +16,8 @@ _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\uffa0\ufe00-\ufe0f\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
 
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # those of ASCII that are no white space
+
 DRAWS = 2000  # how many draws in a row may belong to the other split; after that `Task.problems` raises an error
 
 
@@ -72,6 +74,8 @@ def normalised(text: str) -> str:
         >>> normalised("What\u00a0is  1\u200b+2?\n") == normalised("What is 1+2?")
         True
     """
+    if text.isascii():  # it has one form, and nothing invisible but control characters
+        return " ".join(_CONTROL.sub("", text).split())
     for _ in range(2):  # an invisible character may stand between a letter and its accent: combine them after removal
         text = unicodedata.normalize("NFKC", text)
         seen = _INVISIBLE.sub("", text)

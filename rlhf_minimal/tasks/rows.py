@@ -220,9 +220,10 @@ def hold_out(
 
     found = measured()
     for question in sorted(questions, key=lambda question: zlib.crc32(question.encode()))[:100]:
-        if not found:
-            train = [row for row in train if question not in asked[row]] or train
-            found = measured()
+        if found:
+            break
+        train = [row for row in train if question not in asked[row]] or train
+        found = measured()
     if not found:
         raise ValueError("every question of the data occurs in a row to train on, too: give pairs a column prompt")
     return train, found[:most]
@@ -382,17 +383,17 @@ def _common_text(one: str, other: str) -> str:
     """The prompt of two texts: their common beginning, as far as whole words go, without a space at its end."""
     shared = os.path.commonprefix([one, other])
     behind = [text[len(shared) :][:1] for text in (one, other)]
-    if not all(behind):  # one is the other's beginning: its last word is an answer
-        cut = re.sub(r"\w+\W*\Z", "", shared)
-    elif any(c.isalnum() or unicodedata.combining(c) for c in behind):
-        cut = re.sub(r"\w+\Z", "", shared)
-    else:
-        cut = shared
+    within_a_word = all(behind) and any(c.isalnum() or unicodedata.combining(c) for c in behind)
+    # If one is the other's beginning, its last word is an answer. Read from the end: from the front it takes n² steps.
+    last_word = r"\W*\w+" if not all(behind) else r"\w+" if within_a_word else ""
+    found = re.match(last_word, shared[::-1])
+    cut = shared[: len(shared) - (found.end() if found else 0)]
     return (cut if cut.strip() else shared).removesuffix(" ")
 
 
 _SPEAKER = re.compile(r"(?:^|\n)\s*(Human|User|Question|Q|Assistant|Bot|AI|Answer|A|System): ?", re.IGNORECASE)
 _ASKING = ("human", "user", "question", "q")
+MOST_ENDS = 32  # of a question that nothing marks; of a longer text those at its beginning and at its end are kept
 
 
 def _around_shared(shared: str) -> Around:
@@ -411,7 +412,10 @@ def _around_shared(shared: str) -> Around:
     ]
     last = max(ends, default=0)
     ends += [last + match.end() for match in re.finditer(r"\S+", shared[last:])]
-    return {"asked": tuple(shared[:end] for end in sorted({*ends}) if shared[:end].strip())}
+    ends = sorted({*ends})
+    if len(ends) > MOST_ENDS:
+        ends = [*ends[: MOST_ENDS // 2], *ends[-MOST_ENDS // 2 :]]
+    return {"asked": tuple(shared[:end] for end in ends if shared[:end].strip())}
 
 
 def _of_conversation(said: tuple[str, ...]) -> Around:
@@ -505,7 +509,8 @@ def _check_fits(
     name: str, read: str, answer: str, vocabulary: Vocabulary | TokenizerVocabulary, max_length: int
 ) -> None:
     asked, answered = vocabulary.encode(read) if read else [], vocabulary.encode_after(read, answer)
-    if not {vocabulary.eos_id, vocabulary.end_id}.isdisjoint(answered):  # a prompt may hold them: every turn ends so
+    ends = {vocabulary.eos_id, vocabulary.end_id if read else vocabulary.eos_id}  # a text to pretrain on ends in eos
+    if not ends.isdisjoint(answered):  # a prompt may hold them: every turn ends so
         raise ValueError(f"{answer!r} holds the end token itself; remove it: it is added to every answer")
     unknown = getattr(getattr(vocabulary, "tokenizer", None), "unk_token_id", None)
     if unknown is not None and unknown in asked + answered:

@@ -79,7 +79,8 @@ def verify_all(
     if len(problems) != len(completions):
         raise ValueError(f"one completion per problem: got {len(problems)} problems, {len(completions)} completions")
 
-    verifier: Callable[[str, Problem], Any] = task.parts if in_parts and task.parts else task.verify
+    verifier: Callable[[str, Problem], Any] | None = task.parts if in_parts else task.verify
+    assert verifier is not None, "a task without parts is not asked for them"
 
     def verify(problems: Sequence[Problem], completions: Sequence[str]) -> Iterator[Any]:
         for problem, completion in zip(problems, completions, strict=True):

@@ -254,3 +254,17 @@ def test_the_commands_hold_the_wall_and_say_what_is_not_learnt(tmp_path, capsys)
     assert not [q for q in HELD_OUT if json.dumps(q)[1:-1] + "<|im_end|>" in trained]
     kept = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
     assert all(set(row) == {"prompt", "completion"} for row in kept)
+
+
+def test_a_long_text_without_marks_keeps_its_first_and_its_last_places_only():
+    shared = "word " * 2000 + "x" * 100_000  # one word of so many letters takes minutes if every letter is tried
+    raw = [{"chosen": f"{shared} yes", "rejected": f"{shared} no"}]
+    (row,) = read_rows(raw, PairRow, Vocabulary("words xyen"), max_length=10**6)
+    assert len(row.asked) == 32
+    assert row.asked[0] == "word"
+    assert row.asked[-1] == row.prompt == shared
+
+
+def test_a_text_of_ascii_is_seen_as_it_is_among_others():
+    text = "".join(map(chr, range(128)))
+    assert normalised(text) == normalised(f"{text}\u00e9").removesuffix("\u00e9")

@@ -9,7 +9,7 @@ from rlhf_minimal.fit import completion_loss, encode_pairs
 from rlhf_minimal.lab.process_reward import StepScorer
 from rlhf_minimal.lab.turns import ChatReplies
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, tiny_llama
-from rlhf_minimal.tasks import CompletionRow, PairRow, StepRow, read_rows
+from rlhf_minimal.tasks import CompletionRow, PairRow, StepRow, TextRow, read_rows
 
 TEXTS = ["What is 12 + 30 =", "user assistant system", "It is 42.", "<|user|>\n<|assistant|>\n", "[INST] hello [/INST]"]
 SPECIAL = ["</s>", "<unk>", "<end_of_turn>", "<start>"]
@@ -175,3 +175,16 @@ def test_the_loss_of_a_conversation_is_that_of_its_ids():
     by_hand = -torch.stack([logp[t - 1, ids[t]] for t in range(n, len(ids))]).mean()
     assert len(ids) - n == 3 or len(ids) - n == 2  # the digits and the end, no space before them
     assert completion_loss(policy, vocabulary, [row]).item() == pytest.approx(by_hand.item(), rel=1e-5)
+
+
+def test_a_text_to_pretrain_on_may_hold_the_end_of_a_turn_and_not_its_own():
+    vocabulary = vocabulary_of("bytes", "another end")
+    assert vocabulary.end_id != vocabulary.eos_id
+    (row,) = read_rows([{"text": "hello<end_of_turn>"}], TextRow, vocabulary, max_length=500)
+    assert row.text == "hello<end_of_turn>"
+    for raw, kind in (
+        ({"text": "hello</s>"}, TextRow),
+        ({"prompt": "What?", "completion": "hello<end_of_turn>"}, CompletionRow),
+    ):
+        with pytest.raises(ValueError, match="holds the end token itself"):
+            read_rows([raw], kind, vocabulary, max_length=500)
