@@ -48,6 +48,7 @@ FORM = (
     "diagnosis",
     "making-it-fast",
     "scaling-up",
+    "real-model",
     "choosing",
 )
 # Notebooks that derive nothing: blank functions to write. They have no main point, no depth and no questions.

@@ -39,6 +39,7 @@ def record(
     *,
     seeds: Iterable[int] = SEEDS,
     fewer: Mapping[str, int] | None = None,
+    to: Path | None = None,
     **head: Any,
 ) -> None:
     """Run every arm with every seed that is not on file, or only the arms named on the command line.
@@ -49,6 +50,7 @@ def record(
         run: (arm, seed) -> what is kept of that run; "arm" and "seed" are added.
         seeds: those that every arm gets.
         fewer: how many of them, the first ones, some arms get instead.
+        to: the record, if it is not the script's own.
         head: what holds for all runs, such as the number of steps.
     """
     arms, seeds, fewer = list(arms), list(seeds), fewer or {}
@@ -62,7 +64,7 @@ def record(
             f"no arm {', '.join(sorted(unknown))}; there are {', '.join(arms)}"
         )
     torch.set_num_threads(1)
-    file = Record(record_of(script), script)
+    file = Record(to or record_of(script), script)
 
     def place(one: dict[str, Any]) -> tuple[int, int]:
         return arms.index(one["arm"]), one["seed"]
