@@ -184,7 +184,8 @@ def line(entry: Mapping[str, Any], arm: str = "grpo") -> str:
 
     (before,), after, coin = of(START), of(arm), of(CONTROL)
     most = max(before.passed)
-    seconds = [run["seconds"] for run in entry["runs"] if run["arm"] == arm]
+    own = [run for run in entry["runs"] if run["arm"] == arm]
+    seconds = [run.get("cpu_seconds") or run["seconds"] for run in own]
     return " | ".join(
         [
             f"| {entry['model']}",
