@@ -73,7 +73,7 @@ def test_its_numbers_are_pythons():
         (["trl", {"steps_per_generation": 4}], ["4 prompts, 32 completions in all", "a clip has nothing to do"]),
         (
             ["trl", {}],
-            ["A rollout pays for 4 updates", "1 update of these is on-policy and 3 off-policy", "by 3 updates"],
+            ["A rollout pays for 4 updates", "Of these, 1 is on-policy and 3 off-policy", "by 3 updates"],
         ),
         (["trl", {"steps_per_generation": 2}], ["2 rollouts pay for 1 update of 32 completions"]),
         (
@@ -149,7 +149,9 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert len(source.splitlines()) < 150
 
 
-@pytest.mark.parametrize("arguments", [{"library": "unsloth"}, {"numbers": {"gpus": 0}}, {"numbers": {"gpus": "two"}}])
+@pytest.mark.parametrize(
+    "arguments", [{"library": "unsloth"}, {"numbers": {"gpus": 1.5}}, {"numbers": {"gpus": "two"}}]
+)
 def test_the_widget_refuses_what_it_cannot_show(arguments):
     with pytest.raises(traitlets.TraitError):
         BatchCalculator(**arguments)

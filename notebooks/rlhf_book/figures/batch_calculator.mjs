@@ -75,10 +75,11 @@ const maths = {
       : `${rollouts} rollouts pay for ${many(ages.length, "update")}`;
     const which = off === 0 ? "Each update uses completions of its own weights: on-policy, and a clip has nothing to do."
       : off === ages.length ? `Every update is off-policy, by up to ${many(oldest, "update")}.`
-        : `${many(ages.length - off, "update")} of these ${ages.length - off === 1 ? "is" : "are"} on-policy and ${off} off-policy, the oldest ` +
+        : `Of these, ${ages.length - off} ${ages.length - off === 1 ? "is" : "are"} on-policy and ${off} off-policy, the oldest ` +
           `completions by ${many(oldest, "update")}.`;
+    const cut = library === "prime-rl" ? "" : ` An update is added up from ${found.micro} micro-batch${found.micro === 1 ? "" : "es"} on a device.`;
     return `A rollout holds ${many(prompts, "prompt")}, ${many(completions, "completion")} in all. ${pays} of ` +
-      `${many(step, "completion")} each. ${which} Micro-batches change nothing of this.`;
+      `${many(step, "completion")}${ages.length === 1 ? "" : " each"}. ${which}${cut}`;
   },
 };
 
@@ -114,7 +115,7 @@ function render({ model, el }) {
       inputs = {};
       fields.replaceChildren(...Object.keys(maths.libraries[now]).map((name) => {
         const input = element("input", { type: "number", min: 1, step: 1, className: `field-${name.replace(".", "-")}` });
-        input.addEventListener("input", () => write({ numbers: { ...numbers(), [name]: input.value === "" ? 0 : Number(input.value) } }));
+        input.addEventListener("input", () => write({ numbers: { ...numbers(), [name]: parseInt(input.value, 10) || 0 } }));
         inputs[name] = input;
         return element("label", {}, name, input);
       }));

@@ -1064,11 +1064,11 @@ class BatchCalculator(LiveFigure):
 
     Args:
         library: "trl", "verl" or "prime-rl".
-        numbers: settings by name, whole numbers from 1; what is left out is as in `batches.LIBRARIES`.
+        numbers: settings by name, whole numbers; what is left out is as in `batches.LIBRARIES`.
         alt: what a reader should know who does not see it.
 
     Raises:
-        traitlets.TraitError: another library, or a number that is none.
+        traitlets.TraitError: another library, or a number that is not whole.
 
     Example:
         >>> BatchCalculator("verl", numbers={"ppo_epochs": 2}).library
@@ -1079,7 +1079,7 @@ class BatchCalculator(LiveFigure):
     library = traitlets.Enum(["trl", "verl", "prime-rl"], default_value="trl").tag(
         sync=True
     )
-    numbers = traitlets.Dict(value_trait=traitlets.Int(min=1)).tag(sync=True)
+    numbers = traitlets.Dict(value_trait=traitlets.Int()).tag(sync=True)
     alt = traitlets.Unicode(BATCH_CALCULATOR_ALT).tag(sync=True)
 
 
