@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -69,3 +70,48 @@ def test_a_proof_that_is_not_there_is_named(monkeypatch):
     entry = asked.Asked("a", ANSWER, ("grpo#no-such-idea", "tests/test_asked.py::test_no_such_test", "no-page#x"))
     monkeypatch.setattr(asked, "asked", lambda path: {"algorithms": [entry]})
     assert len(asked.problems()) == 3
+
+
+# ── proofs that stand nowhere else ───────────────────────────────────────────────────────────────────────────────────
+
+
+def summed(numbers, pieces):
+    """A sum in float32, from left to right within each piece, then over the pieces."""
+    partial = []
+    for piece in numbers.chunk(pieces):
+        total = torch.zeros(())
+        for number in piece:
+            total = total + number
+        partial.append(total)
+    whole = torch.zeros(())
+    for total in partial:
+        whole = whole + total
+    return whole.item()
+
+
+def test_a_sum_cut_into_other_pieces_has_other_last_digits():
+    """No threads, no atomic addition: a cut gives the same number every time, and another cut another number."""
+    numbers = torch.randn(1024, generator=torch.Generator().manual_seed(0))
+    found = {pieces: summed(numbers, pieces) for pieces in (1, 4, 16, 64)}
+    assert found == {pieces: summed(numbers, pieces) for pieces in found}
+    assert len(set(found.values())) > 1
+    exact = numbers.double().sum().item()
+    assert max(abs(value - exact) for value in found.values()) < 1e-4
+
+
+def test_a_second_reduction_multiplies_a_sum_and_leaves_a_mean():
+    """Four ranks: reduced once and twice, and what SGD and Adam make of the factor."""
+    ranks = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    mean, total = ranks.mean(0).expand(4, 3), ranks.sum(0).expand(4, 3)
+    torch.testing.assert_close(mean.mean(0), mean[0])
+    torch.testing.assert_close(total.sum(0), 4 * total[0])
+
+    def moved(optimizer, gradient, **settings):
+        weights = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+        weights.grad = gradient.clone()
+        optimizer([weights], lr=0.1, **settings).step()
+        return weights.detach()
+
+    once, twice = total[0], total.sum(0)
+    torch.testing.assert_close(moved(torch.optim.SGD, twice), 4 * moved(torch.optim.SGD, once))
+    torch.testing.assert_close(moved(torch.optim.Adam, twice), moved(torch.optim.Adam, once), rtol=1e-6, atol=1e-9)
