@@ -29,7 +29,7 @@ from torch import Generator, Tensor
 
 from rlhf_minimal.timeouts import TimeoutInterrupt, call_with_timeout
 
-from .cells import FOR_READERS, as_code
+from .cells import FOR_READERS, as_code, levels
 from .world import World, left_as_it_is, made_with
 
 HIDDEN_DRAWS = 1000
@@ -150,9 +150,11 @@ class Exercise:
         cases: the chapter's own batch first, then cases that each catch something.
         draw: one random batch, from the generator alone.
         mistakes: in the order in which they are tried.
-        where: where to look: the hint, and what is said when no known mistake fits.
+        where: where to look: the first hint, and what is said when no known mistake fits.
         right: what to say, and to think about next, when it passes.
         gradient_of: the argument whose gradient is compared too, for losses; or several.
+        idea: the second hint: the thought, or the intermediate quantity to write down. "" if there is one hint only.
+        outline: the third hint: the shape of the code, with gaps where it decides.
     """
 
     id: str
@@ -168,6 +170,8 @@ class Exercise:
     where: str
     right: str
     gradient_of: str | tuple[str, ...] | None = None
+    idea: str = ""
+    outline: str = ""
 
     @property
     def markdown(self) -> str:
@@ -195,6 +199,11 @@ class Exercise:
     def hint(self) -> str:
         """Where to look, without the answer; a wrong answer that nobody foresaw is told the same."""
         return self.where
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """From where to look to the shape of the code; the decisive line stands in none."""
+        return levels(self.hint, self.idea, self.outline)
 
     @property
     def solution_markdown(self) -> str:
