@@ -280,6 +280,21 @@ def variants():
     return table(("exercise", "id", "conventions beside the book's"), rows)
 
 
+def read_again(found):
+    """Exercise of a plan -> the chapter, and how far, for somebody who lost points with it."""
+    from rlhf_book.whiteboard import TASKS
+
+    back = {task.id: (task.page, f"section *{task.section}*") for task in TASKS}
+    told = {}
+    for name in (name for week in found.weeks for name in week.exercises):
+        page, place = chapter_of(name).removeprefix("notebooks/"), f"up to exercise {numbering.exercises()[name]}"
+        if page == "whiteboard":
+            page, place = back[name]
+        number = numbering.chapters()[f"notebooks/{page}"]
+        told[name] = f"chapter {number}, *{title(page)}*, {place} (`notebooks/{page}.ipynb`)"
+    return told
+
+
 @cache
 def _chapters_of_exercises():
     return {

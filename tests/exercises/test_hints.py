@@ -1,4 +1,4 @@
-"""Three hints lead to a solution and none of them is one: each says more than the one before, the decisive code nowhere."""
+"""Three hints lead to a solution and none of them is one: each says more than the one before."""
 
 import ast
 import inspect
@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import solutions  # noqa: E402
 
 MAIN = (
-    "language_models policy_gradients reward_models kl_divergence trust_regions ppo_clip gae ppo_rlhf grpo rloo dr_grpo "
-    "dapo gspo soft_gates"
+    "language_models policy_gradients reward_models kl_divergence trust_regions ppo_clip gae ppo_rlhf grpo rloo "
+    "dr_grpo dapo gspo soft_gates"
 ).split()
 ITEMS = {**EXERCISES, **BUGS}
 FURTHER = [item for item in ITEMS.values() if len(item.hints) > 1]

@@ -233,6 +233,34 @@ class Exercise:
         begun = message is None or _STUB not in message
         return Verdict(self.id, message is None, message or self.right, begun)
 
+    def rightly_drawn(self, function: Any) -> tuple[int, int]:
+        """How many of the drawn batches a function has right, and how many there are; none if it fails the chapter's own.
+
+        It says how far a function is that `check` has turned down.
+        """
+        numbers = range(len(self.cases), len(self._every_case))
+        if not callable(function):
+            return 0, len(numbers)
+        with left_as_it_is(self._judges) as world:
+            reader = _Reader(self, function, world)
+            if not self._agrees(reader, 0):
+                return 0, len(numbers)
+            return sum(self._agrees(reader, k) for k in numbers), len(numbers)
+
+    def most_with_one_answer(self) -> float:
+        """The largest share of the drawn batches that one and the same answer has right."""
+        numbers = range(len(self.cases), len(self._every_case))
+        right = [self._right(number) for number in numbers]
+        exact = [self._every_case[number].exact for number in numbers]
+        alike = (
+            sum(map(_same, [answer] * len(right), right, exact)) for answer in right
+        )
+        return max(alike) / len(right)
+
+    def _agrees(self, reader: "_Reader", number: int) -> bool:
+        case = self._every_case[number]
+        return _same(reader.run(case), self._right(number), case.exact)
+
     @cached_property
     def _judges(self) -> tuple[Any, ...]:
         wrong = (mistake.wrong for mistake in self.mistakes)
