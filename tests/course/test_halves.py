@@ -100,6 +100,7 @@ def test_the_page_names_what_is_all_or_nothing_and_the_share():
 
 # ── in the grader ────────────────────────────────────────────────────────────────────────────────────────────────────
 
+
 @pytest.fixture
 def grader(library, way, monkeypatch):
     monkeypatch.setattr(grading, "DRAWS", 40)
