@@ -6,7 +6,7 @@ no walls work it grades nothing, unless told `--without-walls`. Written are grad
 checker's sentence), totals.csv (a row a student) and grades.json, after every submission, and at the end
 feedback/STUDENT.md, which is for that student. Stopped with Ctrl-C, or repeated, it goes on where it was.
 
-Keep the folder of grades to yourself: secret.json in it draws the hidden batches.
+Keep the folder of grades to yourself, but for feedback: secret.json in it draws the hidden batches.
 """
 
 import argparse
