@@ -132,5 +132,18 @@ IMPLICIT = Exercise(
         ),
     ),
     where="Sum the log-ratios from the first token on. What changes from the end of one step to the end of the next?",
+    idea=r"""
+    Let $q_t$ be $\beta$ times the sum of the log-ratios of trained tokens up to $t$. A step's score is $q$ at its
+    own end minus $q$ at the end of the step before; the first step begins at 0.
+    """,
+    outline="""
+    ```python
+    q = ...  # [B, T], a running sum of what the policy wrote
+    for i in range(len(q)):
+        before = ...
+        for t in ...:  # the ends of this row's steps, in order
+            scores[i, t], before = ..., ...
+    ```
+    """,
     right="Right. The sum over all steps is the completion's own log-ratio, less what stands behind the last step.",
 )
