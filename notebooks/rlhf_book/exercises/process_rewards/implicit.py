@@ -96,7 +96,7 @@ IMPLICIT = Exercise(
     minutes=15,
     difficulty="core",
     statement=r"""
-    Section 9 in code. `logp` and `ref_logp` `[B, T]` are the log-probabilities of the tokens under $\pi_\phi$ and
+    The implicit PRM in code. `logp` and `ref_logp` `[B, T]` are the log-probabilities of the tokens under $\pi_\phi$ and
     $\pi_{ref}$, `step_ends` `[B, T]` is 1 on the last token of each step, and `mask` is 0 on tokens that the policy did not
     write (also in the middle). Write `my_step_scores(logp, ref_logp, step_ends, mask, beta)`: `[B, T]` with $q_k - q_{k-1}$ on the last token of each
     step, and 0 elsewhere. Tokens behind the last step belong to none.
