@@ -12,7 +12,7 @@ from data_files import ROOT, read, using
 
 SOURCE = ROOT / "book" / "data" / "course.yml"
 WEEK = {"title", "point", "chapters", "readings", "exercises", "prepare", "wrong", "agenda", "links"}
-MAY = {"project"}
+MAY = {"project", "can"}
 PLAN = {"title", "who", "session", "hours", "read", "projects", "weeks"}
 ROLES = {"board": "On the board", "show": "To show", "room": "For the room", "print": "To print"}
 
@@ -31,6 +31,7 @@ class Week:
     prepare: str
     wrong: str
     project: int  # minutes
+    can: str  # what students can do after it
     agenda: tuple[tuple[int, str], ...]  # minutes, and what is done
     links: dict[str, tuple[str, ...]]  # role -> Markdown
 
@@ -92,6 +93,12 @@ def plans():
         return {name: _plan(name, entry) for name, entry in read(SOURCE)["plans"].items()}
 
 
+def _known(name):
+    if name not in plans():
+        raise ValueError(f"there is no plan {name!r}: expected one of {', '.join(plans())}")
+    return plans()[name]
+
+
 @cache
 def projects():
     """The projects with their rubrics, as they stand in the file."""
@@ -136,7 +143,7 @@ def _week(number, found):
     texts = {field: found[field].strip() for field in ("title", "point", "prepare", "wrong")}
     agenda = tuple((int(minutes), text) for part in found["agenda"] for minutes, text in part.items())
     links = {role: tuple(map(link, found["links"][role])) for role in ROLES if role in found["links"]}
-    more = {"project": int(found.get("project", 0)), "agenda": agenda, "links": links}
+    more = {"project": int(found.get("project", 0)), "can": found.get("can", ""), "agenda": agenda, "links": links}
     return Week(name=f"week-{number:02d}", number=number, **lists, **texts, **more)
 
 
@@ -203,11 +210,28 @@ def papers():
     return found
 
 
+def syllabus(name):
+    """Markdown: a plan on one screen, a row a week.
+
+    Raises:
+        ValueError: a plan that does not exist, or a week that does not say what students can do after it.
+    """
+    found = _known(name)
+    rows = []
+    for week in found.weeks:
+        if not week.can:
+            raise ValueError(f"{name}, week {week.number} does not say what students can do after it (can)")
+        numbers = numbering.chapters()
+        chapters = ", ".join(f"[{numbers[f'notebooks/{c}']}](../notebooks/{c}.ipynb)" for c in week.chapters)
+        rows.append((f"{week.number}. {week.title}", chapters, week.can, f"{found.minutes(week) / 60:.1f}"))
+    every = sum(found.minutes(week) for week in found.weeks)
+    rows.append(("", "", "", f"{every / 60:.0f}"))
+    return table(("week", "chapters", "after it students can", "hours"), rows)
+
+
 def plan(name):
     """Markdown: a plan, week for week, with its minutes."""
-    if name not in plans():
-        raise ValueError(f"there is no plan {name!r}: expected one of {', '.join(plans())}")
-    found = plans()[name]
+    found = _known(name)
     rows = []
     for week in found.weeks:
         chapters = "<br>".join(
@@ -278,6 +302,21 @@ def variants():
 
     rows = [(exercise(name).title, f"`{name}`", len(known)) for name, known in VARIANTS.items()]
     return table(("exercise", "id", "conventions beside the book's"), rows)
+
+
+def read_again(found):
+    """Exercise of a plan -> the chapter, and how far, for somebody who lost points with it."""
+    from rlhf_book.whiteboard import TASKS
+
+    back = {task.id: (task.page, f"section *{task.section}*") for task in TASKS}
+    told = {}
+    for name in (name for week in found.weeks for name in week.exercises):
+        page, place = chapter_of(name).removeprefix("notebooks/"), f"up to exercise {numbering.exercises()[name]}"
+        if page == "whiteboard":
+            page, place = back[name]
+        number = numbering.chapters()[f"notebooks/{page}"]
+        told[name] = f"chapter {number}, *{title(page)}*, {place} (`notebooks/{page}.ipynb`)"
+    return told
 
 
 @cache

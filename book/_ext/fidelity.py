@@ -25,6 +25,7 @@ WHERE = {
     "golden": ("tests/test_golden.py", "SETTINGS", "test_loss"),
     "advantages": ("tests/test_golden.py", "ESTIMATORS", "test_advantages"),
 }
+LIVE = ("tests/test_trl.py", "tests/test_trl_self_distillation.py")  # where a mark "test" is looked for
 KINDS = (*WHERE, "field", "test", "value")
 
 
@@ -56,7 +57,8 @@ def test_of(mark):
     if not colon or kind not in KINDS:
         raise LookupError(f"{mark!r} is no mark: expected one of {', '.join(KINDS)}, then a colon and a name")
     if kind == "test":
-        file, test = "tests/test_trl.py", name
+        file = next((path for path in LIVE if name in functions(path)), LIVE[0])
+        test = name
     elif kind == "value":
         file, test = "tests/test_golden.py", "test_value_loss"
     elif kind == "field":

@@ -3,10 +3,10 @@
 A submission is `STUDENT/week-03.ipynb`, `STUDENT/week-03/week-03.ipynb` (as nbgrader has it) or
 `STUDENT-week-03.ipynb`. Its code runs in a process of its own, behind walls; the checker does not. Where
 no walls work it grades nothing, unless told `--without-walls`. Written are grades.csv (a row an exercise, with the
-checker's sentence), totals.csv (a row a student) and grades.json, after every submission. Stopped with Ctrl-C, or
-repeated, it goes on where it was.
+checker's sentence), totals.csv (a row a student) and grades.json, after every submission, and at the end
+feedback/STUDENT.md, which is for that student. Stopped with Ctrl-C, or repeated, it goes on where it was.
 
-Keep the folder of grades to yourself: secret.json in it draws the hidden batches.
+Keep the folder of grades to yourself, but for feedback: secret.json in it draws the hidden batches.
 """
 
 import argparse
@@ -73,11 +73,14 @@ def main(arguments: list[str]) -> int:
         plan = course_pages.plans()[given.plan]
         grader = grading.Grader(plan.exercises, given.seed, draws, way, limits, library)
         try:
-            rows = grading.grade_all(grader, found, given.out, again=given.again)
+            rows = grading.grade_all(
+                grader, found, given.out, again=given.again, chapters=course_pages.read_again(plan)
+            )
         except KeyboardInterrupt:
             print("Stopped. What has been graded is written; the same command goes on.")
             return 130
     print(f"{len(found)} notebooks, {len({row.student for row in rows})} students: {given.out / 'grades.csv'}")
+    print(f"For the students: a file each in {given.out / 'feedback'}. The rest of the folder is yours.")
     notebooks = {(row.student, row.week, row.notebook) for row in rows}
     for (student, week), count in Counter((student, week) for student, week, _ in notebooks).items():
         if count > 1:

@@ -1,6 +1,6 @@
 """The recorded runs of the chapter on PPO for RLHF: a critic or a group, and a reward model that is trained again.
 
-    python notebooks/results/rlhf_runs.py            runs what is not yet recorded (45 runs, some 25 minutes of one core)
+    python notebooks/results/rlhf_runs.py            runs what is not yet recorded (50 runs, some 40 minutes of one core)
     python notebooks/results/rlhf_runs.py ppo rloo   only the arms named
 
 Writes notebooks/results/rlhf-runs.json, a line a run. Task: `reviews`; the start is the shipped fine-tuned policy, the
@@ -20,6 +20,8 @@ rate in all arms. They differ in whom a completion is compared with:
 Without a KL penalty (the row `ppo` with an empty KL cell), each time from the start:
 
     first       against the shipped reward model
+    fresh       against a reward model of its own: the command `reward` with seed 1 + seed and 32,000 comparisons of the
+                shipped start, made under runs/ when it is missing
     more        the control: against the shipped model trained on with PAIRS comparisons of two completions of the start
     again       as `more`, but half of the comparisons have a completion that `first` wrote on its way on one side, a
                 quarter of them after each of FOUND steps, and one of the start on the other
@@ -42,6 +44,7 @@ import time
 from dataclasses import replace
 from functools import cache
 from importlib.resources import as_file, files
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -50,6 +53,7 @@ from recording import record
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
+from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, train_pairwise
 from rlhf_minimal.functional import advantages
@@ -80,7 +84,7 @@ ROWS: dict[str, Algorithm] = {
     "grpo": replace(PPO, advantage=advantages.group_normalized, normalize=None),
     "rloo": replace(PPO, advantage=advantages.leave_one_out, normalize=None),
 }
-WITHOUT = ("first", "more", "again")
+WITHOUT = ("first", "fresh", "more", "again")
 ARMS = (*ROWS, *WITHOUT, "price")
 SHIPPED = files("rlhf_minimal") / "assets"
 
@@ -97,6 +101,17 @@ def first_reward_model() -> RewardModel:
     """The shipped reward model."""
     with as_file(SHIPPED / "reviews-reward") as folder:
         return load_reward_model(folder)
+
+
+def fresh_reward_model(seed: int) -> RewardModel:
+    """One made as the shipped one was, from other comparisons: kept under runs/, made where it is missing."""
+    folder = Path(__file__).parents[2] / "runs" / f"fresh-reward-{seed}"
+    if not (folder / "evaluation.json").exists():
+        with as_file(SHIPPED / "reviews") as policy:
+            argv = ["reward", "--task", TASK.name, "--start", str(policy)]
+            argv += ["--seed", str(1 + seed), "--out", str(folder), "--overwrite"]
+            assert main(argv) == 0
+    return load_reward_model(folder)
 
 
 def begin(
@@ -226,9 +241,9 @@ def without_penalty(
     arm: str, seed: int, *, steps: int = WITHOUT_STEPS, fit_steps: int = FIT_STEPS
 ) -> tuple[Learner, Recipe, RewardModel, list[PreTrainedModel], dict[str, Any]]:
     """A run of the second group: its learner, recipe and reward model, policies on its way, and what is kept of it."""
-    model = first_reward_model()
+    model = fresh_reward_model(seed) if arm == "fresh" else first_reward_model()
     kept: dict[str, Any] = {}
-    if arm != "first":
+    if arm in ("more", "again"):
         first = without_penalty("first", seed, steps=steps)[3]
         model, losses = trained_on(
             seed, first if arm == "again" else [], steps=fit_steps

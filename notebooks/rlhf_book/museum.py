@@ -839,6 +839,85 @@ UNASKED = Bug(
     """,
 )
 
+
+def suspect_transcript(
+    turns: list[tuple[int, list[int] | str]], words: list[str]
+) -> tuple[list[int], list[int]]:
+    """Ids and mask of turns: (1, ids that the policy sampled) and (0, text of a tool)."""
+    ids, mask = [], []
+    for own, said in turns:
+        text = said if isinstance(said, str) else "".join(words[i] for i in said)
+        while text:
+            word = max((w for w in words if text.startswith(w)), key=len)
+            ids, mask = [*ids, words.index(word)], [*mask, own]
+            text = text[len(word) :]
+    return ids, mask
+
+
+def before_any_update(transcript: Callable[..., tuple[list[int], list[int]]]) -> None:
+    """The sampler's log-prob of the call "12?" and the trainer's, with the same weights."""
+    words = ["1", "2", "12", "?"]
+    logp = torch.tensor([0.4, 0.3, 0.1, 0.2]).log()
+    for call in ([2, 3], [0, 1, 3]):
+        ids, mask = transcript([(1, call), (0, "21")], words)
+        own = [i for i, wrote in zip(ids, mask, strict=True) if wrote]
+        sampled, trained = logp[call].sum().item(), logp[own].sum().item()
+        print(f"sampler {sampled:6.2f}, trainer {trained:6.2f}")
+
+
+def what_was_sampled_is_kept(
+    transcript: Callable[..., tuple[list[int], list[int]]],
+) -> None:
+    """The policy's tokens of a transcript are those that it sampled, whatever it sampled."""
+    words = ["1", "2", "12", "?"]
+    for one in range(4):
+        for other in range(4):
+            ids, mask = transcript([(1, [one, other]), (0, "12"), (1, [3])], words)
+            own = [i for i, wrote in zip(ids, mask, strict=True) if wrote]
+            assert own == [one, other, 3], (
+                f"{[one, other]} and [3] were sampled, and {own} is trained"
+            )
+
+
+def mended_transcript(
+    turns: list[tuple[int, list[int] | str]], words: list[str]
+) -> tuple[list[int], list[int]]:
+    """Ids and mask of turns: (1, ids that the policy sampled) and (0, text of a tool)."""
+    ids, mask = [], []
+    for own, said in turns:
+        if not isinstance(said, str):
+            ids, mask = [*ids, *said], [*mask, *[own] * len(said)]
+            continue
+        text = said
+        while text:
+            word = max((w for w in words if text.startswith(w)), key=len)
+            ids, mask = [*ids, words.index(word)], [*mask, own]
+            text = text[len(word) :]
+    return ids, mask
+
+
+REREAD = Bug(
+    id="reread-history",
+    title="the same words, another probability",
+    concept="token-mdp",
+    minutes=5,
+    statement="""
+    An agent's history is kept as a conversation, as every service wants it. Now and then a ratio is far from 1 before the first update, with
+    the same weights on both sides and the same text on the screen. The cell has a vocabulary of four words, one call written in
+    two ways, and the log-probs of both sides.
+    """,
+    wrong=suspect_transcript,
+    symptom=before_any_update,
+    reveals=what_was_sampled_is_kept,
+    mended=mended_transcript,
+    moral="""
+    The policy wrote "1" and "2"; the text of both was encoded again and came back as "12". Many rows of ids have one text, and encoding
+    gives one of them. The update then moves tokens that nobody sampled, and the stored log-probs belong to others. What the policy wrote
+    stays as ids; only what a tool wrote is encoded, once. The habit: assert that the ids of a turn are, one by one, the beginning of
+    what the next turn reads.
+    """,
+)
+
 FOUND = (
     SUMMED,
     FLOORED,
@@ -854,4 +933,5 @@ FOUND = (
     ALONE,
     UNHEARD,
     UNASKED,
+    REREAD,
 )

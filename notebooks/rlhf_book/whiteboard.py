@@ -235,9 +235,9 @@ class Whiteboard:
                 return _GoesOn(task, False, words, begun=False)
         return verdict
 
-    def hint(self, exercise: str) -> Shown:
-        """The hint of any exercise; for a task that is not passed yet the report notes it."""
-        shown = hint(exercise)
+    def hint(self, exercise: str, level: int | None = None) -> Shown:
+        """The next hint of any exercise; for a task that is not passed yet the report notes it."""
+        shown = hint(exercise, level)
         self._note(exercise, "the hint")
         return shown
 

@@ -10,7 +10,7 @@ from tests.browser.test_group_explorer import contrast
 from tests.viz.test_soft_gates import MODULE, cases, compare
 
 # A page of the book, where the module is part of the page; a chapter, where it is a widget with saved state.
-PAGES = ["book/figures.html", "notebooks/soft-gates.html"]
+PAGES = ["book/figures.html", "notebooks/soft-gates-in-depth.html"]
 
 FIGURE = "document.querySelector('.pass-rates')"
 CURVES = f"[...{FIGURE}.querySelectorAll('polyline')].map((e) => e.getAttribute('points')).join('|')"

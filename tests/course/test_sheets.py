@@ -84,6 +84,28 @@ def test_ten_weeks_read_every_chapter_that_the_page_does_not_name():
     assert len(PLANS["ten-weeks"].left_out) < 6
 
 
+def test_the_syllabus_stands_first_and_is_one_screen():
+    """A row a week: chapters, what students can do afterwards, and the hours that the plan below it counts."""
+    plan = PLANS["ten-weeks"]
+    before = PAGE.partition("```{generated} course_pages:syllabus ten-weeks")[0]
+    assert len(before.split()) < 60
+    assert "##" not in before
+    head, _, *rows, total = course_pages.syllabus("ten-weeks").splitlines()
+    assert head == "| week | chapters | after it students can | hours |"
+    for week, row in zip(plan.weeks, rows, strict=True):
+        _, name, chapters, can, hours, _ = (cell.strip() for cell in row.split("|"))
+        assert name == f"{week.number}. {week.title}"
+        assert re.findall(r"notebooks/(.*?)\.ipynb", chapters) == list(week.chapters)
+        assert can == week.can
+        assert 8 <= len(can.split()) <= 20
+        assert hours == f"{plan.minutes(week) / 60:.1f}"
+    assert f"all of it takes {total.split('|')[4].strip()} hours" in course_pages.plan("ten-weeks")
+    with pytest.raises(ValueError, match="weekend, week 1 does not say"):
+        course_pages.syllabus("weekend")
+    with pytest.raises(ValueError, match="no plan"):
+        course_pages.syllabus("ten-days")
+
+
 def test_the_week_that_calls_itself_the_heaviest_is():
     plan = PLANS["ten-weeks"]
     reading = {week.number: week.reading for week in plan.weeks}

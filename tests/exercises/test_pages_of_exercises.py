@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -35,6 +36,13 @@ def body(function):
     return "\n".join(ast.get_source_segment(source, statement) for statement in statements)
 
 
+@cache
+def hidden_texts():
+    """What no notebook may show: the code of solutions by their names, and the morals of bugs."""
+    bodies = {function.__name__: squeezed(body(function)) for function in HIDDEN}
+    return bodies, {bug.id: squeezed(bug.moral) for bug in BUGS.values()}
+
+
 def shown(notebook):
     """Everything that a notebook shows: cells and outputs."""
     for cell in notebook.cells:
@@ -45,8 +53,7 @@ def shown(notebook):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_solution_stands_in_a_notebook(path):
-    bodies = {function.__name__: squeezed(body(function)) for function in HIDDEN}
-    morals = {bug.id: squeezed(bug.moral) for bug in BUGS.values()}
+    bodies, morals = hidden_texts()
     for cell, text in shown(nbformat.read(path, as_version=4)):
         text, origin = squeezed(text), str(cell.metadata.get("from", ""))
         assert [name for name, code in bodies.items() if code in text] == []

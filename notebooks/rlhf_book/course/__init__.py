@@ -6,7 +6,7 @@
 
 `variants.py` changes one convention of an exercise; `worker.py` is the process that runs a student's code,
 `isolation.py` the walls around it, `inside.py` the last step within them, `session.py` the line between the two,
-`grading.py` what is written down.
+`grading.py` what is written down, `halves.py` when half of the points are given, `feedback.py` what each student is told.
 """
 
 from collections.abc import Callable

@@ -25,7 +25,7 @@ import rlhf_minimal
 from rlhf_minimal.timeouts import TimeoutInterrupt
 
 from ..exercises import EXERCISES
-from . import bounds, isolation
+from . import bounds, feedback, halves, isolation
 from .isolation import Isolation, Limits
 from .session import Ended, Session
 from .variants import exercise_for
@@ -233,16 +233,22 @@ class Grader:
                 return self._row(submission, name, 0, words)
         except Ended as problem:
             return self._row(submission, name, 0, f"Not graded: {problem}.")
-        running.problem = ""
+        running.problem = half = ""
         try:
-            verdict = exercise.check(running.function(function, leaves))
+            answer = running.function(function, leaves)
+            verdict = exercise.check(answer)
+            ended = running.problem  # before anything else is asked
+            if verdict.begun and not verdict.passed and not ended:
+                half = halves.half(exercise, answer)
         except (Exception, TimeoutInterrupt) as problem:  # no answer may end the grader
             running.close()
             words = f"the checker failed on its answers: {type(problem).__name__}"
             return self._row(submission, name, 0, f"Not graded: {words}.")
         words = verdict.message
-        if running.problem and not verdict.passed and "longer than" not in words:
-            words = f"While `{function}` ran, its process was ended: {running.problem}."
+        if ended and not verdict.passed and "longer than" not in words:
+            words = f"While `{function}` ran, its process was ended: {ended}."
+        if half:  # rounded down
+            return self._row(submission, name, exercise.minutes // 2, f"{half} {words}")
         points = exercise.minutes if verdict.passed else 0
         return self._row(submission, name, points, words)
 
@@ -352,6 +358,7 @@ def grade_all(
     *,
     again: bool = False,
     say: Callable[[str], None] = print,
+    chapters: Mapping[str, str] | None = None,
 ) -> list[Row]:
     """Grade what has not been graded yet, and write the tables after each submission.
 
@@ -362,6 +369,7 @@ def grade_all(
         again: also what has been graded.
             What earlier runs have graded and this one was not given stays in the tables.
         say: is told of each submission.
+        chapters: exercise -> what to read again, for the students' files.
     """
     kept, running = out / "results", out / "running.json"
     kept.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -411,6 +419,7 @@ def grade_all(
         raise
     finally:
         _write_tables([*earlier, *rows], grader, out)
+        feedback.write([*earlier, *rows], grader.weeks, chapters or {}, out, write)
     return rows
 
 

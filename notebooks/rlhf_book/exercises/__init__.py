@@ -97,6 +97,7 @@ EXERCISES: dict[str, Exercise] = {
     exercise.id: exercise for chapter in CHAPTERS for exercise in chapter.EXERCISES
 }
 BUGS: dict[str, Bug] = {bug.id: bug for chapter in CHAPTERS for bug in chapter.BUGS}
+_shown: dict[str, int] = {}  # id -> level of the last hint
 
 
 def check(exercise: str, function: Any) -> Verdict:
@@ -122,17 +123,34 @@ def check(exercise: str, function: Any) -> Verdict:
     return _find(exercise).check(function)
 
 
-def hint(exercise: str) -> Shown:
-    """Where to look, without the answer. For a bug: the property that the code breaks, in words.
+def hint(exercise: str, level: int | None = None) -> Shown:
+    """Where to look; called again, the idea; called once more, the shape of the code. Never the decisive line.
+
+    For a bug: the property that the code breaks, what to work out, and the shape of the mended lines.
+
+    Args:
+        exercise: an id, such as "grpo-advantage".
+        level: which hint; default: the one after the last that was shown, and the last one again after that.
 
     Raises:
-        ValueError: an id that does not exist.
+        ValueError: an id or a level that does not exist.
 
     Example:
-        >>> hint("grpo-leave-one-out")
-        **Hint** (`grpo-leave-one-out`): Do it by hand for a group of two: there is exactly one other reward.
+        >>> hint("grpo-leave-one-out", level=1)
+        **Hint 1 of 3** (`grpo-leave-one-out`): Do it by hand for a group of two: there is exactly one other reward.
     """
-    return Shown(f"**Hint** (`{exercise}`): {_find(exercise).hint}")
+    hints = _find(exercise).hints
+    if level is None:
+        level = min(_shown.get(exercise, 0) + 1, len(hints))
+    if type(level) is not int or not 1 <= level <= len(hints):
+        known = "1 alone" if len(hints) == 1 else f"a level from 1 to {len(hints)}"
+        raise ValueError(
+            f"there is no hint {level!r} for {exercise!r}: expected {known}"
+        )
+    _shown[exercise] = level
+    text = hints[level - 1]
+    between = "\n\n" if text.startswith("```") else " "
+    return Shown(f"**Hint {level} of {len(hints)}** (`{exercise}`):{between}{text}")
 
 
 def solution(exercise: str) -> Shown:

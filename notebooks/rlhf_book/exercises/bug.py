@@ -11,7 +11,7 @@ from typing import Any
 
 from rlhf_minimal.timeouts import TimeoutInterrupt, call_with_timeout
 
-from .cells import FOR_READERS, as_code, source
+from .cells import FOR_READERS, as_code, levels, source
 from .exercise import Verdict, not_a_function, said
 from .world import World, left_as_it_is, made_with
 
@@ -33,6 +33,8 @@ class Bug:
         reveals: takes the code and raises AssertionError if the property does not hold.
         mended: the code as it should be.
         moral: Markdown: what was wrong, and the habit that prevents it.
+        idea: the second hint: what to print or to work out. "" if there is one hint only.
+        outline: the third hint: the shape of the mended lines, with gaps where they decide.
     """
 
     id: str
@@ -45,6 +47,8 @@ class Bug:
     reveals: Callable[[Callable[..., Any]], None]
     mended: Callable[..., Any]
     moral: str
+    idea: str = ""
+    outline: str = ""
 
     @property
     def markdown(self) -> str:
@@ -67,6 +71,11 @@ class Bug:
     def hint(self) -> str:
         """The property that the code breaks, in words."""
         return " ".join((self.reveals.__doc__ or "").split())
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """From the property to the shape of the mended lines; the decisive one stands in none."""
+        return levels(self.hint, self.idea, self.outline)
 
     @property
     def solution_markdown(self) -> str:

@@ -1,6 +1,7 @@
 """What exercises and bugs are printed with: imports that a page lacks, source as Markdown, text that shows itself."""
 
 import inspect
+import textwrap
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,17 @@ def imports(names: Collection[str], known: Collection[str] = ()) -> str:
 def source(*functions: Callable[..., Any]) -> str:
     """The source of functions, one below the other."""
     return "\n\n\n".join(inspect.getsource(function).rstrip() for function in functions)
+
+
+def levels(*hints: str) -> tuple[str, ...]:
+    """The hints that there are, from the vaguest to the plainest.
+
+    Example:
+        >>> levels("Where to look.", "", "")
+        ('Where to look.',)
+    """
+    flush = (textwrap.dedent(hint).strip() for hint in hints)
+    return tuple(hint for hint in flush if hint)
 
 
 def as_code(*functions: Callable[..., Any]) -> str:

@@ -29,7 +29,7 @@ from torch import Generator, Tensor
 
 from rlhf_minimal.timeouts import TimeoutInterrupt, call_with_timeout
 
-from .cells import FOR_READERS, as_code
+from .cells import FOR_READERS, as_code, levels
 from .world import World, left_as_it_is, made_with
 
 HIDDEN_DRAWS = 1000
@@ -150,9 +150,11 @@ class Exercise:
         cases: the chapter's own batch first, then cases that each catch something.
         draw: one random batch, from the generator alone.
         mistakes: in the order in which they are tried.
-        where: where to look: the hint, and what is said when no known mistake fits.
+        where: where to look: the first hint, and what is said when no known mistake fits.
         right: what to say, and to think about next, when it passes.
         gradient_of: the argument whose gradient is compared too, for losses; or several.
+        idea: the second hint: the thought, or the intermediate quantity to write down. "" if there is one hint only.
+        outline: the third hint: the shape of the code, with gaps where it decides.
     """
 
     id: str
@@ -168,6 +170,8 @@ class Exercise:
     where: str
     right: str
     gradient_of: str | tuple[str, ...] | None = None
+    idea: str = ""
+    outline: str = ""
 
     @property
     def markdown(self) -> str:
@@ -197,6 +201,11 @@ class Exercise:
         return self.where
 
     @property
+    def hints(self) -> tuple[str, ...]:
+        """From where to look to the shape of the code; the decisive line stands in none."""
+        return levels(self.hint, self.idea, self.outline)
+
+    @property
     def solution_markdown(self) -> str:
         """The solution's source, and what to think about next."""
         then = re.sub(r"^Right[^.:]*[.:]\s*", "", self.right)
@@ -223,6 +232,34 @@ class Exercise:
             message = self._first_problem(_Reader(self, function, world))
         begun = message is None or _STUB not in message
         return Verdict(self.id, message is None, message or self.right, begun)
+
+    def rightly_drawn(self, function: Any) -> tuple[int, int]:
+        """How many of the drawn batches a function has right, and how many there are; none if it fails the chapter's own.
+
+        It says how far a function is that `check` has turned down.
+        """
+        numbers = range(len(self.cases), len(self._every_case))
+        if not callable(function):
+            return 0, len(numbers)
+        with left_as_it_is(self._judges) as world:
+            reader = _Reader(self, function, world)
+            if not self._agrees(reader, 0):
+                return 0, len(numbers)
+            return sum(self._agrees(reader, k) for k in numbers), len(numbers)
+
+    def most_with_one_answer(self) -> float:
+        """The largest share of the drawn batches that one and the same answer has right."""
+        numbers = range(len(self.cases), len(self._every_case))
+        right = [self._right(number) for number in numbers]
+        exact = [self._every_case[number].exact for number in numbers]
+        alike = (
+            sum(map(_same, [answer] * len(right), right, exact)) for answer in right
+        )
+        return max(alike) / len(right)
+
+    def _agrees(self, reader: "_Reader", number: int) -> bool:
+        case = self._every_case[number]
+        return _same(reader.run(case), self._right(number), case.exact)
 
     @cached_property
     def _judges(self) -> tuple[Any, ...]:

@@ -1051,6 +1051,38 @@ class BudgetExplorer(LiveFigure):
         super().__init__(**budget_table(), shown=shown, set=set, place=place)
 
 
+BATCH_CALCULATOR_ALT = (
+    "Buttons for TRL, verl and prime-rl, and a field for each of the library's batch settings. A bar for each update "
+    "of the weights, blue where its completions come from the weights themselves, orange and taller the older they "
+    "are. A sentence says how many prompts and completions a rollout holds, how many updates it pays for, and which "
+    "are off-policy."
+)
+
+
+class BatchCalculator(LiveFigure):
+    """Type in a library's batch settings; see what a rollout holds, how many updates it pays for and how old their samples are.
+
+    Args:
+        library: "trl", "verl" or "prime-rl".
+        numbers: settings by name, whole numbers; what is left out is as in `batches.LIBRARIES`.
+        alt: what a reader should know who does not see it.
+
+    Raises:
+        traitlets.TraitError: another library, or a number that is not whole.
+
+    Example:
+        >>> BatchCalculator("verl", numbers={"ppo_epochs": 2}).library
+        'verl'
+    """
+
+    _esm = in_a_notebook(_HERE / "batch_calculator.mjs")
+    library = traitlets.Enum(["trl", "verl", "prime-rl"], default_value="trl").tag(
+        sync=True
+    )
+    numbers = traitlets.Dict(value_trait=traitlets.Int()).tag(sync=True)
+    alt = traitlets.Unicode(BATCH_CALCULATOR_ALT).tag(sync=True)
+
+
 DIVERGENCE_EXPLORER_ALT = (
     "A menu for the divergence and a slider for the centre of a bell-shaped student over twelve outcomes. A curve shows the "
     "loss over the centre. A table shows for each outcome the probability under a teacher with two modes and under the "

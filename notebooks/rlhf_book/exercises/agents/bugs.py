@@ -57,6 +57,15 @@ WHOSE_ANSWER = Bug(
     symptom=a_calculator_that_is_right,
     reveals=the_tools_words_earn_nothing,
     mended=mended_scored_text,
+    idea="""
+    Change a letter of the calculator's print. Does the scored text change? Which of the two masks says who wrote a
+    letter?
+    """,
+    outline="""
+    ```python
+    return "".join(letter for letter, mine in zip(letters, ...) if mine)
+    ```
+    """,
     moral="""
     The text was decoded with the mask of what was *read*, not of what was *written*: the calculator's print was paid as an answer. The
     habit: change every reply to nonsense, and see that no score changes.
@@ -132,6 +141,15 @@ STATES_TRAINED = Bug(
     symptom=a_calm_loss,
     reveals=only_own_tokens_move,
     mended=mended_turn_loss,
+    idea="""
+    Print the gradient at each token of one row, with the letters S (environment) and A (policy) above it. Where is
+    it not 0?
+    """,
+    outline="""
+    ```python
+    mask = read * (...)  # 1 where somebody wrote and it was not the environment
+    ```
+    """,
     moral="""
     A mask of *states* was multiplied in where one of *actions* belongs. Both are zeros and ones of one shape, so nothing fails. The habit: one
     batch by hand, and a look at where the gradient is not 0.

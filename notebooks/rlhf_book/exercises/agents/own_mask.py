@@ -108,5 +108,17 @@ OWN_MASK = Exercise(
         ),
     ),
     where="Compare the places 0, ..., width - 1 with each reply's beginning and end, then ask whether any reply holds the place.",
+    idea="""
+    Give the places a shape that meets `[B, K]`: each place against each reply is `[B, K, width]`. A place is heard
+    if any reply holds it. Own is what was written and not heard.
+    """,
+    outline="""
+    ```python
+    place = torch.arange(width)
+    written = ...  # [B, width]
+    heard = (...) & (...)  # [B, K, width], from first up to, not including, end
+    return (written & ...).double()
+    ```
+    """,
     right="Right. A mask that is made from the first end token, as in single turns, has no holes; this is why the sampler records it.",
 )

@@ -81,5 +81,12 @@ PRICE = Exercise(
         Mistake(_ratio, "Rewards are subtracted, not divided."),
     ),
     where="Set the expected reward with calls equal to that without them.",
+    idea="""
+    With calls a completion earns `right_with` minus the price of all its calls. Without them it earns
+    `right_without`. Set the two equal.
+    """,
+    outline="""
+    Bring the price to one side: it is a difference of two chances, shared out over something. Over what?
+    """,
     right="Right. Between the two prices the trained policy goes on asking, and the beginner stops and never learns what to do with an answer: raise prices after the skill, not before.",
 )

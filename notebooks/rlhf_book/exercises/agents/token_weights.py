@@ -117,5 +117,16 @@ TOKEN_WEIGHTS = Exercise(
         ),
     ),
     where="Write each loss as a sum over own tokens of something times the log-prob: that something is asked.",
+    idea="""
+    Write each loss as a sum over own tokens of weight × log-prob. (1) divides by $B$ and by the row's own tokens,
+    (2) by $B$ and by all that the row holds, (3) by all tokens of the batch.
+    """,
+    outline="""
+    ```python
+    read = ...  # [B], own and heard
+    per_row = ...
+    return torch.stack([per_row / ..., per_row / ..., advantage / ...])
+    ```
+    """,
     right="Right. The second divides a row by what its tool says, so of two good calls the terse one is pushed more, and of two bad ones the talkative one is held against less.",
 )

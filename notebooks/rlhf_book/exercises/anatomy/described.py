@@ -119,6 +119,15 @@ DESCRIBED = Exercise(
         ),
     ),
     where="Write down the step for one good token and for one bad one as the description says it, factor times A times grad log pi.",
+    idea="""
+    A good token's factor is 1 whatever the ratio is; a bad one's is the ratio, held in $[0, 1]$. A ratio is never
+    negative, so one bound is enough. The weight is factor times $A$.
+    """,
+    outline="""
+    ```python
+    return torch.where(A > 0, ..., ...)
+    ```
+    """,
     right=(
         "Right. One gate with this weight is A log w for good tokens and the detached factor times A log w for bad "
         "ones; good tokens are never held back."

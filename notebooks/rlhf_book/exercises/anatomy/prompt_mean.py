@@ -106,6 +106,17 @@ PROMPT_MEAN = Exercise(
         ),
     ),
     where="Take two prompts with two completions each, of 1, 1 and of 3, 5 tokens: what do all shares of each prompt add up to?",
+    idea="""
+    A prompt's tokens are counted over its whole group, `[P]`. Each of its trained tokens weighs one over that
+    count, and then one over the number of prompts. All shares sum to 1.
+    """,
+    outline="""
+    ```python
+    groups = mask.view(..., ..., ...)  # [P, G, T]
+    tokens = ...  # [P, 1, 1]
+    return (groups / ... / ...).view_as(mask)
+    ```
+    """,
     right=(
         "Right. Every prompt counts alike, and a token's weight depends on its siblings alone. It is the aggregate of "
         "the row `scalerl`."

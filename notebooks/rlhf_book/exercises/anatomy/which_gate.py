@@ -136,5 +136,19 @@ WHICH_GATE = Exercise(
         ),
     ),
     where="Draw the five pairs of curves side by side, and mark for each pair of gates one ratio and one sign that tell them apart.",
+    idea="""
+    Make a small table of what each gate does far out: good at ratio 8, bad at ratio 8, zeros anywhere. No gate is
+    flat at 1. A clip and a dual clip have zeros for good tokens; a cap is constant at the end; a sigmoid still
+    falls.
+    """,
+    outline="""
+    ```python
+    if ...:  # flat everywhere
+        return 0
+    if ...:  # good tokens are silent somewhere
+        return 2 if ... else 1  # look at bad tokens that became far likelier
+    return 3 if ... else 4  # the last two ratios: constant, or still moving
+    ```
+    """,
     right="Right. A clip and a dual clip agree on every good token; only bad ones that became far more probable tell.",
 )

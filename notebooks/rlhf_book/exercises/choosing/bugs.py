@@ -72,6 +72,19 @@ NO_BOUND = Bug(
     symptom=push_on_a_token_that_has_moved,
     reveals=every_choice_has_what_the_situation_asks,
     mended=mended_row,
+    idea="""
+    List for each name what its row has: a ratio and a gate, a critic, a KL. Which of the two arguments is never
+    asked after the first branch?
+    """,
+    outline="""
+    ```python
+    if critic:
+        return "ppo"
+    if learned_reward:
+        return ...  # depends on the number of updates: a row with a bound where there are many
+    return "dr_grpo"
+    ```
+    """,
     moral="""
     RLOO's ratio is 1 by definition and its gate is none: nothing tells the second update that the first has happened. The helper never looked at
     the number of updates. In our runs no bound cost a tenth at sixteen updates and was not told from a bound at four. The habit: read the cells that a situation needs (a ratio and a gate for many updates, a KL for a learned reward, no

@@ -90,5 +90,16 @@ HONEST = Exercise(
         ),
     ),
     where="Leave one seed out: means over the others, the best arm, its score on the seed left out.",
+    idea="""
+    The mean over all seeds but one is (sum minus that score) / (seeds − 1): a table `[arms, seeds]`. In each column
+    find the arm with the best entry, and read *its score on that seed* from the other table.
+    """,
+    outline="""
+    ```python
+    left = ...  # [arms, seeds], means without the seed
+    chosen = ...  # one arm for each seed
+    return scores.gather(0, chosen).mean().item()
+    ```
+    """,
     right="Right. On average over tables of equal arms it is their mean, no more: the score left out did not choose. In one table it may fall below, most surely if all arms have the same total.",
 )

@@ -89,5 +89,15 @@ ROOM = Exercise(
         Mistake(_one_frozen, "All frozen models are held, not only the first."),
     ),
     where="Count bytes a weight of the policy: sixteen for what is trained, two for what is frozen, times the relative size.",
+    idea=r"""
+    A trained weight takes 4 + 4 + 8 bytes, a frozen one 2. The critic is trained as well, so policy and critic are
+    $1 + \text{critic}$ times $N$. Nine tenths of the card are there; gigabytes over bytes a weight are billions of
+    weights.
+    """,
+    outline="""
+    ```python
+    return 0.9 * card / (16 * ... + 2 * ...)
+    ```
+    """,
     right="Right. Without them 4.5 billion weights, with all three 2 billion: a factor of 2.25, and most of it is the critic.",
 )

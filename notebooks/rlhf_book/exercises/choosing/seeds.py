@@ -83,5 +83,17 @@ SEEDS = Exercise(
         Mistake(_squared, "The standard error has the spread, not its square."),
     ),
     where="The interval's half width is t times the spread over the root of the number; try one number after the other.",
+    idea=r"""
+    With $n$ seeds the half width is $t_{n-1} \cdot \text{spread}/\sqrt n$. Begin at 2 and go on while the interval
+    still holds 0.
+    """,
+    outline="""
+    ```python
+    n = 2
+    while ... >= gap:
+        n += 1
+    return n
+    ```
+    """,
     right="Right. Seven for a gap of one spread, eighteen for half of one: five seeds see only what is 1.24 spreads large. With these numbers the interval leaves 0 out about half of the time; for 80 % take about 10 and 34.",
 )

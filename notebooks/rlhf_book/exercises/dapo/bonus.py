@@ -94,5 +94,17 @@ BONUS = Exercise(
         Mistake(_falls, "The sign: a bonus raises the entropy."),
     ),
     where="Write down the derivative of H by one logit. What does a step along a gradient add to the function?",
+    idea=r"""
+    To first order a step $\eta \nabla H$ changes $H$ by $\eta \lVert \nabla H \rVert^2$. The derivative of $H$ in
+    logit $k$ is $-p_k (\log p_k + H)$.
+    """,
+    outline="""
+    ```python
+    logp = ...
+    p = logp.exp()
+    entropy = ...
+    return (...).sum()  # the square of each derivative
+    ```
+    """,
     right="Right. It goes to 0 as the policy becomes sure, so a bonus that comes late hardly acts. At which logits is it largest?",
 )

@@ -61,6 +61,17 @@ FRACTIONS = Bug(
     symptom=kept_groups,
     reveals=equal_rewards_are_dropped,
     mended=mended_keep,
+    idea="""
+    Take rewards of a half for every completion, and then rewards of 1 and −1 in equal numbers. What is the group's
+    mean, and what are the advantages?
+    """,
+    outline="""
+    ```python
+    groups = ...  # [P, G]
+    mixed = ...  # [P], do two rewards of the row differ?
+    return ...  # [B], one verdict for all rows of a group
+    ```
+    """,
     moral="""
     The filter asks for the group's mean, and means to ask for its spread. Both are the same question for rewards of 0
     and 1, and for no others: a group with half a point each has the mean 0.5 and no advantage. With rewards of 1 and -1 it

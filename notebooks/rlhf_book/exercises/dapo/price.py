@@ -100,5 +100,15 @@ PRICE = Exercise(
         ),
     ),
     where="What is the chance that the next group is mixed, before its prompt is drawn? Then think of throwing until the first success.",
+    idea="""
+    A group of prompt $x$ is mixed unless all are right or all are wrong. The prompt is drawn evenly, so the next
+    group is mixed with the *mean* of these chances. Waiting for one success of chance $m$ takes $1/m$ throws.
+    """,
+    outline="""
+    ```python
+    mixed = 1 - ... - ...  # [N]
+    return ... / mixed.mean()  # completions, not groups
+    ```
+    """,
     right="Right. And how far is the real price above this one, if a loop samples whole rounds and throws away what is over?",
 )

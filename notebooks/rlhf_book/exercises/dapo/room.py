@@ -90,5 +90,15 @@ ROOM = Exercise(
         ),
     ),
     where="After n rollouts the probability is p times a power. Which n makes it large enough?",
+    idea=r"""
+    After $n$ rollouts the probability is $p\,(1 + \text{high})^n$. Take logarithms and solve for $n$, then round in
+    the direction that reaches the target. Where the target is reached already, the answer is 0.
+    """,
+    outline="""
+    ```python
+    rollouts = math.log(...) / math.log1p(...)
+    return max(0, ...)  # a whole number; a hair of tolerance against rounding
+    ```
+    """,
     right="Right. A bound is a growth rate, so the wait grows with the logarithm of what is missing. What does a larger step size change?",
 )

@@ -49,6 +49,16 @@ TOLD = Bug(
     symptom=longer_and_longer_prompts,
     reveals=the_writer_is_paid_for_what_it_wrote,
     mended=mended_language_reward,
+    idea="""
+    Give the reward the same reply after two prompts, one in capitals and one in small letters. Which letters does
+    it count?
+    """,
+    outline="""
+    ```python
+    letters = ...  # of whose text?
+    return ... / max(len(letters), 1)  # silence has none
+    ```
+    """,
     moral="""
     The reward read the question as well, and the question is in the wanted language. So a long question pays nearly all of the reward
     for any reply, and within its group only the rest can differ; in a sum with other rewards that is little. After such a question an

@@ -108,6 +108,16 @@ DECIDED = Exercise(
         ),
     ),
     where="Write the chance that G independent draws are all alike, once for rightness, once for the format.",
+    idea="""
+    Rightness is the same in a whole group with the chance $p^G + (1-p)^G$. Tidiness is *not* the same with 1 minus
+    such a chance. The two are independent.
+    """,
+    outline="""
+    ```python
+    equal = ... + ...  # [N], all right or all wrong
+    return equal * (...)  # and not all tidy or all untidy
+    ```
+    """,
     right="Right. A weight cannot help in these groups, because the spread by which the z-score divides carries the same weight. "
     "This is for questions alike; easy and hard ones leave more ties: after the cold start rightness ties in 0.03 of the "
     "groups by the formula, and in 0.10 (training questions) to 0.13 (held out) as counted.",

@@ -104,5 +104,15 @@ PRICE = Exercise(
         ),
     ),
     where="Two optima: find the kind that each of the two policies ends with.",
+    idea=r"""
+    A policy without a penalty ends with the one kind that is paid best. Find the kind with the largest $a_k +
+    w\,\ell_k$, and the largest accuracy of any kind. The price is a difference of two accuracies.
+    """,
+    outline="""
+    ```python
+    kind = ...  # an index
+    return (... - ...).item()  # accuracies, not payments
+    ```
+    """,
     right="Right. The price is a step function of the weight, and zero as soon as the most accurate kind is also in the wanted language.",
 )

@@ -75,6 +75,18 @@ SCALE = Exercise(
         ),
     ),
     where="Write the share of the push with an unknown factor, and solve for it.",
+    idea=r"""
+    With a factor $x$ the model's prompts push $m \cdot x \cdot \text{model}$ and the rule's $(1-m) \cdot
+    \text{rule}$. The wanted share is the first over the sum of both.
+    """,
+    outline="""
+    Write share = (…)/(… + …), multiply the denominator to the left, and collect the terms with $x$: what stands on
+    the other side carries `wanted` and `1 - share`.
+
+    ```python
+    return ... / (...)
+    ```
+    """,
     right="Right. With the z-score the factor drops out; what counts is the share of the groups that are not all alike: "
     "0.5 if all differ, and 0.6 if a third of the rule's groups are alike.",
 )

@@ -94,5 +94,15 @@ BETWEEN = Exercise(
         ),
     ),
     where="Reshape so that a row holds one prompt, and compare two mean squares.",
+    idea="""
+    Put one prompt into each row, `[P, G]`. The mean of each row is what lies between prompts: compare the mean
+    square of these with that of all advantages.
+    """,
+    outline="""
+    ```python
+    means = ...  # [P]
+    return (... / ...).item()
+    ```
+    """,
     right="Right. With the batch's mean and prompts that are always or never solved it is 1: nothing is left within.",
 )

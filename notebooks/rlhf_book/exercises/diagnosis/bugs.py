@@ -55,6 +55,15 @@ CALM = Bug(
     symptom=one_long_neighbour,
     reveals=padding_changes_no_gap,
     mended=mended_gap,
+    idea="""
+    Pad a batch to twice its width. Which part of the fraction changes, and which should?
+    """,
+    outline="""
+    ```python
+    apart = ...  # [B, T], 0 where nothing was trained
+    return (apart.sum() / ...).item()
+    ```
+    """,
     moral="""
     The sum runs over trained tokens and the division over all places of the batch, so the metric measures how much padding there is. Monitors
     are code without a test: nobody sees that one is wrong, because nothing breaks. The habit: give every metric a batch

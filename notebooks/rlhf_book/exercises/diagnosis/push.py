@@ -108,5 +108,16 @@ PUSH = Exercise(
         ),
     ),
     where="First order: a small step raises whatever has minus the gradient of the loss. Which sum of log-probs has it, at ratio 1?",
+    idea="""
+    At ratio 1 the gradient of the token mean is minus the advantage at each trained token. So what a small step
+    raises is the mean of advantage × change of the log-prob, over trained tokens. Rubbish under the mask, NaN too,
+    must not come in.
+    """,
+    outline="""
+    ```python
+    gained = ...  # [B, T]
+    return gained[...].mean().item()
+    ```
+    """,
     right="Right. With the weights of the loss: above 0 after a small correct step, below 0 after an inverted one; a large one may end anywhere.",
 )

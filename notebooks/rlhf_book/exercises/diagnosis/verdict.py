@@ -156,5 +156,19 @@ VERDICT = Exercise(
         ),
     ),
     where="Go through the causes in the order of their numbers, and return at the first that fits.",
+    idea="""
+    There are five questions in the order 1 to 5, each with one threshold, and the first yes is the answer.
+    `trained` may miss 1 to either side; the agreement and the rise are bad when they are low.
+    """,
+    outline="""
+    ```python
+    if abs(...) > 0.001:
+        return 1
+    if ...:
+        return 2
+    ...  # 3 and 4 in the same way
+    return 5 if ... else 0
+    ```
+    """,
     right="Right. Mend what has one explanation, run again, and only then look at what has several.",
 )

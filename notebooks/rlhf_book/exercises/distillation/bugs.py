@@ -84,6 +84,17 @@ TWO_PROMPTS = Bug(
     symptom=teacher_with_worked_examples,
     reveals=a_longer_prompt_alone_changes_nothing,
     mended=mended_gap,
+    idea="""
+    Let student and teacher be one model, with prompts of 3 and 5 tokens. At which places of the teacher's logits
+    does the code look, and where does its completion begin?
+    """,
+    outline="""
+    Count from the end, where both have the same completion:
+
+    ```python
+    both = [x[:, ... : ...].log_softmax(-1) for x in (student, teacher)]  # T places each
+    ```
+    """,
     moral="""
     The student's prompt length was used for both. The teacher's completion begins later, so its logits at the student's places are
     predictions inside its own prompt. The habit: count from the end, and see that a teacher equal to the student pays 0.

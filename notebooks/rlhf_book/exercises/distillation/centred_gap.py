@@ -117,5 +117,16 @@ CENTRED_GAP = Exercise(
         ),
     ),
     where="For one prefix: the sum over the vocabulary of the student's probability times the gap.",
+    idea="""
+    At each place compute the gap for *all* tokens of the vocabulary, `[B, T, V]`. Its mean under the student is one
+    number a place. Take the sampled token's gap, and subtract that.
+    """,
+    outline="""
+    ```python
+    gap = ... - ...  # [B, T, V], teacher minus student
+    mean = ...  # [B, T], weighted with the student
+    return ... - mean  # the gap at the sampled ids
+    ```
+    """,
     right="Right: on average the gap is minus the KL, so the baseline adds the KL. In the table of section 5 this is *sampled, minus the KL*.",
 )

@@ -93,5 +93,19 @@ FLEE = Exercise(
         ),
     ),
     where="The derivative is log(a/U) + 1 - beta (log((1-a)/(1-U)) + 1).",
+    idea="""
+    The derivative is negative to the left of the minimum and positive to its right. Halve: where it is negative in
+    the middle, the minimum lies to the right.
+    """,
+    outline="""
+    ```python
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        a = ...
+        slope = ... + 1
+        slope -= beta * (... + 1)
+        low, high = ... if slope < 0 else ...
+    ```
+    """,
     right="Right. A little weight on the rest holds little: at 0.1 and U = 0.9 half of the mass still flees. It takes about 0.5 to hold most of it.",
 )

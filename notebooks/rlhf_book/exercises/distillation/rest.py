@@ -102,5 +102,16 @@ REST = Exercise(
         Mistake(_whole, "That is the whole vocabulary."),
     ),
     where="k + 1 outcomes: the chosen tokens as they are, and one with all that is left, of student and of teacher.",
+    idea="""
+    Choose the $k$ tokens by the student. Then there are two distributions over $k+1$ outcomes; the last one is 1
+    minus the mass of the chosen, for the student and for the teacher. The KL is a sum over all of them.
+    """,
+    outline="""
+    ```python
+    top = ...  # indices of the student's favourites
+    a, b = ..., ...  # what is left of each
+    return (...).sum() + ...  # the chosen tokens, and the rest as one token
+    ```
+    """,
     right="Right. It sees a missing favourite only as mass of the rest, and says nothing about which token it is. Who would tell the student?",
 )

@@ -87,6 +87,17 @@ HALF_A_REPAIR = Bug(
     symptom=price_of_a_wrong_token,
     reveals=equal_advantages_equal_tokens,
     mended=mended_unbiased,
+    idea="""
+    Give two completions the same advantage and different lengths, and print the gradient at one token of each. Two
+    divisions could make them differ. Which of the two is still there?
+    """,
+    outline="""
+    ```python
+    budget = ...  # a setting of the run: which tensor of the batch may it depend on?
+    per_completion = (...).sum(1) / budget
+    return -per_completion.mean()
+    ```
+    """,
     moral="""
     The mean within each completion is still there: the option changed the advantage and left the aggregation alone. The
     two biases live in two columns of the table, and each needs its own repair. The habit: state the property that the
@@ -167,6 +178,18 @@ OWN_DENOMINATORS = Bug(
     symptom=weight_by_memory,
     reveals=memory_does_not_matter,
     mended=mended_accumulation,
+    idea="""
+    Cut a batch with 1 and 9 tokens into two. What are the two means, what is their mean, and what is the mean of
+    all ten tokens?
+    """,
+    outline="""
+    ```python
+    tokens = ...  # counted when: before the batch is cut or inside the loop?
+    for x, m in ...:
+        total = total - (...).sum() / tokens
+    return total  # nothing is divided by the number of parts
+    ```
+    """,
     moral="""
     A mean of means is the mean only if all parts have the same count, and here the count is the number of tokens. The
     denominator belongs to the optimiser step: count it once, before the batch is cut, and let the parts *sum*. The

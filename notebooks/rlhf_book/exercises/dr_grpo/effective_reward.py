@@ -163,5 +163,15 @@ EFFECTIVE_REWARD = Exercise(
         ),
     ),
     where="Take completion 1 of the group. Its baseline is independent of it: what is the mean of the product?",
+    idea=r"""
+    All $G$ completions are alike, so look at one: $\mathbb E\big[\frac{R - b}{|o|} \nabla\log\pi(o)\big]$. The
+    baseline is made of the others and independent of this completion: replace it by its mean. Which mean?
+    """,
+    outline="""
+    ```python
+    value = ...  # scalar, the mean of the baseline
+    return ...  # [N], one weight for each completion: 0 where the reward is value
+    ```
+    """,
     right="Right. For whom is this reward higher when wrong: the completion that stops, or the one that goes on?",
 )

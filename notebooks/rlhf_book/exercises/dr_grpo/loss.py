@@ -269,6 +269,20 @@ LOSS = Exercise(
         Mistake(_objective, "The sign: a loss is minimised."),
     ),
     where="Write the number of completions, the budget and one token's advantage beside each other, for the shown batch.",
+    idea="""
+    Three things differ from GRPO's loss: the advantage is not divided by a standard deviation; there is no mean
+    within a completion; the one divisor is a product of two numbers that no completion's length enters. The clip
+    stays.
+    """,
+    outline="""
+    ```python
+    groups = rewards.view(..., ...)  # [P, G]
+    advantages = ...  # [B, 1], centred only
+    ratio = ...
+    objective = torch.minimum(..., ...)
+    return -(objective * mask).sum() / (...)
+    ```
+    """,
     right="Right, value and gradient. What would change if you doubled the budget, under SGD and under Adam?",
     gradient_of="logp",
 )

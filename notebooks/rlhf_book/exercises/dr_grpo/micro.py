@@ -113,5 +113,15 @@ MICRO = Exercise(
         ),
     ),
     where="For two micro-batches write down both means, and the mean over all tokens, with the sums spelt out.",
+    idea="""
+    The mean of the whole batch is (all sums together) / (all tokens together). One micro-batch's sum is its mean
+    times its own number of tokens.
+    """,
+    outline="""
+    ```python
+    tokens = torch.stack([... for part in torch.tensor_split(...)])  # one number a micro-batch
+    return tokens / ...
+    ```
+    """,
     right="Right. For which aggregation would all factors be equal, whatever the lengths?",
 )

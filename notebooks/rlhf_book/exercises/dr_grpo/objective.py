@@ -142,5 +142,19 @@ OBJECTIVE = Exercise(
         ),
     ),
     where="For G = 2 the weight does not depend on p: what is its integral? Then try G = 3.",
+    idea="""
+    Put $k = m + 1$. Each term of the mean is a binomial probability of $G - 2$ trials times a number that does not
+    depend on $p$. Its integral is a tail of a binomial of $G - 1$ trials, divided by $G - 1$, and that cancels a
+    factor of the numerator.
+    """,
+    outline="""
+    ```python
+    total = 0.0
+    for k in range(1, group_size):
+        tail = ...  # at least k right among G - 1, a sum over m
+        total += tail / ...
+    return ... * total  # the shrinking factor of the sample std
+    ```
+    """,
     right="Right. Draw it for G = 2, 8 and 64: only the last comes near the arcsine.",
 )

@@ -116,5 +116,16 @@ RESIDUAL = Exercise(
         ),
     ),
     where="By symmetry E[n_i / S] is the same for all completions, and they sum to 1. Then only E[1/S] is left.",
+    idea=r"""
+    By symmetry $\mathbb E[n_i/S] = 1/B$, so the pull is $\mathbb E[1/S] - q/B$. To second order $\mathbb E[1/S]
+    \approx \frac{1}{m} + \frac{\mathrm{Var}(S)}{m^3}$ with $m = \mathbb E[S]$. Which term cancels $q/B$?
+    """,
+    outline="""
+    ```python
+    expected_total = ...  # of B lengths
+    variance = ...  # of a sum of B independent lengths
+    return variance / ...
+    ```
+    """,
     right="Right. Beside GRPO's pull, which falls with B only once, it is smaller by about the number of completions.",
 )

@@ -113,5 +113,17 @@ STOP_DRIFT = Exercise(
         ),
     ),
     where="A completion of n tokens has stopped once and gone on n - 1 times: what is the sum of its gradients, over n?",
+    idea=r"""
+    A completion of $n$ tokens has the gradients $(1-q)$ once and $-q$ for each of the other $n - 1$: together $1 -
+    q\,n$. Divided by $n$ that is $1/n - q$. So only $\mathbb E[1/|o|]$ is needed.
+    """,
+    outline=r"""
+    $\mathbb E[1/|o|] = \sum_n (1-q)^{n-1} q / n$. Take $q/(1-q)$ out, and use the series with $x = 1 - q$:
+
+    ```python
+    mean_of_inverse = ...
+    return advantage * (mean_of_inverse - ...)
+    ```
+    """,
     right="Right. Without the log it would be advantage times (q - q): the pull is there because 1/n is convex.",
 )

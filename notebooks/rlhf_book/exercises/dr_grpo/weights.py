@@ -140,5 +140,18 @@ WEIGHTS = Exercise(
         ),
     ),
     where="Write the objective for two completions of one and two tokens, and differentiate it by one log-probability.",
+    idea=r"""
+    Write for each of the three the factor in front of one token's term. Mean within, then over completions:
+    $1/(B\,|o_i|)$. One mean over all tokens: one over their total number. Constant divisor: the length is replaced
+    by the budget.
+    """,
+    outline="""
+    ```python
+    own = advantages / ... / ...
+    batch = advantages / ...
+    constant = advantages / ... / ...
+    return torch.stack([own, batch, constant])
+    ```
+    """,
     right="Right. Which of the three rows would change if another completion of the batch became longer?",
 )

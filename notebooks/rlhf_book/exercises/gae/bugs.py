@@ -74,6 +74,19 @@ PADDING_LEAK = Bug(
     symptom=last_token_of_a_short_completion,
     reveals=padding_is_never_read,
     mended=mended_gae,
+    idea="""
+    Take a completion that is shorter than the batch is wide. At its last token, which number does the code read as
+    the next value? Which number should it be?
+    """,
+    outline="""
+    Carry the next value along from the right, as the next advantage is carried, and let neither of them move at a
+    zero mask:
+
+    ```python
+    following = torch.where(trained, ..., following)
+    next_value = torch.where(trained, ..., ...)  # begins at 0, after the end
+    ```
+    """,
     moral="""
     The TD error of the last token reads its next value from the next column, and for all but the longest
     completion that column is padding. A critic says something there, as it does everywhere, and what it says resembles
@@ -147,6 +160,17 @@ WHITENED_RETURNS = Bug(
     symptom=ten_rollouts,
     reveals=targets_of_lambda_one_are_the_returns,
     mended=mended_targets,
+    idea=r"""
+    Set $\lambda = 1$: advantage plus value is the return. Print the targets, and look which `advantages` they are
+    made of.
+    """,
+    outline="""
+    The order of three things decides: the advantages, the targets, the whitening.
+
+    ```python
+    returns = ...  # which of the other two has happened by now?
+    ```
+    """,
     moral="""
     `advantages` has been overwritten by its whitened self when the targets are made of it. Whitened
     advantages have mean 0, so the targets have the mean of the critic's own values: it is told every time that its
@@ -220,6 +244,16 @@ PEEKING_CRITIC = Bug(
     symptom=credit_of_a_coin,
     reveals=a_value_has_not_seen_its_token,
     mended=mended_values,
+    idea="""
+    Count positions for a prompt of two tokens and a completion of two: at which of the four positions has the
+    critic seen the prompt alone? It is the position whose logits write the first completion token.
+    """,
+    outline="""
+    ```python
+    everything = critic(...)  # [B, S + T]
+    return everything[:, ... : ...]  # T positions, each one before its token
+    ```
+    """,
     moral="""
     The last T positions have each *seen* their token. As a baseline such a value takes away what the token
     is worth: the expected advantage of any token but the last is zero, with the best of critics most exactly. The

@@ -171,5 +171,21 @@ ERROR = Exercise(
         ),
     ),
     where="Write A at the token before the last as two TD errors, and collect what multiplies each value.",
+    idea=r"""
+    The error of one TD error is $\gamma e_{t+1} - e_t$. The advantage is $\sum_k (\gamma\lambda)^k \delta_{t+k}$.
+    In this sum $e_{t+1}$ occurs twice: as the promise of the first TD error and as the start of the second.
+    Subtract the two coefficients.
+    """,
+    outline=r"""
+    The token's own error has the coefficient −1. Error $e_{t+1+k}$ has $\gamma^{k+1}\lambda^k$ from one TD error
+    and minus $(\gamma\lambda)^{k+1}$ from the next: take out what they share.
+
+    ```python
+    for t in range(T):
+        error = -errors[t]
+        for k in range(...):  # the later states that there are
+            error = error + ... * errors[t + 1 + k]
+    ```
+    """,
     right="Right. Which of these terms depend on the token that is being judged, and so can do harm?",
 )

@@ -172,5 +172,17 @@ N_STEP = Exercise(
         ),
     ),
     where="Write down t = T - 1 and n = 1 by hand: one reward, no promise, minus one value.",
+    idea=r"""
+    $A^{(n)}_t$ has three parts: the rewards of tokens $t, \dots, t+n-1$; the critic's promise at $t+n$; minus the
+    value at $t$. The promise is 0 if the completion has ended by then.
+    """,
+    outline="""
+    ```python
+    for t in range(T):
+        came = rewards[...].sum()  # a slice that runs past the end stops there
+        promised = ... if ... else 0.0
+        answer.append(...)
+    ```
+    """,
     right="Right. For which n does the critic's opinion of later states no longer matter?",
 )

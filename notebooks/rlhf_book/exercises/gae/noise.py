@@ -117,5 +117,18 @@ NOISE = Exercise(
         ),
     ),
     where="Start from the coefficients of the errors, one for each state, and add up variances.",
+    idea=r"""
+    For $\gamma = 1$ the errors enter with the coefficients $-1$ (its own) and $(1-\lambda)\lambda^k$ (the $k$-th
+    later state, from $k = 0$). Independent errors: the variance of a sum is the sum of the squared coefficients
+    times $\sigma^2$.
+    """,
+    outline="""
+    ```python
+    harmful = 0.0
+    for k in range(later):
+        harmful += (...) ** 2
+    return ... + harmful, harmful  # the own state's error is the same for every token
+    ```
+    """,
     right="Right. At which lambda is the harmful part largest, and what is the total there?",
 )

@@ -103,5 +103,15 @@ PUSH = Exercise(
         Mistake(_one_number, "You return one number. Each logit has its own bias."),
     ),
     where="Write the sum over drawn tokens a of probability, score in logit k, and error, and separate a = k.",
+    idea=r"""
+    The estimate errs by $e(s'_a)$ minus the error before the token. The second does not depend on $a$, and the mean
+    score is 0. What remains is $\sum_a \pi(a)\, ([a = k] - \pi(k))\, e(s'_a)$: the first part has one term.
+    """,
+    outline="""
+    ```python
+    expected = ...  # scalar: the mean of the later errors under the policy
+    return probs * (...)
+    ```
+    """,
     right="Right. The critic expects .4 too much everywhere: does the policy learn to end its completions, or not to?",
 )

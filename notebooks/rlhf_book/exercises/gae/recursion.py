@@ -268,5 +268,19 @@ RECURSION = Exercise(
     ),
     where="Take a completion of three tokens, the second with mask 0, and write both advantages down by hand, the last one "
     "first.",
+    idea="""
+    Go through a completion from its end and carry two numbers along: the value and the advantage of the next token
+    *that was trained*. At a hole nothing happens to them.
+    """,
+    outline="""
+    ```python
+    for t in reversed(range(T)):
+        if ...:
+            continue  # what is carried stays as it is
+        delta = rewards[i, t] + ... - values[i, t]
+        advantages[i, t] = next_advantage = delta + ...
+        next_value = ...
+    ```
+    """,
     right="Right, with padding and holes. What would change if a truncated completion had its end valued by the critic?",
 )

@@ -211,6 +211,18 @@ VALUE_LOSS = Exercise(
         ),
     ),
     where="Take one token with old value 0 and target 1, and let V go from -1 to 2: where should the gradient vanish?",
+    idea="""
+    For one token there are two candidates: the new value, and the old value plus a change held within ±clip. Each
+    has a squared error against the target. Take the larger *error*, not the larger value, then half the mean over
+    all trained tokens.
+    """,
+    outline="""
+    ```python
+    near = old_values + ...  # the change is held, not the value
+    error = torch.maximum(..., ...)
+    return 0.5 * ... / ...  # one sum and one count over the whole batch
+    ```
+    """,
     right="Right, value and gradient. Rewards of 10 and a clip of .2: how many rollouts until the critic gets there?",
     gradient_of="values",
 )

@@ -108,5 +108,17 @@ WEIGHTS = Exercise(
         Mistake(_all_alike, "You weigh all estimates alike, whatever lambda is."),
     ),
     where="Sum the geometric series of the weights from n = N on, and give the sum to the last estimate.",
+    idea=r"""
+    The weights of $n = 1, \dots, N-1$ are those of the paper. The last estimate stands for $n = N, N+1, \dots$ as
+    well, so it gets $\sum_{n \ge N} (1-\lambda)\lambda^{n-1}$. What is that sum?
+    """,
+    outline="""
+    ```python
+    weights = ...  # [N], as in the paper
+    weights[-1] = ...  # a single power of lambda
+    ```
+
+    All of them together sum to 1: use it as a test.
+    """,
     right="Right. At lambda 1 one weight is left: of which estimate, and what has it to do with the critic?",
 )

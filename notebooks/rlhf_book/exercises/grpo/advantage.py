@@ -243,5 +243,19 @@ ADVANTAGE = Exercise(
         ),
     ),
     where="Look again at the worked example by hand: which numbers enter the mean, and which the spread?",
+    idea="""
+    Put the rewards into one row a prompt, `[P, G]`. Mean and standard deviation are then taken along the row and
+    need to keep their axis. A constant row is found by asking its largest and smallest reward: rounding can leave a
+    tiny centred number that epsilon lets through.
+    """,
+    outline="""
+    ```python
+    groups = rewards.view(..., ...)  # [P, G]
+    centred = groups - ...
+    scores = centred / (... + eps)
+    constant = ... == ...  # [P, 1]
+    return scores.masked_fill(..., 0.0).flatten()  # [B]
+    ```
+    """,
     right="Right, on batches of every size tried. What would change if all rewards of a prompt were doubled?",
 )

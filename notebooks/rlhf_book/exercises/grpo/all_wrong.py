@@ -148,5 +148,18 @@ ALL_WRONG = Exercise(
         ),
     ),
     where="Split E[grad log pi] = 0 into its right and its wrong part: what is E[grad log pi | wrong]?",
+    idea=r"""
+    Given that all are wrong, every $R_i$ is 0, and the sum is $-b$ times the mean score of a wrong completion.
+    Because $\mathbb E[\nabla\log\pi] = 0$, the probability-weighted scores of right and wrong ones cancel; and
+    those of the right ones are $\nabla p$.
+    """,
+    outline=r"""
+    $p\,\mathbb E[\nabla\log\pi \mid \text{right}] = \nabla p$, and $(1 - p)\,\mathbb E[\nabla\log\pi \mid
+    \text{wrong}]$ is minus that. So the mean score of a wrong completion is $-\nabla p$ over something, and
+
+    ```python
+    return ... * grad_p  # one number times the vector; G is gone: why?
+    ```
+    """,
     right="Right. A push away from failure is a push towards success, as long as success is possible at all.",
 )

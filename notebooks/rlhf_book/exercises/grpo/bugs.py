@@ -76,6 +76,15 @@ PADDED_MEAN = Bug(
     symptom=weight_of_a_token,
     reveals=padding_never_matters,
     mended=mended_loss,
+    idea="""
+    Compute one completion of two tokens in a batch that is four wide. By which number is the sum of its tokens
+    divided, and by which should it be?
+    """,
+    outline="""
+    ```python
+    per_completion = (... * mask).sum(dim=1) / ...  # [B], a number of its own for each row
+    ```
+    """,
     moral="""
     `mean(dim=1)` divides by the padded width, which belongs to the longest completion of the batch and to nobody else.
     GRPO divides by the completion's own length, the sum of its row of the mask. The habit: add a column of padding to
@@ -132,6 +141,16 @@ K3_UPSIDE_DOWN = Bug(
     symptom=far_from_the_reference,
     reveals=expectation_is_the_kl,
     mended=mended_penalty,
+    idea=r"""
+    Take two tokens, $\pi = (0.9, 0.1)$ and the reference $(0.5, 0.5)$, and compute the mean of the penalty under
+    $\pi$ and the exact KL. Then exchange numerator and denominator.
+    """,
+    outline="""
+    ```python
+    log_ratio = ...  # the logarithm of r: the reference stands on top
+    return ... - 1 - ...
+    ```
+    """,
     moral="""
     The ratio stands upside down. k3 is $r - 1 - \\log r$ with $r = \\pi_{\\mathrm{ref}} / \\pi$; with $\\pi /
     \\pi_{\\mathrm{ref}}$ it estimates $\\chi^2(\\pi \\Vert \\pi_{\\mathrm{ref}}) - \\mathrm{KL}$ instead, on the same
@@ -200,6 +219,18 @@ TINY_EPSILON = Bug(
     symptom=groups_of_equals,
     reveals=equals_get_nothing,
     mended=mended_advantage,
+    idea="""
+    Print the centred rewards of eight times 0.7 in single precision, and their standard deviation. How large is the
+    quotient if epsilon is smaller than both?
+    """,
+    outline="""
+    A larger epsilon is half of it. The other half asks the rewards themselves:
+
+    ```python
+    constant = ... == ...  # [P, 1], exact: no rounding is involved
+    return scores.masked_fill(...).flatten()
+    ```
+    """,
     moral="""
     In single precision the mean of eight times 0.7 is not 0.7. The difference is one unit in the last place, the
     standard deviation is as small, and an epsilon of 1e-8 lets their quotient through. A larger epsilon makes the error

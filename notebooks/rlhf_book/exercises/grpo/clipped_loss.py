@@ -424,6 +424,20 @@ CLIPPED_LOSS = Exercise(
         ),
     ),
     where="Try a batch of one completion with one token, where the loss is a single number you can work out by hand.",
+    idea="""
+    Four steps, each with a shape: the ratio `[B, T]`; the smaller of the free and the clipped product `[B, T]`,
+    where the advantage needs a second axis; the mean within each completion `[B]`; the mean over completions. And a
+    loss is minimised.
+    """,
+    outline="""
+    ```python
+    ratio = ...  # [B, T]
+    free, clipped = ..., ...  # both times the advantage
+    objective = torch.minimum(free, clipped)
+    per_completion = (objective * ...).sum(1) / ...  # [B], each by its own length
+    return -...
+    ```
+    """,
     right="Right, value and gradient. At what ratio does a completion of negative advantage stop being pushed?",
     gradient_of="logp",
 )

@@ -109,5 +109,18 @@ CLOSED_FORM = Exercise(
         ),
     ),
     where="Write the group's mean as q = k/G; then what is the mean squared distance from it?",
+    idea=r"""
+    With $q = k/G$ the mean squared distance is $q(1-q)$. The sample variance divides by $G - 1$ instead of $G$: it
+    is $\frac{G}{G-1}\, q(1-q)$. A right reward is $1 - q$ above the mean, a wrong one $q$ below.
+    """,
+    outline="""
+    Divide each distance by the root of the sample variance and simplify. Both scores are the same shrinking factor,
+    a root of a ratio of $G - 1$ and $G$, times a root of odds:
+
+    ```python
+    shrink = (...) ** 0.5
+    return shrink * (...) ** 0.5, -shrink * (...) ** 0.5
+    ```
+    """,
     right="Right. One right completion among many is an outlier: its score grows like the square root of G.",
 )

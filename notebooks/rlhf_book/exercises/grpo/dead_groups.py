@@ -104,5 +104,15 @@ DEAD_GROUPS = Exercise(
         ),
     ),
     where="List the four outcomes of a group of two: with which probability does each happen?",
+    idea="""
+    A group is dead in two ways that exclude each other: all $G$ right, or all $G$ wrong. Write the chance of each
+    for one prompt. The expected share is the mean over prompts of the chance, not the chance at the mean.
+    """,
+    outline="""
+    ```python
+    dead = ... + ...  # [P], for each prompt
+    return dead.mean()
+    ```
+    """,
     right="Right. Twice as many samples a prompt kill fewer groups, but never those of a prompt with p = 0 or 1.",
 )

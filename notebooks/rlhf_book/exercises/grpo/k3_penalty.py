@@ -192,6 +192,17 @@ K3 = Exercise(
         ),
     ),
     where="Check one token by hand, once with the policy surer than the reference and once with it less sure.",
+    idea=r"""
+    Work with the logarithm: $\log r = \log\pi_{ref} - \log\pi$, one subtraction in a certain order. Then $r$ is its
+    exponential. The two means are GRPO's, within each completion and then over completions.
+    """,
+    outline="""
+    ```python
+    log_ratio = ... - ...  # [B, T], which policy is on top?
+    k3 = ... - 1 - ...
+    return (... / mask.sum(1)).mean()
+    ```
+    """,
     right="Right, value and gradient. Which is larger: k3 where the policy is surer than the reference, or less sure?",
     gradient_of="logp",
 )

@@ -91,5 +91,16 @@ LEAVE_ONE_OUT = Exercise(
         ),
     ),
     where="Do it by hand for a group of two: there is exactly one other reward.",
+    idea="""
+    The sum of the others is the sum of the group minus the own reward. It is done for all rewards at once on `[P,
+    G]`, if the sum keeps its axis.
+    """,
+    outline="""
+    ```python
+    groups = rewards.view(..., ...)  # [P, G]
+    others = (... - groups) / ...  # [P, G], how many others are there?
+    return ...  # each minus its others, [B] again
+    ```
+    """,
     right="Right. Compare it with the centred rewards: a scale, the same for everybody, and no change of direction.",
 )

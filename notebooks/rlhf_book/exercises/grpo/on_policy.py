@@ -136,6 +136,17 @@ ON_POLICY = Exercise(
         ),
     ),
     where="With one completion of one token: what is the value, and what is its derivative with respect to log pi?",
+    idea=r"""
+    The value of the ratio is 1 and its derivative in $\log\pi$ is 1 as well. So make $e^{x - c}$ in which $c$ has
+    the value of $x$ and no gradient.
+    """,
+    outline="""
+    ```python
+    ratio = torch.exp(logp - ...)  # 1 everywhere, and alive
+    per_completion = ...  # [B], a mean within each
+    return -per_completion.mean()
+    ```
+    """,
     right="Right: the value says nothing about learning. Print it for advantages that sum to zero.",
     gradient_of="logp",
 )

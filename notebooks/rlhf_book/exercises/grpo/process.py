@@ -206,5 +206,19 @@ PROCESS = Exercise(
         ),
     ),
     where="Write down the steps of the group in one list, normalise that list, and put the numbers back.",
+    idea="""
+    A truth value says where steps end. Read the rewards there into one list `[N]`, for the whole group together,
+    normalise the list, and write it back into zeros. A token's advantage is then a sum from its position to the end
+    of the row.
+    """,
+    outline="""
+    ```python
+    ends = step_ends != 0
+    steps = ...  # [N], of all completions of the group
+    normalised = torch.zeros_like(step_rewards)
+    normalised[ends] = ...
+    return ...  # the sum from the right: turn round, add up, turn back
+    ```
+    """,
     right="Right. Two completions with the same total now teach different tokens different things.",
 )

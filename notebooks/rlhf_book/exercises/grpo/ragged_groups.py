@@ -217,5 +217,20 @@ RAGGED_GROUPS = Exercise(
         ),
     ),
     where="Go through the prompts one by one: which rows belong to this one, and how many are they?",
+    idea="""
+    For each different number in `prompts` make a truth value for each row, "belongs to this prompt". With it you
+    read the rewards of one group, whatever its size, and write its advantages to the same rows. A group of one has
+    no spread and nothing to be compared with.
+    """,
+    outline="""
+    ```python
+    advantages = torch.zeros_like(rewards)
+    for prompt in ...:  # each one once
+        rows = ...  # [B], true or false
+        group = rewards[rows]
+        if ...:  # asks the rewards whether they differ, not their std
+            advantages[rows] = ...
+    ```
+    """,
     right="Right. A group of one has nobody to compare with, so its only safe advantage is 0.",
 )

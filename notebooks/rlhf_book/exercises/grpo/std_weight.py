@@ -137,5 +137,20 @@ STD_WEIGHT = Exercise(
         ),
     ),
     where="With k of G right, what are the two z-scores, and what is E[grad log pi] given a right completion?",
+    idea=r"""
+    With $k$ of $G$ right the scores are $\sqrt{\frac{G-1}{G}}\sqrt{\frac{G-k}{k}}$ and minus
+    $\sqrt{\frac{G-1}{G}}\sqrt{\frac{k}{G-k}}$. A right completion pushes $\nabla p / p$ on average, a wrong one
+    $-\nabla p / (1-p)$. Multiply by how many there are of each, and add: both parts contain $\sqrt{k(G-k)}$.
+    """,
+    outline="""
+    ```python
+    expected_root = 0.0
+    for k in range(1, group_size):  # constant groups give nothing
+        chance = ...  # that exactly k of G are right
+        expected_root += chance * ...
+    shrink = ...
+    return shrink * expected_root / (...)  # 1/p + 1/(1 - p) is one fraction
+    ```
+    """,
     right="Right. For pairs and triples it does not depend on p at all: the famous reweighting needs larger groups.",
 )

@@ -61,6 +61,16 @@ UNSUMMED_RATIO = Bug(
     symptom=a_drift_at_every_length,
     reveals=one_ratio_a_completion,
     mended=mended_ratio,
+    idea="""
+    Give every token the log-ratio 0.01, at lengths 1 and 10. What are the ratios of the code, and what is the
+    exponential of the *mean*?
+    """,
+    outline="""
+    ```python
+    mean = log_ratio.sum(...) / ...  # [B, 1], one number for each completion
+    return ...  # [B, T], the same for all tokens of a row
+    ```
+    """,
     moral="""
     Each token's log-ratio is divided by the length, and they are never added up. So there are as many ratios as tokens,
     and all of them go to 1 as completions grow: the clip is off, and no error is raised. The habit: feed a ratio a drift that
@@ -137,6 +147,16 @@ LOUD_LENGTH = Bug(
     symptom=pull_of_a_completion,
     reveals=every_completion_counts_once,
     mended=mended_token_loss,
+    idea="""
+    Take a completion of one token and one of nine, both with advantage 1, and add up the gradient of each. Which
+    average makes the two sums equal?
+    """,
+    outline="""
+    ```python
+    per_completion = (objective * mask).sum(dim=1) / ...  # [B]
+    return -...  # then over completions
+    ```
+    """,
     moral="""
     The token form has a term for every token, and the code takes one mean over all of them, as a library's default may
     do for you. Then a completion weighs in proportion to its length. GSPO counts completions: average within each, then

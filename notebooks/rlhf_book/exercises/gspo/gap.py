@@ -130,5 +130,18 @@ GAP = Exercise(
         ),
     ),
     where="Take a completion of two tokens with log-ratios d and -d, and expand both means by hand.",
+    idea=r"""
+    To second order $e^{\delta} \approx 1 + \delta + \delta^2/2$. The arithmetic mean gives $1 + \bar\delta +
+    \overline{\delta^2}/2$, the geometric one $1 + \bar\delta + \bar\delta^2/2$. Their difference is half of a
+    statistic that you know by name.
+    """,
+    outline="""
+    ```python
+    count = ...  # [B]
+    mean = ...  # [B], of the trained tokens
+    squares = ...  # [B], the mean squared distance from it, by count and not count - 1
+    return squares / 2
+    ```
+    """,
     right="Right. If all tokens of a completion drift alike the gap is 0: then GRPO and GSPO weigh it the same.",
 )

@@ -254,5 +254,18 @@ GRADIENT = Exercise(
         ),
     ),
     where="Differentiate s by one log-prob first: it is an exponential of an average.",
+    idea=r"""
+    $\partial s / \partial \log\pi_t = s/|y|$ for every trained token. Where the minimum takes the free product, the
+    loss has $-\frac1B A\, s/|y|$ at each token. Where it is flat (good and above, bad and below) it has 0.
+    """,
+    outline="""
+    ```python
+    length = ...
+    s = ...  # [B]
+    gained, lost = ..., ...  # the two flat cases
+    one_token = torch.where(gained | lost, 0.0, ...)  # [B]
+    return ... * mask  # the same number at each token
+    ```
+    """,
     right="Right. Compare two tokens of one completion: they differ in nothing.",
 )

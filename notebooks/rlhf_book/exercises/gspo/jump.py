@@ -120,6 +120,16 @@ JUMP = Exercise(
         ),
     ),
     where="Write down the mean of the n log-ratios, and set its exponential equal to a bound.",
+    idea=r"""
+    With $\delta$ the log-ratio of the last token, $s = \exp\big((\text{rest} + \delta)/n\big)$. For $A > 0$ the
+    clip acts above $1 + \text{high}$, for $A < 0$ below $1 - \text{low}$. Take the logarithm of $s = $ bound and
+    solve for $\delta$.
+    """,
+    outline="""
+    ```python
+    return n * ... - rest, ...  # the upper edge, then the lower one
+    ```
+    """,
     right="Right. With the paper's range, 100 tokens and the others at rest the answer is 0.04 nats, a ratio of 1.04: "
     "GRPO would have kept that token.",
 )

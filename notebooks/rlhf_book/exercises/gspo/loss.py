@@ -306,6 +306,18 @@ LOSS = Exercise(
         ),
     ),
     where="Try a batch of one completion with two tokens, where the ratio is a square root you can work out by hand.",
+    idea=r"""
+    $\log s_i$ is the mean of the token log-ratios of the completion: the root of $|y_i|$ becomes a division. From
+    there on there is one number for each completion, `[B]`, and the clip is the usual one.
+    """,
+    outline="""
+    ```python
+    drift = ...  # [B], nats a token
+    s = torch.exp(drift)
+    kept = torch.minimum(..., ...)  # [B]
+    return -kept.mean()
+    ```
+    """,
     right="Right, value and gradient. How many tokens of a completion keep their gradient when its ratio is clipped?",
     gradient_of="logp",
 )

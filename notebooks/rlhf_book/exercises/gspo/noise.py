@@ -128,5 +128,17 @@ NOISE = Exercise(
         ),
     ),
     where="Start with n = 1, where the product and the arithmetic mean are one and the same ratio.",
+    idea=r"""
+    $\mathbb E[w] = 1$ forces the mean of $\log w$ to be $-\sigma^2/2$. The log of a product of $n$ is normal with
+    variance $n\sigma^2$, and $\mathbb E[w^2]$ follows from the rule with $2X$. Means of independent numbers have a
+    variance $n$ times smaller.
+    """,
+    outline="""
+    ```python
+    of_one = math.exp(...) - 1  # E[w^2] - 1
+    of_the_product = math.exp(...) - 1  # the same rule, the variance of n logs
+    return of_the_product, of_one / ..., ...
+    ```
+    """,
     right="Right. One of the three explodes with the length, and it is the only one that is exact.",
 )

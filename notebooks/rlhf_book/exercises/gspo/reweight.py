@@ -155,5 +155,16 @@ REWEIGHT = Exercise(
         ),
     ),
     where="How likely is a whole completion under each of the two policies? Start from one completion of two tokens.",
+    idea=r"""
+    The unbiased weight of a completion is $\pi(y)/\pi_{\text{old}}(y)$: the *product* of its tokens' ratios, with
+    no root. In logarithms that is a sum over the trained tokens.
+    """,
+    outline="""
+    ```python
+    log_ratio = ...  # [B, T], 0 where nothing was trained
+    weight = torch.exp(...)  # [B], one for each completion
+    return ...
+    ```
+    """,
     right="Right. Print the largest weight of a batch of long completions: that is the price.",
 )

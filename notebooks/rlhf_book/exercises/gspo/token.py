@@ -262,6 +262,19 @@ TOKEN = Exercise(
         ),
     ),
     where="Let all advantages of a completion be equal: value and gradient have to be those of the plain GSPO loss.",
+    idea=r"""
+    You need a factor with the value 1 and the gradient $\nabla\log\pi(y_{i,t})$: the exponential of a log-prob
+    minus itself, one of them without gradient. Multiply it by $s_i$ without gradient. What follows is GRPO's loss
+    with this ratio.
+    """,
+    outline="""
+    ```python
+    s = ...  # [B, 1], the sequence's ratio as a number
+    ratio = s * ...  # [B, T], value s, gradient of the own token
+    kept = torch.minimum(..., ...)
+    return -(... / mask.sum(1)).mean()
+    ```
+    """,
     right="Right. Give two tokens of one completion opposite advantages: can one be clipped and the other not?",
     gradient_of="logp",
 )

@@ -85,6 +85,16 @@ SLACK = Bug(
     symptom=same_fit_at_two_temperatures,
     reveals=the_fit_ends,
     mended=mended_fit,
+    idea="""
+    Print the log-ratio at the beginning of each update. Should it still be 0 in the second one?
+    """,
+    outline="""
+    ```python
+    old_logp = ...  # of the sampler: taken where, and how often?
+    for _ in range(updates):
+        ...
+    ```
+    """,
     moral="""
     The old log-probs are taken anew before every update, so the log-ratio is 0 whenever its gradient is computed and the pull
     never acts. They belong to the policy that sampled: take them once for a batch. Mended, the last two rows are 0.699 at tau 0.5 and 0.379 at tau 5. At the first update both codes agree,

@@ -105,6 +105,17 @@ ESTIMATE = Exercise(
         Mistake(_at_tau_1, "Your answer does not depend on tau."),
     ),
     where="The estimate depends only on how many of the K completions are right.",
+    idea=r"""
+    With $k$ of $K$ right the estimate is $\tau \log\big(\frac kK e^{1/\tau} + 1 - \frac kK\big)$. Its mean is a sum
+    over $k$, weighted with the binomial chances.
+    """,
+    outline="""
+    ```python
+    for k in range(K + 1):
+        chance = ...  # that k of K are right
+        total += chance * ...  # the estimate then
+    ```
+    """,
     right="Right. With K = 1 the estimate is the reward itself, and with any finite K it lies between the mean reward and "
     "the true constant. At p = 0.1 and tau = 0.1 the constant is 0.770 and the mean estimate 0.466 with 8 completions, "
     "0.633 with 16; it takes 28 to come within 0.05.",

@@ -126,6 +126,16 @@ GAP = Exercise(
         ),
     ),
     where="The logarithm of a mean of exponentials: compare it with the mean for a tau of 100, where both should nearly agree.",
+    idea=r"""
+    $\tau \log Z = \tau \log \sum_y \pi(y)\, e^{R(y)/\tau}$. With rewards of 10 at $\tau = 0.01$ the exponential is
+    $e^{1000}$: so the sum has to stay in the logarithm, with $\log \pi$ beside $R/\tau$.
+    """,
+    outline="""
+    ```python
+    log_z = torch.logsumexp(..., 0)  # one number, nothing exponentiated alone
+    return ... - ...  # minus the mean reward
+    ```
+    """,
     right="Right. The gap is largest for the hardest of the three prompts, although its variance is that of the easiest: the "
     "variance is only the first term.",
 )

@@ -212,6 +212,19 @@ PAIRS = Exercise(
         ),
     ),
     where="Compute one number a completion, the reward minus tau times its log-ratio, and compare these within a prompt.",
+    idea=r"""
+    For a pair the two sides differ by $e(y) - e(y')$, with $e = R - \tau\ell$ and $\ell$ the log-ratio of the whole
+    completion. So compute `[P, G]` numbers, all differences within a row, and average their squares over the
+    $G(G-1)$ ordered pairs.
+    """,
+    outline="""
+    ```python
+    log_ratio = ...  # [B], a masked sum
+    residual = ...  # [P, G]
+    differences = ... - ...  # [P, G, G], two axes against each other
+    return ... / ...  # a mean over prompts; how many pairs are of different rows?
+    ```
+    """,
     right="Right. Neither a critic nor an estimate of log Z is needed, and the fit ends at the KL-regularised optimum.",
     gradient_of="logp",
 )

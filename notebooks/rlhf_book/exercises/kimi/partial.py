@@ -145,6 +145,18 @@ PARTIAL = Exercise(
         ),
     ),
     where="Decide for each place, by its number, which policy has written it, and add up what was written.",
+    idea="""
+    Make two tables of truth values `[B, T]`: was place $t$ written before the cut, and was it written at all? The
+    first chooses between the two old log-probs, the second says what is summed.
+    """,
+    outline="""
+    ```python
+    place = torch.arange(...)
+    old_logp = torch.where(..., first, second)  # [B, T]
+    written = ...  # [B, T]
+    return torch.where(written, ..., 0.0).sum(1)
+    ```
+    """,
     right="Right. With one cut for all completions of a prompt the next token at each prefix comes from a fixed distribution: "
     "one policy, and the fit of section 2 can be tied to it. With a cut of its own for each completion the same prefix is "
     "continued by either policy, the residual cannot vanish for all of them, and the fit ends at the tilt of a geometric mean "

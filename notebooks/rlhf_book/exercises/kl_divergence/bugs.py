@@ -70,6 +70,17 @@ DILUTED = Bug(
     symptom=price_of_a_detour,
     reveals=usual_tokens_are_free,
     mended=mended_penalised,
+    idea="""
+    Append ten tokens on which both models agree to a completion, and compute its penalty by hand before and after.
+    What should it do, and what does the code do?
+    """,
+    outline="""
+    The KL of whole completions adds tokens up. The line to change is the one that goes from `[B, T]` to `[B]`:
+
+    ```python
+    distance = ...  # [B], made of log_ratio [B, T]
+    ```
+    """,
     moral="""
     The log-ratio is averaged over the completion. The KL between two policies over whole completions is a *sum* over
     tokens, and only the sum has its gradient in the reward. Under the mean a completion that has left the reference pays less
@@ -141,6 +152,17 @@ HALF_DETACHED = Bug(
     symptom=pull_of_a_token,
     reveals=the_value_has_its_derivative,
     mended=mended_reference,
+    idea=r"""
+    Write the printed value and its slope for one number $d$: the code gives $d \cdot d$ with one factor held fixed.
+    Which value belongs to the slope $d$?
+    """,
+    outline="""
+    ```python
+    k2 = ...  # a function of d whose derivative is d, nothing detached
+    ```
+
+    The sum over tokens and the mean over completions stay as they are.
+    """,
     moral="""
     With one factor detached the derivative of $d \\cdot d$ is $d$, which is that of $k_2$, so training is right. The value
     is $d^2$, twice $k_2$. Whoever reads the log and lowers the coefficient breaks what was right. The habit: hold the

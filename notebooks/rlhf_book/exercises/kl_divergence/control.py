@@ -160,5 +160,18 @@ CONTROL = Exercise(
         ),
     ),
     where="Do two steps by hand, both above the target. The second begins where the first ended.",
+    idea="""
+    One step is: error = KL / target − 1; clip it; multiply the *current* coefficient by 1 + error × completions /
+    horizon; write the result down. The next step begins with what was just written down.
+    """,
+    outline="""
+    ```python
+    after = []
+    for distance in distances.tolist():
+        error = ...  # held between -0.2 and 0.2
+        beta = ...
+        after.append(beta)
+    ```
+    """,
     right="Right. What would happen to a policy that cannot reach its target, however long it trains?",
 )

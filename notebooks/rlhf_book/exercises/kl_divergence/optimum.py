@@ -109,5 +109,17 @@ OPTIMUM = Exercise(
         ),
     ),
     where="All right completions are multiplied by one number, all wrong ones by another. What happens to the odds?",
+    idea=r"""
+    The odds of being right are $p/(1-p)$ under the reference. At the optimum every right completion has been
+    multiplied by $e^{1/\beta}/Z$ and every wrong one by $1/Z$. With the new share $q$, the KL is that of two coins:
+    within the right ones nothing has been rearranged.
+    """,
+    outline="""
+    ```python
+    odds = p / (1 - p) * ...
+    q = ...  # odds back into a share
+    return q, q * math.log(...) + (1 - q) * math.log(...)
+    ```
+    """,
     right="Right. The optimum is where training may end. The runs at 0.4 stand below it; why was not measured.",
 )

@@ -101,6 +101,16 @@ STRAIGHT = Exercise(
         ),
     ),
     where="x + (y - x).detach() has the value of y. What gradient has it?",
+    idea="""
+    You have two quantities: one whose gradient you want, one whose value you want. In $x + (y - x)$ the $x$ cancels
+    in the value. If the bracket is a constant, what is left of the gradient?
+    """,
+    outline="""
+    ```python
+    k2, k3 = ..., ...
+    return ... + (... - ...).detach()
+    ```
+    """,
     right="Right, value and gradient. On fresh samples this is a sound choice; what is missing on old ones?",
     gradient_of="logp",
 )

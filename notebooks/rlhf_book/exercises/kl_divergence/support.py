@@ -109,5 +109,16 @@ SUPPORT = Exercise(
         Mistake(_swapped, "The ratio is upside down: r is reference over policy."),
     ),
     where="Only kept tokens are drawn. Sum over them, with the probabilities after the cut.",
+    idea=r"""
+    After the cut the kept probabilities are divided by their sum; the reference's are not. Write $k_3$ for one kept
+    token with $r = \pi_{ref}/\pi_{cut}$, and then its mean as a sum over kept tokens alone.
+    """,
+    outline="""
+    ```python
+    cut = ...  # [V], 0 where nothing is kept, sums to 1
+    r = ... / ...  # of the kept tokens
+    return (... * (r - 1 - ...)).sum()
+    ```
+    """,
     right="Right. The shortfall is exactly the reference's mass outside the nucleus, whatever the policy.",
 )

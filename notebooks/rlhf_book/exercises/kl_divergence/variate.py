@@ -115,5 +115,18 @@ VARIATE = Exercise(
         ),
     ),
     where="Write the variance of k(c) as Var(d) + 2 c Cov + c^2 Var, and set its derivative to 0.",
+    idea=r"""
+    Call $x = e^{-d} - 1$; its mean under $\pi$ is 0. So $\mathrm{Cov}(d, x)$ is the mean of $d\,x$, and
+    $\mathrm{Var}(x)$ the mean of $x^2$: no mean has to be subtracted. The lowest point of a parabola $\alpha + 2
+    \beta c + \gamma c^2$ is where?
+    """,
+    outline="""
+    ```python
+    d = ...
+    x = ...  # mean 0 under the policy
+    covariance = ...  # a sum weighted by the policy
+    return -covariance / ...
+    ```
+    """,
     right="Right. Near the reference it tends to 1, which is k3. Why can nobody use it in training as it stands?",
 )

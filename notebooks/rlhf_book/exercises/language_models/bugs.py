@@ -59,6 +59,16 @@ SHIFT = Bug(
     symptom=train_on_random_text,
     reveals=places_predict_what_comes_next,
     mended=mended_language_loss,
+    idea="""
+    Write two texts below each other: what the logits at place 0, 1, 2 are a forecast of, and which token the code
+    compares them with. Are they the same token?
+    """,
+    outline="""
+    ```python
+    logp = logits[:, ...].log_softmax(-1)  # one place has no successor
+    return -logp.gather(-1, ids[:, ..., None]).mean()  # and one token has no forecast
+    ```
+    """,
     moral="""
     The logits at a place are compared with the token *at* that place, which the model reads there. It learns to copy its input.
     Shift by one: logits without the last place, tokens without the first. Libraries that take `labels` shift inside; whoever

@@ -105,6 +105,18 @@ MASKED_GRADIENT = Exercise(
         ),
     ),
     where="Softmax minus one-hot at each token; then ask by which number each token's loss is multiplied.",
+    idea=r"""
+    The answer is a product of two factors. One is the gradient of a single token's $-\log p$ in its own logits, a
+    vector over the vocabulary. The other is the number in front of $\ell_{i,t}$ in the loss. Read it off for two
+    completions of one and three tokens.
+    """,
+    outline="""
+    ```python
+    one_hot = ...  # [B, T, V], 1 at the observed token
+    weight = mask / ... / ...  # [B, T], first within its row, then over the rows
+    return (... - one_hot) * ...  # the weight needs one axis more
+    ```
+    """,
     right=(
         "Right. Tokens of short completions are pushed harder than by a mean over all tokens, by the mean length over their own."
     ),

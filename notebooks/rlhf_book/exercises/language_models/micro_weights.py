@@ -87,5 +87,16 @@ MICRO_WEIGHTS = Exercise(
         ),
     ),
     where="Write the mean of the whole batch as a sum over micro-batches of (tokens there) x (mean there).",
+    idea="""
+    The mean over the whole batch is (sum of all losses) / (number of all learnt tokens). The sum of the losses of
+    one micro-batch is its mean times its own count. Put the second into the first, and see what stands in front of
+    each mean.
+    """,
+    outline="""
+    ```python
+    tokens = ...  # [M], the learnt tokens of each micro-batch: which two axes go away?
+    return tokens / ...
+    ```
+    """,
     right="Right. A library therefore counts the learnt tokens of the whole batch before the first backward pass.",
 )

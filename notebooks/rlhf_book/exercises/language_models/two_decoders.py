@@ -99,6 +99,19 @@ TWO_DECODERS = Exercise(
         ),
     ),
     where="A perfect imitator is the teacher's distribution: one number is a mean probability, the other counts argmaxes.",
+    idea="""
+    A sampled answer is right with the probability that the teacher gives to the right answer. A greedy answer is
+    right or wrong: it is the likeliest one, and either that is the right one or it is not. Both are then averaged
+    over the questions.
+    """,
+    outline="""
+    ```python
+    sampled = teacher.gather(..., ...).mean()  # one number a row: the chance of its right answer
+    greedy = (... == ...).double().mean()
+    ```
+
+    Both go into one tensor of two numbers.
+    """,
     right=(
         "Right. Where errors scatter, the right answer can be the likeliest with little probability; with twenty answers, "
         "0.24 for the right one and 0.04 for each other is enough. Where an error is systematic, greedy is worse than sampling."

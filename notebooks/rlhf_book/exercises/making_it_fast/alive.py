@@ -118,5 +118,15 @@ ALIVE = Exercise(
         ),
     ),
     where="The mean of a length is the sum over t of the chance that it is at least t; so is the mean of a maximum.",
+    idea="""
+    A row takes part in step $t$ if it has not ended before: $(1-q)^{t-1}$. First number: $B$ times the sum of
+    these. Second: all $B$ take part in step $t$ if *any* of them is still alive.
+    """,
+    outline="""
+    ```python
+    alive = [... for t in range(1, budget + 1)]
+    return rows * ..., rows * sum(... for chance in alive)
+    ```
+    """,
     right="Right. The mean stays near 1/q, the longest of B grows like log(B)/q: large batches need this most.",
 )

@@ -213,6 +213,16 @@ BEND = Exercise(
         ),
     ),
     where="Write both times as functions of the rows, set them equal, and solve. When has the equation no positive solution?",
+    idea=r"""
+    Fetching takes $(N b_w + B\, kL\, b_c)/M$ seconds for $B$ rows, computing $2 N B / F$. Both are straight lines
+    in $B$; fetching begins above 0. They meet only if computing rises faster.
+    """,
+    outline="""
+    ```python
+    gained = ... - ...  # by how much computing catches up with each row
+    return ... / gained if gained > 0 else 0.0
+    ```
+    """,
     right="Right. Half a byte instead of two moves the bend to a quarter of the rows, and does not change from which "
     "cache on there is none: that line does not know the weights' size in bytes.",
 )

@@ -66,6 +66,17 @@ THRIFTY_LOSS = Bug(
     symptom=pull_of_a_token,
     reveals=the_same_as_reading_them,
     mended=mended_thrifty_loss,
+    idea="""
+    Take four rows of which two have advantage 0. By how many tokens is the sum divided with and without them? Which
+    number belongs to the plain loss?
+    """,
+    outline="""
+    ```python
+    keep = advantages != 0
+    objective = ...  # rows that are read
+    return -objective.sum() / ...  # tokens of whom?
+    ```
+    """,
     moral="""
     The rows were left out of the numerator, where they are zero, and of the denominator, where they are not. So the
     fewer groups disagree, the longer the step: a learning rate that depends on the batch. DAPO does shrink
@@ -150,6 +161,15 @@ LOST_CACHE = Bug(
     symptom=countdowns,
     reveals=neighbours_do_not_matter,
     mended=mended_decode,
+    idea="""
+    Let the first of two rows end early. Which row's cache does the second one get in the next step?
+    """,
+    outline="""
+    ```python
+    rows = rows[writing]
+    cache = ...  # selected by the same index, then counted down
+    ```
+    """,
     moral="""
     The rows that go on are selected by number; their cache is merely shortened, so a row is handed the cache of a
     neighbour that has ended. Shapes agree, nothing crashes, and where rows end from the last to the first the result

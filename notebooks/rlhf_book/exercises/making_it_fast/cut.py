@@ -129,5 +129,17 @@ CUT = Exercise(
         ),
     ),
     where="With two rows there are two ways: work out both by hand.",
+    idea="""
+    Sort the rows by length. In one piece they cost their number times the longest, and one overhead. For each cut
+    after the $k$-th row the first piece costs $k$ times *its* longest row. Take the smallest of all.
+    """,
+    outline="""
+    ```python
+    sizes = sorted(lengths.tolist())
+    best = ...  # one piece
+    for k in range(1, len(sizes)):
+        best = min(best, ...)  # two pieces, two overheads
+    ```
+    """,
     right="Right. More than two pieces is the same idea for each end of a piece: that is the dynamic programme.",
 )

@@ -156,5 +156,16 @@ HEAD = Exercise(
         ),
     ),
     where="Try a vocabulary of two tokens, where the two terms can be written out by hand.",
+    idea=r"""
+    $\partial \log \pi(o) / \partial z = \text{one-hot}(o) - \text{softmax}(z)$. Multiply by the slope $u_n$, and go
+    from logits back to the hidden state through $z = W h$.
+    """,
+    outline="""
+    ```python
+    slope = ...  # [N, V], minus the softmax
+    slope[..., ...] += 1  # at the observed tokens
+    return (...) @ ...  # [N, V] times [V, H]
+    ```
+    """,
     right="Right. Each row needs its own logits and nothing of the others, so they may be made, used and thrown away.",
 )

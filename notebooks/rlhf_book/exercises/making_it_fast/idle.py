@@ -111,5 +111,15 @@ IDLE = Exercise(
         Mistake(_each, "One number a prompt: the exercise asks for the whole update."),
     ),
     where="Let all groups be idle: the forward is still there.",
+    idea="""
+    A full update costs 1 + 2. An idle group saves its 2. The expected share of idle groups is the mean over prompts
+    of the chance that all are right or all wrong.
+    """,
+    outline="""
+    ```python
+    idle = ...  # scalar, between 0 and 1
+    return ... * idle / ...
+    ```
+    """,
     right="Right. It pays most at the beginning and at the end of training, where hardly any group disagrees.",
 )

@@ -101,5 +101,15 @@ PREFIX = Exercise(
         ),
     ),
     where="Draw the rows as a rectangle, and cross out what has been read before and what is padding.",
+    idea="""
+    The rectangle has $G$ rows of the prompt's and the longest completion's tokens. With the prompt read once
+    nothing is repeated and nothing padded: what remains of the rectangle?
+    """,
+    outline="""
+    ```python
+    whole = len(lengths) * (...)
+    return whole, ... + ...
+    ```
+    """,
     right="Right. With equal lengths the ratio tends to G as the prompt grows, and to 1 as it vanishes.",
 )

@@ -110,5 +110,17 @@ BALANCE = Exercise(
         ),
     ),
     where="Two vectors of length E, each a mean over tokens. Then one product, and one sum.",
+    idea=r"""
+    $F$ counts picks: each token gives a 1 to $K$ experts, so $F$ sums to $K$. $P$ is a mean of probabilities and
+    sums to 1. The loss is $E \sum_e F_e P_e$.
+    """,
+    outline="""
+    ```python
+    p = ...  # [n, E], over all experts
+    chosen = ...  # [n, K] indices
+    share = ... / n  # [E], how often each index occurs
+    return experts * (...).sum()
+    ```
+    """,
     right="Right: E if K experts get all, K if all are used alike. Which of the two vectors carries the gradient?",
 )

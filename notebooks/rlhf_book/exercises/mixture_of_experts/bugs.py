@@ -84,6 +84,15 @@ STORED = Bug(
     symptom=ratio_and_gradient,
     reveals=the_router_is_trained,
     mended=mended_stored_layer,
+    idea="""
+    Ask autograd for the gradient of the output in today's logits. Which of the two stored tensors took their place?
+    """,
+    outline="""
+    ```python
+    picks, _ = stored  # the choice is replayed, and nothing else
+    weights = ...  # [n, K], from today's logits at these picks; they sum to 1
+    ```
+    """,
     moral="""
     The replay used the stored *weights* as well as the stored choice. Then the router's logits occur nowhere in the forward
     pass, and no gradient reaches them. Replay only indices, and compute the softmax over them from today's logits. The habit:

@@ -111,5 +111,16 @@ CAPACITY = Exercise(
         ),
     ),
     where="Count the load of each expert, subtract its places, and keep what is above 0.",
+    idea="""
+    Places of an expert: `factor` times all picks, over the number of experts, rounded up. An expert with a load of
+    7 and 5 places drops 2, one with a load of 3 drops none.
+    """,
+    outline="""
+    ```python
+    places = math.ceil(...)
+    load = ...  # [E], how often each expert is named, those never named too
+    return int((...).clamp(min=0).sum())
+    ```
+    """,
     right="Right. A dropped pick depends on the other tokens of the batch, and so does the log-prob. Neither has the same batch.",
 )

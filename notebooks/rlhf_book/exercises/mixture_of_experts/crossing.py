@@ -91,5 +91,14 @@ CROSSING = Exercise(
         ),
     ),
     where="The variance of the flips is share times eta times jump squared. And the other one?",
+    idea=r"""
+    The flips move a share of the tokens by numbers whose mean square is jump²: their variance is $\text{share}
+    \cdot \eta \cdot \text{jump}^2$, linear in $\eta$. The other part has the variance $\eta^2\, \text{slope}^2$.
+    Set the two equal, and one $\eta$ cancels.
+    """,
+    outline=r"""
+    Write both variances on one line with an equals sign between them, divide by $\eta$, and solve for it. Which of
+    the three numbers stand above the fraction?
+    """,
     right="Right. Below this length flips are most of the spread. Training at a smaller learning rate goes into that range.",
 )

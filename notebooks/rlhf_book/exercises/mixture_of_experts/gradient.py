@@ -101,5 +101,16 @@ GRADIENT = Exercise(
         Mistake(_sign, "The sign is turned over."),
     ),
     where="The derivative of p_i by z_j is p_i (1[i = j] - p_j). Sum over the picked i, for every j.",
+    idea=r"""
+    $\partial (v \cdot y) / \partial z_j = \sum_{i \in S} p_i u_i (1[i = j] - p_j)$. The first part is there only if
+    $j$ itself is picked. In the second $p_j$ comes out of the sum, and what is left is one number for all $j$.
+    """,
+    outline="""
+    ```python
+    value = ...  # scalar: what the picked experts are worth together
+    own = torch.where(picked, ..., 0.0)
+    return p * (...)
+    ```
+    """,
     right="Right. Experts that are not picked move by -p_j times the layer's own use: down if the layer helps.",
 )

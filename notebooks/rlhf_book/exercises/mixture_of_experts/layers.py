@@ -93,5 +93,15 @@ LAYERS = Exercise(
         ),
     ),
     where="A token without a flip has none in every single layer.",
+    idea=r"""
+    With a rate $f$ for one layer, a token escapes a flip in all layers with the chance $(1-f)^L$, if layers are
+    independent. That chance is $1 - \text{touched}$. Solve for $f$.
+    """,
+    outline="""
+    ```python
+    escapes = ...  # [N], no flip anywhere
+    return 1 - ...  # the chance of one layer, out of that of all
+    ```
+    """,
     right="Right. 0.94 over 48 layers needs only 0.057 in each. With 0.10, independence gives 0.994: flips come together.",
 )

@@ -91,5 +91,13 @@ BREAK_EVEN = Exercise(
         ),
     ),
     where="Mean squared distance of an estimate from n samples: bias squared plus variance over n. Set two of them equal.",
+    idea=r"""
+    Mean squared distance with $n$ completions: $\text{bias}^2 + \text{noise}^2/n$ for the biased one,
+    $\text{exact\_noise}^2/n$ for the other. Set them equal, and multiply by $n$.
+    """,
+    outline="""
+    The bias's square times $n$ is then a difference of two variances. Divide: which one stands first, so that $n$
+    is positive?
+    """,
     right="Right. In the normal model of the depth the product's variance grows like e^v, v the tokens times their squared spread: what does that say about long completions?",
 )

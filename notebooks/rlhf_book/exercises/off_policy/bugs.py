@@ -65,6 +65,15 @@ DILUTED_DRIFT = Bug(
     symptom=same_completion_in_other_batches,
     reveals=padding_decides_nothing,
     mended=mended_left_behind,
+    idea="""
+    Take a completion of two tokens in a batch ten wide. By which number is its drift divided? What happens to the
+    mean when the padding grows?
+    """,
+    outline="""
+    ```python
+    drift = (...).sum(dim=1) / ...  # [B], each by its own count
+    ```
+    """,
     moral="""
     `mean(dim=1)` divides by the width of the batch, and so by the length of the longest neighbour. The zeros under the mask dilute
     the drift of every shorter completion. The habit: pad a row further, and see that nothing changes.
@@ -129,6 +138,15 @@ LOST_MASS = Bug(
     symptom=all_that_could_be_drawn,
     reveals=what_can_be_drawn_is_certain,
     mended=mended_nucleus_logp,
+    idea="""
+    Sum the exponentials of the code's log-probs over the kept tokens of one place. What is missing?
+    """,
+    outline="""
+    ```python
+    logp = ...  # which comes first, the cut or the softmax?
+    return logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    ```
+    """,
     moral="""
     The softmax was taken before the tail was cut, so the mass of the tail is missing. The sampler's distribution is the softmax over what
     is kept. The habit: sum a distribution over everything that can come out.

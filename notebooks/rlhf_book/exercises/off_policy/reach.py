@@ -109,5 +109,19 @@ REACH = Exercise(
         Mistake(_twice, "Your bound is twice delta."),
     ),
     where="The divergence is 0 at q = p and rises with q. Keep an interval whose lower end is allowed and whose upper end is not.",
+    idea="""
+    Write the divergence as a function of $q$ at fixed $p$. Keep `low` allowed and `high` not allowed, look at the
+    middle, and move the end that it replaces.
+    """,
+    outline="""
+    ```python
+    low, high = p, 1.0
+    for _ in range(60):
+        q = ...
+        kl = ...  # two outcomes: this token, any other
+        low, high = ... if kl <= delta else ...
+    return low
+    ```
+    """,
     right="Right. Compare the ratio q / p for p = 0.001 and p = 0.5 with a clip range of 0.2.",
 )

@@ -123,5 +123,15 @@ SAMPLE_SIZE = Exercise(
         Mistake(_root, "You have taken a root; the share is linear in the batch size."),
     ),
     where="One weight per completion first: the exponential of a masked sum. Then two sums over the batch.",
+    idea="""
+    A weight for a whole completion is the product of its tokens' ratios: a masked sum in logarithms, then one
+    exponential. The effective number is (sum of weights)² over the sum of squares; as a share it is divided by $B$.
+    """,
+    outline="""
+    ```python
+    W = ...  # [B]
+    return ... / (len(W) * ...)
+    ```
+    """,
     right="Right. Compute it on batches of 8 and of 512 with equal mismatch: why is the share larger in the small one?",
 )

@@ -144,5 +144,16 @@ VERSIONS = Exercise(
         Mistake(_exponential, "That is the weight. Asked is its logarithm."),
     ),
     where="The probability of a completion is a product of the probabilities with which its tokens were drawn, one by one.",
+    idea="""
+    Each token was drawn by one version: choose its log-prob by the place, `first` before the switch and `second`
+    from it on. The logarithm of a product of ratios is a sum of differences.
+    """,
+    outline="""
+    ```python
+    early = ... < ...  # [B, T], place against switch
+    sampler = torch.where(early, ..., ...)
+    return (...).sum(-1)
+    ```
+    """,
     right="Right. It is what the engine's own log-probs say, if it keeps them while it writes. Why is that safer than reading again?",
 )

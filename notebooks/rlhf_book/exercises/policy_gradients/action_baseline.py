@@ -105,6 +105,16 @@ ACTION_BASELINE = Exercise(
         ),
     ),
     where="Write the mean of b(a) times the score as a sum over the tokens, and collect what stands at logit k.",
+    idea=r"""
+    Logit $k$ of $-\sum_a \pi(a)\, b(a)\, ([a = k] - \pi(k))$ has two parts. In the first only $a = k$ survives. In
+    the second $\pi(k)$ does not depend on $a$ and comes out of the sum. Which number is the sum that is left?
+    """,
+    outline="""
+    ```python
+    expected = ...  # scalar, the mean of b under the policy
+    return -probs * (...)  # how far each b is from something
+    ```
+    """,
     right=(
         "Right. The bias is minus the gradient of E[b]: tokens that the baseline flatters are pushed down. A baseline may "
         "see the state and not the action."

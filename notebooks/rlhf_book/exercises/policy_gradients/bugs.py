@@ -63,6 +63,17 @@ BROADCAST = Bug(
     symptom=push_on_each_completion,
     reveals=only_the_right_one_is_pushed_up,
     mended=mended_reinforce,
+    idea="""
+    Print the shape of every product in the code, once with rewards `[B]` and once with rewards `[B, 1]`. Which
+    shape has `advantages * of_completion`?
+    """,
+    outline="""
+    Before anything is multiplied, the rewards need one known shape, that of the completions' log-probs:
+
+    ```python
+    rewards = ...  # whatever came in, [B] now
+    ```
+    """,
     moral="""
     The reward model returns `[B, 1]`, the sums of log-probs are `[B]`. Their product is `[B, B]`: every reward meets every
     completion. Its mean is the mean advantage times the mean log-prob, and the mean advantage is zero. Without the
@@ -129,6 +140,19 @@ LEAKING_BASELINE = Bug(
     symptom=learn_a_constant,
     reveals=the_policys_part_does_not_teach_the_baseline,
     mended=mended_loss_with_baseline,
+    idea="""
+    Take the derivative of the policy's part of the loss in `values`. It should be 0. What is it, and through which
+    factor does it come?
+    """,
+    outline="""
+    The advantage weighs the log-prob and is a number. One operation makes a number of a tensor:
+
+    ```python
+    advantages = ...  # the same difference, as a number
+    ```
+
+    The part that teaches the baseline keeps its gradient.
+    """,
     moral="""
     The advantage is a number that weighs the score; it has no gradient of its own. Here it has one: the derivative of
     $-(R - V) \\log \\pi$ in $V$ is $\\log \\pi$, which is negative, so gradient descent drives $V$ up without regard to the reward, by

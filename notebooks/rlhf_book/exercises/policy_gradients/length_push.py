@@ -146,6 +146,15 @@ LENGTH_PUSH = Exercise(
         ),
     ),
     where="The scores are 1 - p for the short completion and -p for the long one. Average weight times score over both.",
+    idea="""
+    There are two completions. Write a row for each: probability, weight $(R - b)/|o|$, score. The push is the sum
+    of the two products, and $p(1-p)$ is in both of them.
+    """,
+    outline="""
+    Push = (probability × weight × score of the short one) + (the same of the long one). The scores have opposite
+    signs, so after taking out $p(1-p)$ and $R - b$ a *difference* of two terms is left, one for each length. Which
+    ones?
+    """,
     right=(
         "Right. This is the derivative of E[(R - b)/|o|]. Above the baseline the policy learns to be short, below it to "
         "be long, although the reward asks for neither."

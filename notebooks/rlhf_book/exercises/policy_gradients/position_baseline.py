@@ -135,6 +135,20 @@ POSITION_BASELINE = Exercise(
         Mistake(_no_baseline, "Nothing is subtracted yet."),
     ),
     where="Do it in three steps: mask the rewards, add them up from the end, then average each column over its mask.",
+    idea="""
+    Write down three tensors for two completions of 2 and 3 tokens: the rewards with zeros under the mask, the sum
+    from each token to the end, and for each *column* the number of completions that still run. The baseline is
+    `[T]`.
+    """,
+    outline="""
+    ```python
+    paid = ...  # [B, T], without the rubbish
+    to_go = ...  # [B, T], a sum from the right: turn round, add up, turn back
+    running = ...  # [T], how many are still there, at least 1
+    baseline = ... / running  # [T], only of those that are
+    return ...  # and 0 under a zero mask
+    ```
+    """,
     right=(
         "Right. A completion that is the only one left gets 0 there: it is its own baseline. With few completions left such "
         "a baseline takes the signal away; a critic does not."

@@ -146,6 +146,16 @@ SAMPLES = Exercise(
         ),
     ),
     where="Averaging n independent samples divides the noise by n.",
+    idea=r"""
+    Compute one number twice, with $b = 0$ and with the baseline: the noise $\sum_i p_i \lVert x_i - \bar x
+    \rVert^2$, where $x_i = (R_i - b)\, s_i$ and $\bar x$ is the mean of the $x_i$ under `probs`. How many samples
+    bring the first down to the second?
+    """,
+    outline="""
+    For each of the two baselines, in this order: the `[N, D]` estimates; their mean `[D]`, weighted by `probs`; the
+    squared distance of each estimate from it, summed over D; the mean of that, weighted again. What is returned is
+    made of the two noises alone: which one is divided by which?
+    """,
     right="Right. For rewards of 100, 101 and 102 it is about 30,600: without a baseline the noise is nearly that of the "
     "scores alone, times 100 squared.",
 )

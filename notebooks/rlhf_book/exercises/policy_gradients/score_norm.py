@@ -106,6 +106,20 @@ SCORE_NORM = Exercise(
         ),
     ),
     where="For one token expand the square of ([a = k] - pi(k)), sum over k, and average over the sampled a.",
+    idea=r"""
+    For one token the squared norm is $(1 - \pi(a))^2 + \sum_{k \ne a} \pi(k)^2$. Expand the first square: you get
+    $1 - 2\pi(a) + \sum_k \pi(k)^2$. Now take its mean over $a$. And what is the norm of the whole completion, if
+    every token has logits of its own?
+    """,
+    outline=r"""
+    The mean of $\pi(a)$ over a sampled $a$ is $\sum_a \pi(a)^2$. With that each token's number is made of 1 and of
+    the sum of squares of its row:
+
+    ```python
+    of_token = ...  # [T], from probs**2 and nothing else
+    return of_token.sum()
+    ```
+    """,
     right=(
         "Right. Surprises make noise: the mean squared score grows with every token that is not certain, and so does the "
         "noise of a reward that multiplies all of them."

@@ -66,6 +66,17 @@ MAXIMUM_FOR_BAD = Bug(
     symptom=twenty_steps_on_a_bad_token,
     reveals=never_above_the_unclipped,
     mended=mended_surrogate,
+    idea="""
+    Make the table: ratios 0.5, 1 and 1.5 by advantages 1 and −1, and in each cell the free and the clipped product.
+    In which cell does the code promise more than the free one?
+    """,
+    outline="""
+    The two products already carry the advantage's sign. One function of the two of them is right in all six cells:
+
+    ```python
+    return ...  # of free and clipped, whatever the sign
+    ```
+    """,
     moral="""
     The minimum is right for both signs. Multiplying by a negative advantage has already turned the order of the two
     products round; turning it once more undoes that. With the maximum a bad token is pushed down without end, and one
@@ -137,6 +148,16 @@ CLIP_FRACTION = Bug(
     symptom=fractions_of_three_batches,
     reveals=counts_the_silent,
     mended=mended_fraction,
+    idea="""
+    Take a token of ratio 1.5 with a *negative* advantage. Is it outside the range? Does it still have a gradient?
+    And a token of advantage 0?
+    """,
+    outline="""
+    ```python
+    silent = ((...) & (ratio > 1 + eps)) | ((...) & (ratio < 1 - eps))
+    return silent.sum() / ...  # of those that had something to lose
+    ```
+    """,
     moral="""
     Outside the clip range is not clipped. The code counts all four cases outside, and two of them are open: tokens that moved
     the wrong way keep their gradient. Tokens without an advantage have none to lose. The library asks the gate itself,
@@ -222,6 +243,17 @@ FORGETFUL_CLIP = Bug(
     symptom=eight_samples_many_steps,
     reveals=stops_near_the_band,
     mended=mended_epochs,
+    idea="""
+    Print the ratio at the beginning of the second step. It should have left 1. From which logits is `old_logp` made
+    there?
+    """,
+    outline="""
+    ```python
+    old_logp = ...  # where does this line stand: before the loop or in it?
+    for _ in range(steps):
+        ...
+    ```
+    """,
     moral="""
     The old log-probs are computed again in every step, from the policy of that step. So every ratio is 1, nothing is
     ever clipped, and the same samples are used as if they were fresh. The old log-probs belong to the *samples*: they

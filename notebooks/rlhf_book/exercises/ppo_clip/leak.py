@@ -129,5 +129,17 @@ LEAK = Exercise(
         ),
     ),
     where="Take two actions with old (0.9, 0.1): the second one's new probability leaves no choice.",
+    idea=r"""
+    The bad action keeps $(1 - \text{low})$ of its old probability. All other logits stay, so the others keep their
+    proportions to each other: they share one ratio. Which probability is left for all of them together, and which
+    had they before?
+    """,
+    outline="""
+    ```python
+    left = 1 - ...  # what the others have together now
+    others = left / ...  # one ratio for all of them
+    ratios = ...  # [K], that number everywhere, and one exception
+    ```
+    """,
     right="Right. A favourite, above one half, that is pushed to its edge carries all the others over theirs.",
 )

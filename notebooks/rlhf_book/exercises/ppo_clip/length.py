@@ -139,5 +139,17 @@ LENGTH = Exercise(
         Mistake(_downhill, "Every sign is turned: this points downhill."),
     ),
     where="Write the expectation as a sum over completions, and use that pi times grad log pi is grad pi.",
+    idea=r"""
+    $\sum_o \pi(o)\, \frac{R(o)}{|o|}\, \nabla \log \pi(o) = \sum_o \frac{R(o)}{|o|} \nabla \pi(o)$. So this is the
+    gradient of an expected *something*, with one number for each completion. For a softmax, the gradient of
+    $\mathbb E[f]$ in logit $k$ is $\pi_k (f_k - \mathbb E[f])$.
+    """,
+    outline="""
+    ```python
+    pi = logits.softmax(-1)
+    f = ...  # [N], the number whose mean is climbed
+    return pi * (f - ...)
+    ```
+    """,
     right="Right: it is the gradient of the expected reward per token. Which of two right completions does it prefer?",
 )

@@ -251,6 +251,17 @@ LOSS = Exercise(
         ),
     ),
     where="Try one completion of one token, where the loss is a single number that you can work out by hand.",
+    idea="""
+    For one token write: ratio, free product, clipped product, the smaller of them. Then the average: all trained
+    tokens of the batch count alike, so there is one sum and one count, both over the whole batch.
+    """,
+    outline="""
+    ```python
+    ratio = ...
+    surrogate = torch.minimum(..., ...)  # [B, T]
+    return -(...).sum() / ...  # rubbish under the mask counts in neither
+    ```
+    """,
     right="Right, value and gradient. What does a token weigh in a batch with one completion of 2 tokens and one of 200?",
     gradient_of="logp",
 )

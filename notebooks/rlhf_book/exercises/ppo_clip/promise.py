@@ -130,5 +130,15 @@ PROMISE = Exercise(
         ),
     ),
     where="Write down Q and V of both prefixes under the old policy: there are only two of each that matter.",
+    idea=r"""
+    Under the old policy $V(\text{start}) = p_{\text{old}} q_{\text{old}}$, $Q(a) = q_{\text{old}}$ and $V(a) =
+    q_{\text{old}}$. The mean of $(r_1 - 1) A_1$ is then $(p_{\text{new}} - p_{\text{old}})\, q_{\text{old}}$. Do
+    the second token in the same way: it is reached with the *old* probability of `a`.
+    """,
+    outline=r"""
+    Promised: $\Delta p \cdot q_{\text{old}} + p_{\text{old}} \cdot \Delta q$. True: $p_{\text{new}}
+    q_{\text{new}} - p_{\text{old}} q_{\text{old}}$, and with $p_{\text{new}} = p_{\text{old}} + \Delta p$ it has
+    three terms. Subtract: which one term is left, and with which sign?
+    """,
     right="Right: one product of two moves. Each may stay inside the clip range, and the promise can still be too good.",
 )

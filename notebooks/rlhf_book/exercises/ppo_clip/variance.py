@@ -131,5 +131,17 @@ VARIANCE = Exercise(
         ),
     ),
     where="Take two actions with old (0.9, 0.1), new (0.5, 0.5) and advantages 1, and list both outcomes.",
+    idea="""
+    A variance is the mean of the square minus the square of the mean. Both means are sums over actions, weighted by
+    `old`, because that is where draws come from. The thing that is drawn is $r(a) A(a)$.
+    """,
+    outline="""
+    ```python
+    ratio = ...
+    mean = (old * ...).sum()
+    square = (old * ...).sum()
+    return ...
+    ```
+    """,
     right="Right. With all advantages 1 it is the chi-square divergence of new from old: noise of the ratio alone.",
 )

@@ -156,5 +156,17 @@ WEIGHT = Exercise(
         ),
     ),
     where="Take one token at ratio 1.5 and compare the two products for A = 1, then for A = -1.",
+    idea=r"""
+    Where the minimum takes the free product, its derivative is $r A \nabla \log \pi$. Where it takes the clipped
+    one outside the range, the derivative is 0. Draw three cells (below, inside, above) for each sign of $A$, and
+    mark the two of the six in which the clipped product is smaller.
+    """,
+    outline="""
+    ```python
+    enough_gained = (...) & (...)  # good, and already likelier by more than the bound
+    enough_lost = (...) & (...)
+    return torch.where(..., 0.0, ...)
+    ```
+    """,
     right="Right. In the two open cells the weight has no bound: what would stop a bad token at ratio 50?",
 )

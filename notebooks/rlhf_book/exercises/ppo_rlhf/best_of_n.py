@@ -107,5 +107,17 @@ BEST_OF_N = Exercise(
         Mistake(_worst, "This keeps the lowest score."),
     ),
     where="The best score is at most s if all n are. That gives the chance of each level; divide it within the level.",
+    idea="""
+    Let $F(s)$ be the chance that one draw scores at most $s$, and $F^-(s)$ that it scores less. The best of n is at
+    level $s$ with the chance $F(s)^n - F^-(s)^n$. Within a level the kept one is spread in proportion to `p`.
+    """,
+    outline="""
+    ```python
+    at_most = ...  # [N], for each completion: the mass of those no better
+    below = ...  # [N], strictly worse
+    level = ...  # [N], the best of n is at this score
+    return level * ...  # the completion's part of its level
+    ```
+    """,
     right="Right. With all scores equal the result is p itself, for every n, and the KL is 0, not log n - (n - 1) / n.",
 )

@@ -80,6 +80,18 @@ WALKING_REFERENCE = Bug(
     symptom=distance_after_training,
     reveals=the_reference_stands_still,
     mended=mended_reference,
+    idea="""
+    Change one weight of the policy and read the same weight of the reference. How many models are there in memory?
+    """,
+    outline="""
+    ```python
+    import copy
+
+    return ...  # a model with weights of its own; no gradient for them; dropout off
+    ```
+
+    The policy itself must stay trainable.
+    """,
     moral="""
     Two names for one model: the reference is the policy, and moves with it. Every log-ratio is 0, so the penalty is 0 in value and
     in gradient, whatever its coefficient. A copy of the weights is needed, or weights that are never trained (with

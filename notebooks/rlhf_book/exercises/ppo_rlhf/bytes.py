@@ -79,5 +79,16 @@ BYTES = Exercise(
         ),
     ),
     where="Count the trained and the frozen parameters apart. Policy, critic and reward model differ from the start.",
+    idea="""
+    First number: policy and critic are trained, reference and reward model are frozen, all whole. Second number:
+    one frozen body, and an adapter for each model that differs from the start. Two of the adapters are trained, one
+    is not, and the reference needs none.
+    """,
+    outline="""
+    ```python
+    four_models = 2 * ... + 2 * ...
+    one_body = ... + 2 * ... + ...  # body, trained adapters, the adapter that is only read
+    ```
+    """,
     right="Right. With adapters the critic hardly costs memory. What does it still cost?",
 )

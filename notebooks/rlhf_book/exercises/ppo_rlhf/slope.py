@@ -107,5 +107,16 @@ SLOPE = Exercise(
         ),
     ),
     where="Divide one derivative of section 2 by the other, with all means under the optimum.",
+    idea=r"""
+    By $\lambda = 1/\beta$: the mean gold rises by the covariance of gold and proxy, and the KL by $\lambda$ times
+    the variance of the proxy. Both are taken under the policy for this $\beta$.
+    """,
+    outline="""
+    ```python
+    p = ...  # [N], the optimum for beta
+    centred = ...  # the proxy minus its mean under p
+    return float(... * (p @ ...) / (p @ ...))  # 1 / lambda is a name you have
+    ```
+    """,
     right="Right. At the peak it is 0; near the reference it is large, since there the KL grows with the square of lambda only.",
 )

@@ -88,5 +88,16 @@ THRESHOLD = Exercise(
         ),
     ),
     where="Write down the log-odds of the two completions under the optimum of section 2; the constant $Z$ cancels.",
+    idea=r"""
+    At the optimum $\log \pi = \log \pi_{ref} + R_\phi/\beta - \log Z$. Subtract the two completions: the log-odds
+    of the flawed one are −`nats` + `gain`/β. They must equal the log-odds of `share`.
+    """,
+    outline=r"""
+    Write $\log\frac{\text{share}}{1 - \text{share}} = \dots$ with $\beta$ on the right side, and solve for $\beta$:
+
+    ```python
+    return gain / (...)
+    ```
+    """,
     right="Right. A flaw that is worth half a point of proxy and eight nats away is out of reach for a coefficient of 0.1. Is it at 0.05?",
 )

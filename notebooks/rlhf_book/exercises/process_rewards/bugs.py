@@ -56,6 +56,16 @@ PADDED = Bug(
     symptom=who_wins_the_vote,
     reveals=padding_changes_nothing,
     mended=mended_weakest,
+    idea="""
+    Take scores of 0.9 and 0.8 and one place of padding. What is the product with the mask, and what is its minimum?
+    """,
+    outline="""
+    A minimum needs padding that can never be the smallest:
+
+    ```python
+    return scores.masked_fill(..., ...).amin(dim=1)
+    ```
+    """,
     moral="""
     A product with the mask sets padding to 0, which is harmless in a sum and the smallest score there is in a minimum. Each
     aggregate has a neutral element of its own: 0 for a sum, 1 for a product, infinity for a minimum. The habit: append
@@ -114,6 +124,15 @@ LATE = Bug(
     symptom=what_is_paid,
     reveals=the_sum_is_fixed,
     mended=mended_shaping,
+    idea="""
+    Add up all payments of three steps by hand. Which two potentials are left, and which one should be?
+    """,
+    outline="""
+    ```python
+    after = torch.cat([..., ...])  # the potential after each step, and after the end
+    return after - potentials
+    ```
+    """,
     moral="""
     After the end the potential is 0, and the last payment takes back what the steps before were paid. Without it the sum is
     the last potential minus the first, and the policy is paid for ending where the PRM is sure. The habit: sum all

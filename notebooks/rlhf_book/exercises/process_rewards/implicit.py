@@ -96,7 +96,7 @@ IMPLICIT = Exercise(
     minutes=15,
     difficulty="core",
     statement=r"""
-    Section 9 in code. `logp` and `ref_logp` `[B, T]` are the log-probabilities of the tokens under $\pi_\phi$ and
+    The implicit PRM in code. `logp` and `ref_logp` `[B, T]` are the log-probabilities of the tokens under $\pi_\phi$ and
     $\pi_{ref}$, `step_ends` `[B, T]` is 1 on the last token of each step, and `mask` is 0 on tokens that the policy did not
     write (also in the middle). Write `my_step_scores(logp, ref_logp, step_ends, mask, beta)`: `[B, T]` with $q_k - q_{k-1}$ on the last token of each
     step, and 0 elsewhere. Tokens behind the last step belong to none.
@@ -132,5 +132,18 @@ IMPLICIT = Exercise(
         ),
     ),
     where="Sum the log-ratios from the first token on. What changes from the end of one step to the end of the next?",
+    idea=r"""
+    Let $q_t$ be $\beta$ times the sum of the log-ratios of trained tokens up to $t$. A step's score is $q$ at its
+    own end minus $q$ at the end of the step before; the first step begins at 0.
+    """,
+    outline="""
+    ```python
+    q = ...  # [B, T], a running sum of what the policy wrote
+    for i in range(len(q)):
+        before = ...
+        for t in ...:  # the ends of this row's steps, in order
+            scores[i, t], before = ..., ...
+    ```
+    """,
     right="Right. The sum over all steps is the completion's own log-ratio, less what stands behind the last step.",
 )

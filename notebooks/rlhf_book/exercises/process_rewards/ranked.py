@@ -145,5 +145,17 @@ RANKED = Exercise(
         Mistake(_without_score, "The score does not count at all in your answer."),
     ),
     where="Which of the two numbers may say that a group is worth learning from?",
+    idea="""
+    The total (outcome plus weighted score) says how good a completion is within its group. Whether the group
+    teaches anything is asked of the *outcomes* alone: do two of them differ?
+    """,
+    outline="""
+    ```python
+    R = ...  # [P, G]
+    total = ...
+    mixed = ...  # [P, 1], from R
+    return ((...) * mixed).flatten()
+    ```
+    """,
     right="Right. With weights below 1 no score can lift a wrong completion above a right one of its group.",
 )

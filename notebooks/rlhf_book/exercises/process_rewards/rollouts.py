@@ -99,5 +99,16 @@ ROLLOUTS = Exercise(
         ),
     ),
     where="The hard label is 0 or 1. How often is it 1, and how far from the value is it in each case?",
+    idea="""
+    The soft label is a mean of $N$ zeros and ones with the mean $V$: its variance is known. The hard label is 1
+    unless all rollouts fail; its distance from $V$ is $1 - V$ when it is 1, and $V$ when it is 0.
+    """,
+    outline="""
+    ```python
+    soft = (...) ** 0.5
+    one = 1 - ...
+    return soft, (one * ... + (1 - one) * ...) ** 0.5
+    ```
+    """,
     right="Right. For which values does a second pair of rollouts make the hard label worse?",
 )

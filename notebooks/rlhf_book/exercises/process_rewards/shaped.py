@@ -135,5 +135,18 @@ SHAPED = Exercise(
         ),
     ),
     where="Write the payments of two steps below each other, the later one discounted. What cancels?",
+    idea=r"""
+    Go from the last step to the first and carry two numbers: the return so far, and the potential after the step,
+    which is 0 at the end. The payment of step $k$ is its reward, plus $\gamma$ times the potential after it, minus
+    that before it.
+    """,
+    outline="""
+    ```python
+    for k in reversed(range(len(rewards))):
+        payment = rewards[k] + ... - ...
+        later = payment + ...
+        found[k], after = ..., ...
+    ```
+    """,
     right="Right. Compare with the return without shaping: which number is missing, and could a step have changed it?",
 )

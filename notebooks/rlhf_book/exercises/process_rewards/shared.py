@@ -142,6 +142,18 @@ SHARED = Exercise(
         ),
     ),
     where="Which completions have the same tokens from the first to this one?",
+    idea="""
+    Compare every completion with every other one, token by token: `[G, G, T]`. They share step $t$ if all tokens up
+    to it agree, which is a running product, and if both still write there. Then count and average over one axis.
+    """,
+    outline="""
+    ```python
+    alike = (...).long().cumprod(-1)  # [G, G, T]
+    same = alike * ... * ...  # both have a token there
+    count = ...  # [G, T], at least 1
+    value = (same * ...).sum(1) / count
+    ```
+    """,
     right=(
         "Right. At ratio 1 GRPO's gradient is the same with these values in the place of the completion's advantage: its sum over the completions "
         "is a sum over steps, each with its mean outcome times how often it was taken. λ-GRPO divides by that count."

@@ -69,6 +69,16 @@ SAME_REFERENCE = Bug(
     symptom=train_three,
     reveals=the_loss_falls_below_log_2,
     mended=mended_dpo,
+    idea="""
+    Print the reference before and after the first step. Then ask what `detach()` copies and what it shares.
+    """,
+    outline="""
+    ```python
+    reference = ...  # detached, and with memory of its own
+    ```
+
+    Nothing else changes.
+    """,
     moral="""
     `detach()` cuts the gradient and shares the memory: the reference is trained with the policy, every gap is 0, every loss $\\log 2$, and
     every pair has the largest weight for ever. There is no KL penalty left. The habit: the first loss is $\\log 2$, the second one is not.
@@ -133,6 +143,16 @@ LAST_TOKEN = Bug(
     symptom=score_one_text_twice,
     reveals=padding_does_not_matter,
     mended=mended_scores,
+    idea="""
+    Write down the mask of a text padded on the left, and what `mask.sum() - 1` says for it. Which place is the last
+    one with a 1?
+    """,
+    outline="""
+    ```python
+    last = (mask * ...).argmax(1)  # [B], largest where the last 1 stands
+    return scores.gather(1, last[:, None]).squeeze(1)
+    ```
+    """,
     moral="""
     The number of real tokens is the place of the last one only if they stand at the front. The habit: score one text with every kind of
     padding, once, and compare. A related mistake finds the place by the padding *id*, which often is the end token's.

@@ -105,6 +105,15 @@ FREE_NUMBERS = Exercise(
         ),
     ),
     where="Draw completions as points and comparisons as lines. Inside a connected piece only one constant is free.",
+    idea="""
+    Add a constant to all scores of one connected piece: no gap moves. So count the connected pieces, and a
+    completion that is in no comparison is a piece of its own.
+    """,
+    outline="""
+    Begin with every completion in a group of its own. Go through the pairs; for each one, give everything that
+    carries the label of the one's group the label of the other's. After the last pair, count what is left. What is
+    being counted?
+    """,
     right=(
         "Right: the connected pieces of the graph of comparisons. Different prompts are never connected, so there are at least as many as "
         "prompts. A network shares weights and picks one of the solutions; which one, the pairs do not say."

@@ -91,6 +91,17 @@ FLIPPED = Exercise(
         ),
     ),
     where="For one pair: with which probability is the label that was written down the true order? Two ways lead there.",
+    idea=r"""
+    For one pair let $s = \sigma(|\text{gap}|)$ be the chance that people prefer the truly better one. The label
+    that is written down agrees with the true order in two ways: they were right and nothing was flipped, or they
+    were wrong and it was. The best model always says the true order.
+    """,
+    outline="""
+    ```python
+    sure = ...  # [N], between a half and 1
+    return (sure * ... + (1 - sure) * ...).mean()
+    ```
+    """,
     right=(
         "Right. Flips shrink the distance from one half by the factor 1 - 2 flip, for every pair alike, so no gap is ever certain. "
         "Smoothing of the logistic loss is made for this noise."

@@ -99,6 +99,16 @@ FROM_WINS = Exercise(
         ),
     ),
     where="Turn sigma(r_i - r_0) = wins[i, 0] around. The reward of completion 0 is a constant, and constants cancel.",
+    idea=r"""
+    Column 0 of `wins` holds $\sigma(r_i - r_0)$. Its inverse function gives all rewards up to one constant. DPO's
+    least loss is reached by the optimum of reward minus KL: the reference, tilted by the rewards over $\beta$.
+    """,
+    outline="""
+    ```python
+    rewards = ...  # [V], the sigmoid turned around, of one column
+    return (... + ... / beta).softmax(0)  # in logarithms
+    ```
+    """,
     right=(
         "Right. Any column gives the same policy, as the rewards then differ by a constant. With counted win rates that do not "
         "follow Bradley-Terry the columns disagree, and DPO finds a compromise."

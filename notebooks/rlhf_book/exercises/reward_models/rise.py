@@ -113,6 +113,19 @@ RISE = Exercise(
         ),
     ),
     where="When is log(pi* / ref) above 0? And with which probability is completion i the chosen one of a pair?",
+    idea=r"""
+    $\log(\pi^*/\pi_{ref})$ of completion $i$ is $r_i/\beta - \log Z$: so it rises if its reward is above $\beta
+    \log Z$. It is the chosen one if it came first and won, or came second and won: twice $\pi_{ref}(i)$ times its
+    mean chance of winning.
+    """,
+    outline="""
+    ```python
+    threshold = beta * ...  # the logarithm of Z: a logsumexp over the tilted reference
+    wins = ...  # [V, V], i against j
+    chosen = 2 * ... * ...  # [V], sums to 1
+    return (chosen * ...).sum()
+    ```
+    """,
     right=(
         "Right. As beta goes to 0 the threshold goes to the best reward: only the best completion rises, and nearly all chosen ones "
         "fall, however good they are. A falling chosen log-prob is then what learning looks like."

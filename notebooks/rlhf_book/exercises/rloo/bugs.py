@@ -57,6 +57,15 @@ LEFT_OUT = Bug(
     symptom=equal_rewards,
     reveals=equal_rewards_give_nothing,
     mended=mended_leave_one_out,
+    idea="""
+    In a group of four with one cut off, how many rewards are in the sum of the others? By which number is it
+    divided?
+    """,
+    outline="""
+    ```python
+    baseline = others / ...  # [P, 1]: a count of what was summed, never 0
+    ```
+    """,
     moral="""
     The sum runs over the completions that are kept, the divisor over all of them. So the baseline is too small, and every
     completion of a group with a cut one is pushed up, right or wrong. The habit: count what you have summed.

@@ -87,5 +87,16 @@ MAXIMUM = Exercise(
         ),
     ),
     where="The maximum is 1 if at least one of the G - 1 others is right. With which probability, and how far is it then from p?",
+    idea=r"""
+    The baseline $b$ is 0 or 1. Call $m$ the probability that it is 1. Then $\mathbb E[(b-p)^2]$ has two terms, one
+    for each value of $b$. The unit is the variance of one reward.
+    """,
+    outline="""
+    ```python
+    one_right = 1 - ...  # not all of the others are wrong
+    error = one_right * ... + (1 - one_right) * ...
+    return error / ...
+    ```
+    """,
     right="Right. Where scores say nothing about the reward it is worse than the mean on hard prompts and better on easy ones: for G = 4 from p = 0.77 on.",
 )

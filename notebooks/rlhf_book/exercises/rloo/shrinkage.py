@@ -109,5 +109,17 @@ SHRINKAGE = Exercise(
         ),
     ),
     where="Write the added noise as a parabola in w: one term for the others' mean, one for m. What is its lowest point?",
+    idea=r"""
+    With the baseline $(1-w) \cdot \text{others' mean} + w\,m$, the added noise of a prompt is $(1-w)^2
+    \frac{p(1-p)}{G-1} + w^2 (m-p)^2$. Average both coefficients over the prompts before you minimise: one $w$
+    serves them all.
+    """,
+    outline="""
+    ```python
+    of_group = ...  # scalar, the noise of the others' mean
+    of_m = ...  # scalar, the error of m, squared
+    return ...  # the lowest point of (1 - w)^2 of_group + w^2 of_m
+    ```
+    """,
     right="Right. With p = 0.5 everywhere and G = 5 both errors are 1/16 at m = 0.25: below that the group is worth more.",
 )

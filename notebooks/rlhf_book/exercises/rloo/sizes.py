@@ -103,5 +103,15 @@ SIZES = Exercise(
         ),
     ),
     where="Minimise the sum of v/n under the sum of c n = budget: set the derivative in each n to the same multiplier times c.",
+    idea=r"""
+    With $v = p(1-p)$ and $c$ the tokens, the condition is $v/n^2 = \mu c$, so $n \propto \sqrt{v/c}$. The
+    multiplier follows from the budget: $\sum c\, n$ must be all of it.
+    """,
+    outline="""
+    ```python
+    share = ...  # [P], the sizes up to one factor
+    return budget * share / ...  # what these shares would cost
+    ```
+    """,
     right="Right. With equal variances a prompt that costs four times as much gets half as many completions, and takes twice the tokens.",
 )

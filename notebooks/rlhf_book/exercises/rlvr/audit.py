@@ -115,5 +115,17 @@ AUDIT = Exercise(
         Mistake(_kept, "You return how often the verdict is right."),
     ),
     where="How many wrong completions are there in all, in both piles together?",
+    idea="""
+    Draw a table of four: passed or failed, right or wrong. The piles and the shares that you read fill all four
+    numbers. $a$ divides by all *wrong* ones, $b$ by all *right* ones.
+    """,
+    outline="""
+    ```python
+    accepted, rejected = ..., ...  # wrong but passed, right but failed
+    wrong = accepted + ...
+    right = rejected + ...
+    return accepted / ..., rejected / ...
+    ```
+    """,
     right="Right. Here a is small and yet three of ten rewards went to wrong completions: with few right ones a small rate is much.",
 )

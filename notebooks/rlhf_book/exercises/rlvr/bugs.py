@@ -68,6 +68,18 @@ STOPPED = Bug(
     symptom=what_is_rewarded,
     reveals=only_right_outputs_pass,
     mended=mended_passes,
+    idea="""
+    Give the code a program that always raises an error. Which line does it run through for each test, and what is
+    returned at the end?
+    """,
+    outline="""
+    ```python
+    try:
+        output = program(x)
+    except Exception:
+        ...  # no answer is what kind of answer?
+    ```
+    """,
     moral="""
     A test that could not be carried out was skipped, and so it counted as passed: what always stops with an error passed everything. Whatever
     goes wrong while a completion is judged (an error, no answer, a time limit) has to be a failure, and be counted in a

@@ -116,5 +116,16 @@ LENGTH_PAY = Exercise(
         ),
     ),
     where="Centre both within each group. How many numbers are free in a centred group?",
+    idea="""
+    Within a group subtract the mean of both, multiply, and add up. A centred group of $G$ numbers has $G - 1$ free
+    ones: that is the divisor of an unbiased covariance. Then average over prompts.
+    """,
+    outline="""
+    ```python
+    L, R = ...  # [P, G] each
+    L, R = ..., ...  # centred in each row
+    return ((...).sum(1) / ...).mean().item()
+    ```
+    """,
     right="Right. It is also where a length that nobody asked for can be foreseen, before the first step.",
 )

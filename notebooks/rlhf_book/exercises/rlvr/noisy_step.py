@@ -118,5 +118,21 @@ NOISY_STEP = Exercise(
         ),
     ),
     where="Hold one verdict fixed, at 1 and then at 0: what is its mean advantage over what the others get?",
+    idea="""
+    The verifier passes with $q = a + (1 - a - b)p$. For a fixed completion let $k$ of the other $G - 1$ pass, with
+    a binomial chance. Its advantage if it passes minus that if it fails, averaged over $k$, is the gap; the noise
+    multiplies it by $1 - a - b$.
+    """,
+    outline="""
+    ```python
+    for k in range(G):
+        chance = ...  # k of the G - 1 others pass
+        if_passed, if_failed = ..., ...  # reward minus the mean of all G
+        if divide:
+            ...  # by the spread with k + 1 and with k ones; a group of equals gives 0
+        gap += chance * ...
+    return ... * gap
+    ```
+    """,
     right="Right. Under a z-score false positives cost hard prompts most, whose rare passes the division had made large.",
 )

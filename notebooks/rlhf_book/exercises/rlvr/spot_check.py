@@ -101,5 +101,17 @@ SPOT_CHECK = Exercise(
         ),
     ),
     where="Count the choices of tests: how many of them hold only tests that it passes?",
+    idea="""
+    Of all choices of $k$ tests out of `tests`, those that it survives lie wholly among its `passes`. The chance is
+    a quotient of two binomial coefficients, and falls with $k$.
+    """,
+    outline="""
+    ```python
+    drawn = 0
+    while ... > limit:
+        drawn += 1
+    return drawn
+    ```
+    """,
     right="Right. Drawn once for the whole run, they are a fixed set again, and an exploit of that set is paid every time.",
 )

@@ -71,6 +71,17 @@ LOST_STEPS = Bug(
     symptom=way_of_a_weight,
     reveals=many_small_steps_are_one_large_one,
     mended=mended_train,
+    idea="""
+    Add 0.00001 to a bfloat16 weight of 0.02 and print it. How many of a hundred such steps are seen?
+    """,
+    outline="""
+    ```python
+    master = ...  # float32: it saves small steps up
+    for gradient in gradients:
+        master = ...
+        weights = ...  # what the forward reads
+    ```
+    """,
     moral="""
     A bfloat16 number has 8 significant bits. A step smaller than about a 512th of a weight is rounded away, and the
     next one again: nothing saves them up. So what is trained is kept in float32, and rounded for the forward (mixed
@@ -146,6 +157,16 @@ SHARED_MEAN = Bug(
     symptom=pull_on_a_token,
     reveals=as_many_as_you_like,
     mended=mended_shared_loss,
+    idea="""
+    Give one process a row of 1 token and the other a row of 9. What does each divide by, and what would one process
+    alone divide by?
+    """,
+    outline="""
+    ```python
+    losses = [-(...).sum() / ... for own in shares]  # the same divisor for each
+    return ...  # and what was divided already is not averaged again
+    ```
+    """,
     moral="""
     A mean of means is a mean only where the parts are equally large. With a row for each process, the token mean has
     turned into the mean within each response: another cell of the table. The same happens with gradient accumulation.

@@ -101,5 +101,15 @@ CHECKPOINT = Exercise(
         ),
     ),
     where="Draw the layers in a row, mark the kept inputs, and shade the stretch that is being computed again.",
+    idea="""
+    Kept inputs: one for every started stretch of $k$ layers, so $n/k$ rounded up. At the fullest moment one whole
+    stretch is laid open besides: $k$ layers, or $n$ if there are fewer.
+    """,
+    outline="""
+    ```python
+    kept = ...  # rounded up
+    return kept * ... + ... * inside
+    ```
+    """,
     right="Right. The sum n x / k + k a is least at k = sqrt(n x / a): with insides much larger than inputs that is 1.",
 )

@@ -153,5 +153,14 @@ DECODE = Exercise(
         ),
     ),
     where="First the seconds of one step, then tokens over seconds.",
+    idea="""
+    A step's two times are bytes over bandwidth and operations over flops. They run at the same time, so the step
+    takes the longer one. It writes one token a row.
+    """,
+    outline="""
+    ```python
+    return rows / max(..., ...)  # seconds of fetching, of computing
+    ```
+    """,
     right="Right. The bend is at width F / 2M rows, whatever N: a larger model is slower on both sides alike.",
 )

@@ -125,6 +125,16 @@ LORA = Exercise(
         ),
     ),
     where="Set B to zero: only the frozen layer must be left.",
+    idea="""
+    $W x$ and the correction are added. The cheap order goes through the narrow side: first $A$ to `[n, r]`, then
+    $B$ to `[n, out]`. Rows of `x` are multiplied from the right by transposes.
+    """,
+    outline="""
+    ```python
+    rank = ...  # off a shape
+    return x @ weight.T + ... * (x @ ... @ ...)
+    ```
+    """,
     right="Right. First down to r numbers, then up: r (in + out) products a row in place of in times out.",
     gradient_of="up",
 )

@@ -91,5 +91,16 @@ LOST = Exercise(
         ),
     ),
     where="Round, add, round again: compare what is rounded with what is rounded.",
+    idea="""
+    Three roundings matter: the weight as it stands, the weight after the step, and the comparison of these two. The
+    addition itself is done in float32.
+    """,
+    outline="""
+    ```python
+    kept = ...  # bfloat16
+    moved = ...  # float32 sum, rounded back
+    return (... == ...).float().mean()
+    ```
+    """,
     right="Right. A step below about a 512th of the weight is lost, every time anew: it is not saved up.",
 )

@@ -123,6 +123,16 @@ PROCESSES = Exercise(
         ),
     ),
     where="Add up the parts of all ranks, and compare with the loss of one process.",
+    idea="""
+    The whole loss is a sum over rows divided by all trained tokens. A part is the sum over its own rows with the
+    *same* divisor: then the parts add up.
+    """,
+    outline="""
+    ```python
+    own = ...  # the rows of this rank
+    return -(...).sum() / ...  # counted over whose mask?
+    ```
+    """,
     right="Right. One number, the tokens of everybody, has to be known before anyone goes backward.",
     gradient_of="objective",
 )

@@ -172,6 +172,19 @@ TRUNCATED = Exercise(
         ),
     ),
     where="Let engine and model agree: the plain policy gradient must be left.",
+    idea=r"""
+    The weight is $e^{\log\pi - \log\text{sampler}}$, a number without gradient, at most `cap`. What carries the
+    gradient is $\log\pi$ itself. Under a zero mask nothing may enter, NaN neither: replace before you multiply.
+    """,
+    outline="""
+    ```python
+    trained = mask != 0
+    gap = torch.where(trained, ..., 0.0)  # without gradient
+    weight = ...
+    objective = weight * advantages[:, None] * ...  # log-probs, 0 where not trained
+    return -objective.sum() / ...
+    ```
+    """,
     right="Right. For one-token completions and without the cap the expected gradient is exactly the model's own.",
     gradient_of="logp",
 )

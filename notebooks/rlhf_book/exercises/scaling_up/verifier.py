@@ -307,5 +307,18 @@ VERIFIER = Exercise(
         ),
     ),
     where="Account for all text from the box to the end, with nothing left over. Does a conversion to numbers help?",
+    idea=r"""
+    Cut the text at the first `\boxed{`, then the rest at the first `}`. Three pieces are left to judge: was there a
+    closing brace, what stands inside, what comes after. A second box would be in the last piece. Compare texts, not
+    numbers.
+    """,
+    outline="""
+    ```python
+    _, _, rest = completion.partition(...)
+    inside, closed, after = rest.partition(...)
+    ends = ...  # without white space only a few texts may come after
+    return bool(closed) and ... and ends
+    ```
+    """,
     right="Right. It also refuses honest answers such as 1,200: ask for the form in the prompt, and count what is refused.",
 )

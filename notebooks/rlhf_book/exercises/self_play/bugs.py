@@ -48,6 +48,16 @@ SILENCE = Bug(
     symptom=fewer_and_fewer_answers,
     reveals=silence_is_never_paid,
     mended=mended_majority_reward,
+    idea="""
+    Let three of four completions have no answer. Which "answer" is the most frequent one?
+    """,
+    outline="""
+    ```python
+    votes = ...  # those that can be read
+    elected = ...  # the most frequent of them, if there are any
+    return [float(...) for answer in answers]  # no answer is paid nothing, whoever is elected
+    ```
+    """,
     moral="""
     A parser that finds no answer returns None, and None equals None. So all that cannot be read are one party, and as soon as it is
     the largest, silence is paid with 1. Leave them out of the election and out of the pay. The habit: feed every reward an empty

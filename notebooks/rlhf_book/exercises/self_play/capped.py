@@ -93,5 +93,16 @@ CAPPED = Exercise(
         ),
     ),
     where="The number of right completions is binomial; take the mean of the smaller of it and the cap.",
+    idea=r"""
+    The number of right ones is binomial. Make the numbers $0, \dots, G$ once, the chance of each for every prompt
+    `[P, G + 1]`, and weigh with them the smaller of the number and the cap.
+    """,
+    outline="""
+    ```python
+    c = torch.arange(...)
+    law = ...  # [P, G + 1], each row sums to 1
+    return (law * ...).sum(1)
+    ```
+    """,
     right="Right. Where G p is far above the cap, all prompts count the same: the gradient of the mean log pass rate.",
 )

@@ -90,5 +90,16 @@ DOSE = Exercise(
         Mistake(_errors, "Compare answers with each other, not with a perfect judge."),
     ),
     where="Write down what the right answer earns, and what the best paid wrong one earns.",
+    idea=r"""
+    The right answer earns $d \cdot \text{found} + (1-d) \cdot \text{yes}_0$, a wrong one $(1-d) \cdot
+    \text{yes}_a$. Only the best paid wrong answer matters. Set the two equal; where the judge already ranks them
+    rightly no dose is needed.
+    """,
+    outline="""
+    ```python
+    lead = max(0.0, ...)  # by how much the judge prefers a wrong answer
+    return lead / (...)
+    ```
+    """,
     right="Right. One wrong answer that the judge overrates decides, however good the judge is on average.",
 )

@@ -94,5 +94,15 @@ ROUNDS = Exercise(
         Mistake(_unnormalised, "Probabilities sum to 1."),
     ),
     where="Take logarithms: what does one round do to log q - log p, up to a constant?",
+    idea=r"""
+    One round gives $\log q_{\text{new}} = \log q + (\log p - \log q)/\beta$, up to a constant. So the difference
+    $\log q - \log p$ is multiplied by one number a round. What is it, and what is it after many?
+    """,
+    outline="""
+    ```python
+    left = (...) ** rounds  # what is left of the difference
+    return (data.log() + ...).softmax(-1)
+    ```
+    """,
     right="Right. The factor 1 - 1/beta is below -1 for beta below one half: then every round is further off, on the other side.",
 )

@@ -54,6 +54,18 @@ FLAT_TOP = Bug(
     symptom=pull_of_a_ratio,
     reveals=every_token_keeps_a_gradient,
     mended=mended_weight,
+    idea="""
+    Differentiate the objective at a ratio above the cap. The value is right there. Where is the gradient?
+    """,
+    outline=r"""
+    The weight is a number, and the gradient has to come through another factor: one whose value is 1 and whose
+    derivative is that of $\log\pi$.
+
+    ```python
+    weight = ...  # capped, and without gradient
+    return weight * ... * advantage
+    ```
+    """,
     moral="""
     The clipped ratio is differentiated, and above the cap it is a constant: the objective is flat there, and the gradient 0. That is a clip without its
     minimum, for both signs. CISPO's weight is a number: it is detached, and the gradient comes through another factor, the log-probability or the

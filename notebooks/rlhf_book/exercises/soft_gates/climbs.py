@@ -79,5 +79,16 @@ CLIMBS = Exercise(
         Mistake(_weight, "That is the weight itself; its integral is asked for."),
     ),
     where="Write omega as a sum of powers of 1 - p, and integrate each from 0 to p.",
+    idea=r"""
+    With $q = 1 - p$ the weight is $(1 - q^{G-1})/(1 - q) = \sum_{j=0}^{G-2} q^j$. The integral of $(1-x)^j$ from 0
+    to $p$ is $\big(1 - (1-p)^{j+1}\big)/(j+1)$.
+    """,
+    outline="""
+    With $k = j + 1$ each term is the chance that at least one of $k$ completions is right, divided by a number:
+
+    ```python
+    return sum(... / ... for k in range(1, ...))
+    ```
+    """,
     right="Right: the sum of pass@k / k for k from 1 to G - 1, a sum of all pass@k with harmonic weights.",
 )

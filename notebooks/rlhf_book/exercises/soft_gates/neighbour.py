@@ -119,5 +119,17 @@ NEIGHBOUR = Exercise(
         ),
     ),
     where="Write down s for each of the two sequence methods, and ask whether the bound acts before or after the mean.",
+    idea=r"""
+    GRPO looks at the neighbour's own ratio, which is 1. GSPO has $s = e^{\text{jump}/n}$ for all tokens, and a
+    completion with $A > 0$ counts nothing above the upper bound. GMPO bounds each log-ratio *before* it takes the
+    mean.
+    """,
+    outline="""
+    ```python
+    s = math.exp(...)
+    clipped = math.exp(...)  # the jump is bounded first
+    return 1.0, ... if s > 1 + high else ..., clipped
+    ```
+    """,
     right="Right. After 3 nats in 20 tokens the narrow GSPO drops the neighbours; with 0.2 it weighs them 1.16. GMPO weighs them 1.02 and GRPO 1.",
 )

@@ -107,5 +107,20 @@ PEAK = Exercise(
         ),
     ),
     where="Halve an interval: at w = 1 the left side of the condition is larger, far to the right it is smaller.",
+    idea=r"""
+    The function $g(w) = 1/w - \tau\tanh(\tau(w-1)/2)$ is positive at 1 and falls. Find an upper end at which it is
+    negative (double until it is), then halve: where $g$ in the middle is positive, the peak lies to its right.
+    """,
+    outline="""
+    ```python
+    low, high = 1.0, 2.0
+    while ...:  # until the peak lies in between
+        high *= 2
+    for _ in range(80):
+        middle = ...
+        low, high = ... if ... else ...
+    return low, ...  # the weight there: sech is 1 / cosh
+    ```
+    """,
     right="Right. At tau = 1 the weight is still above 1 at a ratio of 3; for a weight of 1 at 1.2 tau has to be about 4.3.",
 )

@@ -81,5 +81,15 @@ ALL_OF = Exercise(
         ),
     ),
     where="A choice of k counts if it lies wholly among the c right ones.",
+    idea=r"""
+    There are $\binom nk$ ways to choose $k$ of the $n$ draws. Those without a wrong one choose all $k$ among the
+    $c$ right ones. If $c < k$, there is none.
+    """,
+    outline="""
+    ```python
+    chances = [... / ... for c in right.tolist()]
+    return torch.tensor(chances, dtype=torch.float64)
+    ```
+    """,
     right="Right. It falls with k where pass@k rises, and both are the same number at k = 1.",
 )

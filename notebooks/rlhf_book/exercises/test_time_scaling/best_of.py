@@ -89,5 +89,16 @@ BEST_OF = Exercise(
         Mistake(_limit, "That is the limit for large n."),
     ),
     where="Among right completions nothing changes, and among wrong ones neither: only the two totals move.",
+    idea=r"""
+    The best is wrong only if all $n$ are: $(1-p)^n$. The KL is that of two coins, because within the right and
+    within the wrong ones nothing is rearranged. $\log\big((1-p)^n/(1-p)\big)$ is a multiple of $\log(1-p)$.
+    """,
+    outline="""
+    ```python
+    wrong = ...
+    right = 1 - wrong
+    return right, right * math.log(...) + wrong * ...
+    ```
+    """,
     right="Right. It tends to log(1/p), what it takes to keep the right ones alone, however large n becomes.",
 )

@@ -58,6 +58,18 @@ MINORITY = Bug(
     symptom=more_and_more_votes,
     reveals=votes_never_hurt,
     mended=mended_election,
+    idea="""
+    Give three completions equal scores, two of which agree. What are the totals of the two answers, and which one
+    is larger?
+    """,
+    outline="""
+    A further vote must never lower a total:
+
+    ```python
+    for answer, score in zip(answers, ..., strict=True):  # a weight of at least 0
+        ...  # added to the total of its answer
+    ```
+    """,
     moral="""
     Logarithms of probabilities are negative, so every further vote lowers its answer's total, and the answer with the
     fewest votes wins. A weight has to be at least 0: take the probability itself. (`evaluate_votes` refuses a negative

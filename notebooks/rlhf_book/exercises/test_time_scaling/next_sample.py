@@ -99,5 +99,14 @@ NEXT_SAMPLE = Exercise(
         ),
     ),
     where="The next completion matters if all that were drawn are wrong and it is right.",
+    idea="""
+    Pass@$n$ is $1 - (1-p)^n$. One more completion raises it by $(1-p)^n - (1-p)^{n+1}$, and both terms share a
+    factor. Per token: divide by what it costs.
+    """,
+    outline="""
+    ```python
+    return p * ... / ...
+    ```
+    """,
     right="Right. After n samples the next pays most, per completion, where p = 1/(n + 1): neither the easy nor the hard problems.",
 )

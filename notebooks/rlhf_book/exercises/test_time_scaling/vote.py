@@ -102,5 +102,17 @@ VOTE = Exercise(
         Mistake(_limit, "That is the limit for many votes."),
     ),
     where="List the sequences (torch.cartesian_prod), count, and weigh each by its probability.",
+    idea="""
+    Each of the $A^n$ sequences has a probability (a product) and counts of its answers. Answer 0 wins for certain
+    if it alone has the most votes, with a half if two share the first place, and so on.
+    """,
+    outline="""
+    ```python
+    draws = ...  # [A^n, n], all sequences
+    counts = ...  # [A^n, A]
+    first = ...  # [A^n, A], 1 where an answer has the most votes
+    return (q[draws].prod(1) * ...).sum().item()  # its part of the first place
+    ```
+    """,
     right="Right. With two votes nothing is gained at all: two that agree are no news, and two that differ are decided by lot.",
 )

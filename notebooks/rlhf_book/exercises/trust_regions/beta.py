@@ -109,5 +109,20 @@ BETA = Exercise(
         Mistake(_twice, "Half of the bound: the KL is given whole."),
     ),
     where="Write the KL at a given beta as a function, and halve an interval of beta (in its logarithm) around delta.",
+    idea=r"""
+    Write a function of $\beta$ alone: tilt the logarithm of the old policy by $A/\beta$, normalise, and measure
+    $\mathrm{KL}(\pi_\text{old} \,\Vert\, \pi)$. A large $\beta$ moves nothing, a small one moves a lot. If the KL
+    in the middle is too large, which half of the interval is left?
+    """,
+    outline="""
+    ```python
+    low, high = ...  # wide enough for every case
+    for _ in range(100):
+        beta = ...  # the middle, in the logarithm
+        new = ...  # log-probs of the tilted policy
+        kl = ...  # old first
+        low, high = ... if kl > delta else ...
+    ```
+    """,
     right="Right. Only A / beta occurs, so doubled advantages need the doubled beta for the same KL. A fixed beta does not bound the KL.",
 )

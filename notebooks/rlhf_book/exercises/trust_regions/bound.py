@@ -97,6 +97,17 @@ BOUND = Exercise(
         Mistake(_still_together, "This is the chance that they have NOT parted."),
     ),
     where="Each token costs gamma^t times twice the distance of the states times 2 alpha A_max.",
+    idea=r"""
+    Three factors for each token $t$: the discount; the distance of the state distributions, at most $2\,(1 -
+    (1-\alpha)^t)$; and what a wrong state costs at most, $2 \alpha A_{\max}$. The constants come out of the sum.
+    """,
+    outline="""
+    ```python
+    return 4 * ... * sum(... for t in range(T))  # nothing is parted before the first token
+    ```
+
+    Check $t = 0$: what does the first token add?
+    """,
     right=(
         "Right. For alpha = 0.1 and a thousand tokens it is smaller by a factor of about 50, since a chance is at most 1, and still far above any gain."
     ),

@@ -71,6 +71,18 @@ MOVING_OLD = Bug(
     symptom=longer_and_longer_steps,
     reveals=a_moved_policy_is_away_from_the_old_one,
     mended=mended_divergence,
+    idea="""
+    Print the old log-probs inside `measure` before and after a step in place. At which moment are they computed,
+    and from which parameters?
+    """,
+    outline="""
+    ```python
+    old_logp = ...  # here, once, and with memory of its own
+    def measure(new):
+        logp = policy(new).log_softmax(-1)
+        return ...  # uses old_logp, computes it no more
+    ```
+    """,
     moral="""
     The old policy is computed when it is asked for, from parameters that have moved in the meantime: the new policy is compared with
     itself. PPO has the same bug in another form, ratios that are always 1, when the old log-probs are computed again before each update.
@@ -141,6 +153,17 @@ OVERWRITTEN = Bug(
     symptom=solve_three_unknowns,
     reveals=three_products_solve_three_unknowns,
     mended=mended_conjugate_gradients,
+    idea=r"""
+    The method needs $\lVert r_{\text{new}} \rVert^2 / \lVert r_{\text{old}} \rVert^2$. Print numerator and
+    denominator of the quotient in the code. Which `r` does each of them see?
+    """,
+    outline="""
+    ```python
+    before = ...  # while r is still the old one
+    ...  # x and r move on
+    d = r + ... / before * d
+    ```
+    """,
     moral="""
     The new direction needs the squared residual after the update divided by the one before it. Here `r` is the new one in both places, so the
     quotient is 1 and the directions are not conjugate. Nothing crashes, because any vector is a direction. The habit: test a solver on a system

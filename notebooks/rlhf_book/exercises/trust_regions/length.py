@@ -105,5 +105,15 @@ LENGTH = Exercise(
         ),
     ),
     where="A step t x has the KL t^2 x^T F x / 2. Set it to delta.",
+    idea=r"""
+    Two matrices play two parts. The direction is solved with the damped one. The length comes from $t^2\, x^\top F
+    x / 2 = \delta$ with the plain one: solve this for $t$.
+    """,
+    outline="""
+    ```python
+    x = torch.linalg.solve(..., g)  # the damped matrix
+    return (... / ...).sqrt() * x  # the plain one
+    ```
+    """,
     right="Right. With F + lambda I in the length the step would be shorter than allowed: its KL would be below delta.",
 )

@@ -100,5 +100,15 @@ PRODUCT = Exercise(
         ),
     ),
     where="In one state F is diag(pi) - pi pi^T. Multiply it out on v, then weigh the states.",
+    idea=r"""
+    In one state $F v = \pi \odot v - \pi\, (\pi^\top v)$. The scalar $\pi^\top v$ is the mean of $v$ under the
+    policy of that state. A mean over all visits gives each state its share of the visits.
+    """,
+    outline="""
+    ```python
+    centred = v - ...  # [S, V], each row minus its mean under its own policy
+    return ... * probs * centred  # the share of each state, with an axis more
+    ```
+    """,
     right="Right. A constant gives zero, so F has one direction without curvature for each state, and no inverse.",
 )

@@ -275,6 +275,16 @@ DPO = Exercise(
         ),
     ),
     where="Write the reward model's loss first, then put the implicit rewards into it.",
+    idea=r"""
+    The implicit reward is $\beta$ times a log-ratio. The reward model's loss asks for chosen minus rejected, so
+    there are four log-probs in one margin, with two signs each.
+    """,
+    outline="""
+    ```python
+    margin = (...) - (...)  # [N], a log-ratio of each completion
+    return ...  # minus a mean: as in the reward model's loss
+    ```
+    """,
     right="Right. Which log-probs can be computed once, before training, and which at every step?",
     gradient_of=("chosen", "rejected"),
 )

@@ -186,6 +186,16 @@ LOGPROBS = Exercise(
         ),
     ),
     where="Write three tokens on a line, and under each the token that its logits are about.",
+    idea="""
+    The logits at place $t$ go with the token at $t + 1$: drop the last place of one and the first of the other.
+    Divide by the temperature, take the softmax *in logarithms*, and pick the observed token.
+    """,
+    outline="""
+    ```python
+    ahead = (...).log_softmax(-1)  # [B, S - 1, V]
+    return ahead.gather(-1, ...).squeeze(-1)
+    ```
+    """,
     right="Right. Which of these log-probs belong to the completion, if the prompt has five tokens?",
     gradient_of="logits",
 )

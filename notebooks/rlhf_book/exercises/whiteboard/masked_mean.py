@@ -142,6 +142,16 @@ MASKED_MEAN = Exercise(
         ),
     ),
     where="What stands in the numerator, what in the denominator, and which of the two must never see the padding?",
+    idea="""
+    NaN times 0 is NaN, so a product with the mask is not enough. First replace what stands under a 0 by 0, then add
+    up, and divide by the number of trained tokens.
+    """,
+    outline="""
+    ```python
+    kept = ...  # [B, T], chosen, not multiplied
+    return kept.sum() / ...
+    ```
+    """,
     right="Right. GRPO does not average like this: what does a mean of means do to a long completion?",
     gradient_of="x",
 )

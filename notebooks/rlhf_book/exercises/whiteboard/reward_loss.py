@@ -130,6 +130,16 @@ REWARD_LOSS = Exercise(
         ),
     ),
     where="Write the probability of one choice, then minus its logarithm. Which function of torch does both without rounding?",
+    idea=r"""
+    One choice has the probability $\sigma(r_c - r_r)$. Its logarithm far below 0 must not be taken of a rounded 0:
+    torch has one function for the logarithm of a sigmoid.
+    """,
+    outline="""
+    ```python
+    margin = ...  # [N]
+    return ...  # minus a mean: the log of the sigmoid, in one function
+    ```
+    """,
     right="Right. What does the loss say about the scores if 10 is added to all of them?",
     gradient_of=("chosen", "rejected"),
 )

@@ -140,6 +140,15 @@ SEQUENCE_RATIO = Exercise(
         ),
     ),
     where="Take the logarithm of both sides: what becomes of the product, and what of the exponent?",
+    idea=r"""
+    $\log s_i$ is the sum of the trained tokens' log-ratios over their number. One exponential at the end.
+    """,
+    outline="""
+    ```python
+    drift = (...).sum(1) / ...  # [B]
+    return drift.exp()
+    ```
+    """,
     right="Right. If every token has gained 1 % of probability, which number does it give at any length?",
     gradient_of="logp",
 )

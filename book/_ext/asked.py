@@ -1,0 +1,101 @@
+"""The page with answers to the 35 questions of "RL Interview Questions 2026", from book/data/asked.yml."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import apparatus
+from data_files import ROOT, read, using
+
+ASKED = ROOT / "book" / "data" / "asked.yml"
+WORDS = range(40, 61)  # an answer's length
+PARTS = {"algorithms": 19, "infrastructure": 16}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that was asked in public, with our answer.
+
+    Args:
+        about: what is asked, in our words.
+        answer: forty to sixty words.
+        proof: ids of questions, "page#idea" or "tests/file.py::name".
+        cannot: what the book cannot show of it.
+    """
+
+    about: str
+    answer: str
+    proof: tuple[str, ...] = ()
+    cannot: str = ""
+
+
+@cache
+def asked(path=ASKED):
+    """Part -> its questions, in order.
+
+    Raises:
+        ValueError: naming the file, for a part too many or too few, an answer without evidence or of another length.
+    """
+    with using(path):
+        found = {part: [_entry(entry) for entry in entries] for part, entries in read(path).items()}
+        if (sizes := {part: len(entries) for part, entries in found.items()}) != PARTS:
+            raise ValueError(f"expected {PARTS}, got {sizes}")
+        return found
+
+
+def _entry(entry):
+    if not isinstance(entry, dict) or not {"about", "answer"} <= entry.keys() <= {"about", "answer", "proof", "cannot"}:
+        raise ValueError(f"expected about, answer, proof and cannot: {str(entry)[:80]}")
+    made = Asked(**{**entry, "proof": tuple(entry.get("proof", ()))})
+    if not (made.proof or made.cannot):
+        raise ValueError(f"{made.about!r}: it has no proof, and does not say what cannot be shown")
+    if (length := len(made.answer.split())) not in WORDS:
+        raise ValueError(f"{made.about!r}: an answer has 40 to 60 words, and this has {length}")
+    return made
+
+
+def proof_of(name):
+    """What stands behind one line of `proof`: of a question, its first proof."""
+    if name in apparatus.questions():
+        return apparatus.questions()[name].proof[0]
+    if name.startswith("tests/"):
+        return apparatus.Proof(test=name)
+    page, _, cell = name.partition("#")
+    return apparatus.Proof(page=f"notebooks/{page}", cell=cell)
+
+
+def problems(path=ASKED):
+    """Every proof that leads nowhere, in words."""
+    found = apparatus.claims()
+    named = [name for entries in asked(path).values() for entry in entries for name in entry.proof]
+    return [f"{name}: {problem}" for name in named if (problem := proof_of(name).problem(found))]
+
+
+def shown(name):
+    """A line of evidence, with its link."""
+    proof = proof_of(name)
+    whole = apparatus.questions()[name].question if name in apparatus.questions() else ""
+    if proof.test:
+        where = f"{apparatus.test_docstring(proof.test) or 'A test:'} `{proof.test}`"
+    else:
+        claim = next(c for c in apparatus.claims() if (c.page, c.name) == (proof.page, proof.anchor))
+        target = claim.name if claim.kind == "code" else f"section-{claim.heading_number}"
+        title = apparatus.title_of(claim.page)
+        where = f"{title}, under {{ref}}`{_plain(claim.heading)} <{claim.page}#{target}>`"
+    return f"- [{_plain(whole)}](interview.md): {where}" if whole else f"- {where}"
+
+
+def _plain(text):
+    return text.replace("`", "").replace("<", "‹").replace("[", "(").replace("]", ")")
+
+
+def page(part):
+    """The questions of a part, each with its answer and what stands behind it."""
+    first = 1 if part == "algorithms" else 1 + PARTS["algorithms"]
+    text = []
+    for number, entry in enumerate(asked()[part], first):
+        text += [f"### {number}. {entry.about}", entry.answer]
+        if entry.proof:
+            text.append("**Shown in**\n\n" + "\n".join(map(shown, entry.proof)))
+        if entry.cannot:
+            text.append(f"**Cannot be shown here.** {entry.cannot}")
+    return "\n\n".join(text)
