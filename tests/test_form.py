@@ -55,7 +55,7 @@ FORM = (
 PRACTICE = ("whiteboard",)
 CORES = [ROOT / "notebooks" / f"{name}.ipynb" for name in FORM]
 DEPTHS = [path for name in FORM if (path := ROOT / "notebooks" / f"{name}-in-depth.ipynb").exists()]
-CORE_MINUTES, MAIN_POINT_MINUTES, COLUMN = 45, 10, 88
+CORE_MINUTES, MAIN_POINT_MINUTES, COLUMN = 30, 5, 88
 # Sections of a depth that need no first line of their own.
 CLOSING = {"Papers", "Summary"}
 
@@ -94,7 +94,7 @@ def test_a_core_is_read_in_one_sitting(path):
 
 
 @each_core
-def test_the_main_point_comes_within_ten_minutes(path):
+def test_the_main_point_comes_within_five_minutes(path):
     cells = book_facts.cells_of(path)
     marked = [n for n, cell in enumerate(cells) if book_facts.MAIN_POINT in cell["metadata"].get("tags", [])]
     assert len(marked) == 1, f"one cell should say the main point, and have the tag {book_facts.MAIN_POINT}"

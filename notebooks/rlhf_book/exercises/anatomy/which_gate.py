@@ -90,8 +90,8 @@ WHICH_GATE = Exercise(
     statement=r"""
     Somebody shows you curves of weights, and not the code. `ratio` is `[N]`, from 1/8 to 8 in small steps; `good` and `bad` are
     the weights of a token at these ratios for $A = +1$ and $A = -1$. Write `my_gate(ratio, good, bad)`. It returns
-    **0** for no gate and no ratio (REINFORCE), **1** for a clip, **2** for a dual clip, **3** for a capped weight (CISPO),
-    **4** for a sigmoid (SAPO). Bounds, caps and temperatures are *not* the book's: bounds lie between 0.1 and 0.5 from 1, caps
+    **0** for no gate and no ratio (REINFORCE), **1** for a clip, **2** for a dual clip (it also drops bad tokens above a second
+    bound), **3** for a capped weight (CISPO), **4** for a sigmoid (SAPO). Bounds, caps and temperatures are *not* the book's: bounds lie between 0.1 and 0.5 from 1, caps
     and second bounds between 2 and 5.2, temperatures between 0.7 and 2. Before you write, say which two of the five agree on
     all good tokens, and where you have to look to tell them apart.
     """,

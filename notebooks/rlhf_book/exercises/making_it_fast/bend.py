@@ -145,7 +145,7 @@ BEND = Exercise(
     difficulty="core",
     statement=r"""
     The weights have been rounded to 4 bits for sampling, half a byte each; the cache has not. Write `my_bend(weights,
-    kept, weight_bytes, cache_bytes, bandwidth, flops)` with $N$, the numbers $kL$ that a row's cache keeps, the bytes of a
+    kept, weight_bytes, cache_bytes, bandwidth, flops)` with $N$, how many numbers a row's cache keeps, the bytes of a
     weight and of a number in the cache, $M$ and $F$. It returns the number of rows (a float, not rounded) at which fetching
     and computing take equally long, with the operations of attention left out; `0.0` if fetching takes longer for every number of rows.
     Predict first: does rounding the weights move the bend to more rows or to fewer? Does it change from which cache on there is none?
@@ -214,8 +214,8 @@ BEND = Exercise(
     ),
     where="Write both times as functions of the rows, set them equal, and solve. When has the equation no positive solution?",
     idea=r"""
-    Fetching takes $(N b_w + B\, kL\, b_c)/M$ seconds for $B$ rows, computing $2 N B / F$. Both are straight lines
-    in $B$; fetching begins above 0. They meet only if computing rises faster.
+    With $k$ numbers in each row's cache, fetching takes $(N b_w + B k b_c)/M$ seconds for $B$ rows, computing
+    $2 N B / F$. Both are straight lines in $B$; fetching begins above 0. They meet only if computing rises faster.
     """,
     outline="""
     ```python
