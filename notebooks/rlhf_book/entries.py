@@ -31,7 +31,7 @@ from rlhf_minimal.lab.word_problems import lenient, number, strict
 CONTROL, START = "coin", "start"
 FEWEST_SEEDS = 3
 # Held-out questions that an entry cannot choose: the name of a task, and the checksum of its questions and answers.
-KNOWN = {"sums in words": 0}
+KNOWN = {"sums in words": 2954279053}
 
 
 @dataclass(frozen=True)
