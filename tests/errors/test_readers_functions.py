@@ -455,7 +455,7 @@ def test_a_patch_inside_a_mended_version_does_not_help_it():
 FIGHTS = """
 import signal, sys, threading, time
 
-from rlhf_book.exercises import EXERCISES, check, hint
+from rlhf_book.exercises import EXERCISES, check
 from rlhf_book.exercises import exercise as machinery
 
 def spin():
