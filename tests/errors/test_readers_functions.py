@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from rlhf_book.exercises import BUGS, EXERCISES, Verdict, check
+from rlhf_book.exercises import BUGS, EXERCISES, Verdict, check, hint
 from rlhf_book.exercises import exercise as machinery
 from rlhf_minimal.timeouts import call_with_timeout
 
@@ -499,3 +499,16 @@ def test_a_function_that_takes_the_alarm_over_gets_its_verdict(how):
     """In a process of its own, which a mistake here may end or hang; traced, as for a report of coverage."""
     done = subprocess.run([sys.executable, "-c", FIGHTS, how], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "all have a verdict\n"), done.stderr
+
+
+@pytest.mark.parametrize("level", [1.0, "2"])
+def test_a_level_of_a_hint_that_is_no_whole_number_is_told_the_range(level):
+    with pytest.raises(ValueError, match=f"no hint {level!r} for 'grpo-k3': expected a level from 1 to 3"):
+        hint("grpo-k3", level)
+
+
+def test_a_setting_that_is_no_whole_number_is_refused_by_the_calculator():
+    from rlhf_book.figures.batches import batches
+
+    with pytest.raises(ValueError, match="processes: expected a whole number from 1"):
+        batches("trl", processes=1.5)

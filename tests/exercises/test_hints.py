@@ -115,7 +115,7 @@ def test_a_level_can_be_asked_for_and_the_count_goes_on_from_there():
     assert "Hint 2 of 3" in hint("grpo-k3").markdown
 
 
-@pytest.mark.parametrize("level", [0, 4, -1, 1.0, True, "2"])
+@pytest.mark.parametrize("level", [0, 4, -1, True])  # other types: tests/errors
 def test_a_level_that_does_not_exist_names_the_range(level):
     with pytest.raises(ValueError, match=f"no hint {level!r} for 'grpo-k3': expected a level from 1 to 3"):
         hint("grpo-k3", level)

@@ -163,7 +163,6 @@ def test_the_widget_refuses_what_it_cannot_show(arguments):
         ("nemo", {}, "expected one of trl, verl, prime-rl"),
         ("trl", {"gpus": 2}, "trl has no gpus here"),
         ("trl", {"processes": 0}, "processes: expected a whole number from 1"),
-        ("trl", {"processes": 1.5}, "processes: expected a whole number from 1"),
         ("verl", {"train_batch_size": 100}, "100 prompts are no multiple of ppo_mini_batch_size, 32"),
     ],
 )
