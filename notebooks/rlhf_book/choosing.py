@@ -390,6 +390,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "first": "without KL: another reward model, not another row",
         "more": "without KL: another reward model, not another row",
         "again": "without KL: another reward model, not another row",
+        "fresh": "without KL: another reward model, not another row",
         "price": "measures seconds",
     },
     "clock-runs": {

@@ -844,7 +844,8 @@ def suspect_transcript(
     turns: list[tuple[int, list[int] | str]], words: list[str]
 ) -> tuple[list[int], list[int]]:
     """Ids and mask of turns: (1, ids that the policy sampled) and (0, text of a tool)."""
-    ids, mask = [], []
+    ids: list[int] = []
+    mask: list[int] = []
     for own, said in turns:
         text = said if isinstance(said, str) else "".join(words[i] for i in said)
         while text:
@@ -883,7 +884,8 @@ def mended_transcript(
     turns: list[tuple[int, list[int] | str]], words: list[str]
 ) -> tuple[list[int], list[int]]:
     """Ids and mask of turns: (1, ids that the policy sampled) and (0, text of a tool)."""
-    ids, mask = [], []
+    ids: list[int] = []
+    mask: list[int] = []
     for own, said in turns:
         if not isinstance(said, str):
             ids, mask = [*ids, *said], [*mask, *[own] * len(said)]
