@@ -19,7 +19,6 @@ import json
 import math
 import sys
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,18 +42,14 @@ class Score:
         drawn_lenient: The same, leniently read.
         greedy: Right among the greedy completions, strictly read.
         greedy_lenient: The same, leniently read.
-        formed: Drawn completions in which there is one number behind `####`, right or wrong.
         passed: k -> chance that one of k drawn completions is right (`pass_at`), strictly read.
-        majority: Questions of which the most frequent strict answer is right; a tie counts in part.
     """
 
     drawn: float
     drawn_lenient: float
     greedy: float
     greedy_lenient: float
-    formed: float
     passed: dict[int, float]
-    majority: float
 
 
 def mean(values: Sequence[float | int]) -> float:
@@ -75,10 +70,9 @@ def score(run: Mapping[str, Any], answers: Sequence[str]) -> Score:
         (0.5, 1.0, 0.5, 1.0, {1: 0.5, 2: 1.0})
     """
     gold = [number(answer) for answer in answers]
-    by_question = [[strict(text) for text in texts] for texts in run["drawn_texts"]]
     right = [
-        [one == answer for one in found]
-        for found, answer in zip(by_question, gold, strict=False)
+        [strict(text) == answer for text in texts]
+        for texts, answer in zip(run["drawn_texts"], gold, strict=False)
     ]
     last = [
         lenient(text) == answer
@@ -87,11 +81,6 @@ def score(run: Mapping[str, Any], answers: Sequence[str]) -> Score:
     ]
     n = len(right[0])
     powers = [2**i for i in range(int(math.log2(n)) + 1)]
-    votes = []
-    for found, answer in zip(by_question, gold, strict=False):
-        counts = Counter(one for one in found if one is not None)
-        most = [one for one in counts if counts[one] == max(counts.values())]
-        votes.append((answer in most) / len(most) if most else 0.0)
     greedy = run["greedy_texts"]
     return Score(
         drawn=mean([mean(row) for row in right]),
@@ -100,9 +89,7 @@ def score(run: Mapping[str, Any], answers: Sequence[str]) -> Score:
         greedy_lenient=mean(
             [lenient(x) == a for x, a in zip(greedy, gold, strict=True)]
         ),
-        formed=mean([one is not None for found in by_question for one in found]),
         passed={k: mean([pass_at(k, sum(row), n) for row in right]) for k in powers},
-        majority=mean(votes),
     )
 
 
@@ -134,6 +121,8 @@ def faults(entry: Mapping[str, Any], arm: str = "grpo") -> list[str]:
     prompts, answers = start.get("prompts", []), start.get("answers", [])
     if not prompts or len(prompts) != len(answers):
         return [*found, "the start's run holds no questions with their answers"]
+    if strange := [answer for answer in answers if number(str(answer)) is None]:
+        found.append(f"an answer is no number: {strange[0]!r}")
     if len(set(prompts)) < len(prompts):
         found.append(f"{len(prompts) - len(set(prompts))} questions stand there twice")
     expected = KNOWN.get(str(entry.get("task")))

@@ -200,6 +200,7 @@ def faulty(entry):
     yield "config is missing", {name: value for name, value in entry.items() if name != "config"}
     yield "twice", changed(entry, "start", 0, prompts=[start["prompts"][0]] * 3)
     yield "no questions", changed(entry, "start", 0, prompts=[])
+    yield "no number: 'seven'", changed(entry, "start", 0, answers=["seven", *start["answers"][1:]])
     yield "not the held-out questions", entry | {"task": "sums in words"}
     yield "grpo, seed 1: not one greedy", changed(entry, "grpo", 1, greedy_texts=["#### 1"])
     yield "coin, seed 2: not as many drawn", changed(entry, "coin", 2, drawn_texts=[["#### 1"] * 4])
@@ -230,8 +231,6 @@ def test_scores_are_those_of_the_texts():
     assert found.drawn == (1 / 4 + 2 / 4) / 2
     assert found.drawn_lenient == (2 / 4 + 2 / 4) / 2
     assert (found.greedy, found.greedy_lenient) == (0.5, 0.5)
-    assert found.formed == 5 / 8
-    assert found.majority == 0.5  # of the first question two say 4
     assert found.passed == {1: found.drawn, 2: pytest.approx((1 / 2 + 5 / 6) / 2), 4: 1.0}
 
 
