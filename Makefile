@@ -29,7 +29,7 @@ train: env  ## a tiny language model learns to add, by GRPO (`train grpo --fast`
 	$(BIN)/python -m rlhf_minimal train grpo
 
 lab: env  ## read and run the chapters
-	$(BIN)/jupyter lab --notebook-dir=. notebooks/README.md
+	$(BIN)/jupyter lab --notebook-dir=. notebooks/contents/chapters.ipynb
 
 notebooks: env  ## execute every chapter again, in place, and normalise what is saved
 	$(BIN)/python book/_tools/notebooks.py notebooks/*.ipynb

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -195,11 +196,16 @@ def lab_command():
 
 
 def test_lab_opens_the_order_of_the_chapters_with_the_whole_repository_as_its_root():
-    assert lab_command() == ["lab", "--notebook-dir=.", "notebooks/README.md"]
+    index = "notebooks/contents/chapters.ipynb"
+    assert lab_command() == ["lab", "--notebook-dir=.", index]
     targets = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert f"`.venv/bin/jupyter {shlex.join(lab_command())}`" in targets
     listed = re.findall(r"\]\((.+\.ipynb)\)", (ROOT / "notebooks" / "README.md").read_text(encoding="utf-8"))
     assert [f"notebooks/{name.removesuffix('.ipynb')}" for name in listed] == list(numbering.chapters())
+    notebook = nbformat.read(ROOT / index, as_version=4)
+    assert {cell.cell_type for cell in notebook.cells} == {"markdown"}
+    links = re.findall(r"\]\((.+\.ipynb)\)", "\n".join(cell.source for cell in notebook.cells))
+    assert links == [f"../{name}" for name in listed]
 
 
 @chapters

@@ -252,3 +252,27 @@ def test_the_address_is_refused_where_it_is_none(tmp_path, monkeypatch):
         install_cell.write_address("my-repository")
     install_cell.write_address("https://github.com/someone/something")
     assert install_cell.address() == "https://github.com/someone/something"
+
+
+def test_a_book_whose_buttons_open_another_repository_is_not_published(tmp_path, monkeypatch, capsys):
+    """A button opens what a repository holds: an address that only the workflow wrote would be missing there."""
+    config = tmp_path / "_config.yml"
+    monkeypatch.setattr(install_cell, "CONFIG", config)
+    config.write_text('repository:\n  url: ""\n')
+    install_cell.main(["--published-at", "https://github.com/someone/book"])
+    assert "no Colab and Binder buttons" in capsys.readouterr().out
+    config.write_text('repository:\n  url: "https://github.com/someone/book"\n')
+    install_cell.main(["--published-at", "https://github.com/Someone/book.git"])
+    with pytest.raises(SystemExit, match=r"would open https://github.com/someone/book, .*commit what it changes"):
+        install_cell.main(["--published-at", "https://github.com/fork/book"])
+    assert config.read_text() == 'repository:\n  url: "https://github.com/someone/book"\n'
+
+
+def test_binder_makes_the_environment_that_was_tested():
+    folder = ROOT / ".binder"
+    post_build = folder / "postBuild"
+    assert os.access(post_build, os.X_OK)
+    assert subprocess.run(["bash", "-n", post_build], check=False).returncode == 0
+    assert "-r requirements.txt -e ." in post_build.read_text()
+    first = (ROOT / "requirements.txt").read_text().splitlines()[0]
+    assert f"Python {(folder / 'runtime.txt').read_text().strip().removeprefix('python-')}" in first

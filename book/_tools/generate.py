@@ -1,7 +1,8 @@
 """Write all generated text of tracked files again: `python book/_tools/generate.py`.
 
 - README.md, between `<!-- name -->` and `<!-- /name -->`: what the library prints.
-- notebooks/README.md: the chapters in their order, for somebody who opens the folder and not the book.
+- notebooks/README.md: the chapters in their order, for somebody who opens the folder and not the book; and the same as a
+  notebook, notebooks/contents/chapters.ipynb, because JupyterLab shows a notebook's text and a Markdown file's source.
 - The cells of chapters that say in their metadata where their text comes from (see book/data/README.md), and the first
   cell of every chapter.
 
@@ -47,9 +48,8 @@ ORDER = """\
 
 <!-- written by book/_tools/generate.py from _toc.yml -->
 
-Open this file with *Open With > Markdown Preview* to follow its links. Chapter 1 needs nothing but torch, transformers
-and matplotlib. Running a notebook changes its file; `git checkout notebooks/` takes the changes back, and your own with
-them, so work on a copy.
+Chapter 1 needs nothing but torch, transformers and matplotlib. Running a notebook changes its file; `git checkout
+notebooks/` takes the changes back, and your own with them, so work on a copy.
 """
 
 
@@ -69,6 +69,14 @@ def reading_order() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def contents() -> str:
+    """The same as a notebook in a folder beside the chapters, one cell a part."""
+    text = re.sub(r"\]\((?=[\w-]+\.ipynb\))", "](../", reading_order())
+    parts = re.split(r"\n\n(?=\*\*)", text.rstrip("\n"))
+    cells = [nbformat.v4.new_markdown_cell(part, id=f"part-{number:02d}") for number, part in enumerate(parts)]
+    return notebooks.normalise(nbformat.v4.new_notebook(cells=cells))
+
+
 def chapter(path: Path) -> list[str]:
     """What is filled in anew in a chapter, and written unless nothing is."""
     notebook = nbformat.read(path, as_version=4)
@@ -85,8 +93,12 @@ def chapter(path: Path) -> list[str]:
 def main() -> int:
     """Go through all files; say which were stale."""
     stale = 0
-    order = ROOT / "notebooks" / "README.md"
-    texts = {ROOT / "README.md": readme, order: lambda _: reading_order()}
+    folder = ROOT / "notebooks"
+    texts = {
+        ROOT / "README.md": readme,
+        folder / "README.md": lambda _: reading_order(),
+        folder / "contents" / "chapters.ipynb": lambda _: contents(),
+    }
     for path, made in texts.items():
         before = path.read_text(encoding="utf-8") if path.is_file() else ""
         if (after := made(before)) != before:

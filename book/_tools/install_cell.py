@@ -2,10 +2,11 @@
 
     python book/_tools/install_cell.py                       put the current cell into every chapter
     python book/_tools/install_cell.py https://github.com/…  write the repository's address into _config.yml first
+    python book/_tools/install_cell.py --published-at URL    whether the buttons of a book built here will open this repository
 
 The address of the repository is written down once, in `_config.yml` (repository: url). While it is empty the book has
 no Colab and Binder buttons, and the cell installs the repository in which the chapter lies; where it lies in none, it
-says what to do.
+says what to do. The address has to be committed: a button opens what the repository holds, and not what was built.
 """
 
 import json
@@ -97,6 +98,16 @@ def write_address(url: str) -> None:
     CONFIG.write_text(changed, encoding="utf-8")
 
 
+def check_published(url: str) -> None:
+    """A copy of the repository whose buttons open another one, or another one's library, is not published."""
+    written, repository = address(), url.removesuffix(".git").rstrip("/")
+    mend = f"python book/_tools/install_cell.py {repository}, and commit what it changes"
+    if not written:
+        print(f"The book has no Colab and Binder buttons. To have them: {mend}.")
+    elif written.lower() != repository.lower():
+        raise SystemExit(f"The Colab and Binder buttons would open {written}, and this is {repository}: {mend}.")
+
+
 def put_into(path: Path) -> bool:
     """Insert or renew the cell; say whether the file changed."""
     notebook = nbformat.read(path, as_version=4)
@@ -111,7 +122,9 @@ def put_into(path: Path) -> bool:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the address if there is one, then the cell into every chapter."""
+    """Write the address if there is one, then the cell into every chapter; or compare the address and write nothing."""
+    if arguments[:1] == ["--published-at"]:
+        return check_published(arguments[1])
     for url in arguments:
         write_address(url.removesuffix(".git").rstrip("/"))
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
