@@ -142,7 +142,7 @@ def test_every_chapter_and_page_is_in_the_book():
             listed.add(node["file"].removesuffix(".md").removesuffix(".ipynb"))
 
     collect(contents)
-    chapters = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "notebooks").rglob("*.ipynb")}
+    chapters = {p.relative_to(ROOT).with_suffix("").as_posix() for p in (ROOT / "notebooks").glob("*.ipynb")}
     pages = {
         p.relative_to(ROOT).with_suffix("").as_posix()
         for p in (ROOT / "book").rglob("*.md")

@@ -11,7 +11,7 @@ import pytest
 from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").rglob("*.ipynb"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 spec = importlib.util.spec_from_file_location("notebook_tool", ROOT / "book" / "_tools" / "notebooks.py")
 tool = importlib.util.module_from_spec(spec)

@@ -2,7 +2,7 @@
 
     python book/_tools/install_cell.py                       put the current cell into every chapter
     python book/_tools/install_cell.py https://github.com/…  write the repository's address into _config.yml first
-    python book/_tools/install_cell.py --published-at URL    whether the buttons of a book built here will open this repository
+    python book/_tools/install_cell.py --published-at URL    whether the buttons open this repository
 
 The address of the repository is written down once, in `_config.yml` (repository: url). While it is empty the book has
 no Colab and Binder buttons, and the cell installs the repository in which the chapter lies; where it lies in none, it

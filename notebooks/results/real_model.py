@@ -9,9 +9,11 @@ The weights of SmolLM2-135M-Instruct are those of a file that keeps four bits a 
 the published model. It is asked without its chat template, with two worked examples before each question.
 
     start   the model before any training, on the held-out questions
+    start-0.5, start-0.25   the same, drawn at a lower temperature: what decoding gives without training
     grpo    the row GRPO, rewarded where the number behind #### is right (`gsm8k:`, strict)
     coin    the same, but a coin that does not look at the completion decides the reward: the control
     own     as many completions of the start, at the same questions; its right ones are imitated, three times each
+    lot     the same with as many of these completions chosen by lot, right or wrong: the control of `own`
     lora    GRPO with adapters, on a GPU only
 
 Every arm is measured on the same held-out questions with the same draws, and every completion of these is kept: what is
@@ -22,10 +24,8 @@ import argparse
 import dataclasses
 import json
 import math
-import platform
 import random
 import re
-import sys
 import tempfile
 import time
 from functools import partial
@@ -40,13 +40,17 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, imitate
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import peak_memory, synchronized_time
+from rlhf_minimal.metrics import synchronized_time
 from rlhf_minimal.models import load_pretrained
-from rlhf_minimal.tasks import Task, get_task, random_reward
+from rlhf_minimal.sample import Rollout, join
+from rlhf_minimal.tasks import Problem, Task, get_task, random_reward
 from rlhf_minimal.train import Recipe, collect, roll_out, train
 
-ARMS = ("start", "grpo", "coin", "own", "lora")
+COOLER = {"start-0.5": 0.5, "start-0.25": 0.25}  # no training, drawn less boldly
+UNTRAINED = ("start", *COOLER)
+ARMS = (*UNTRAINED, "grpo", "coin", "own", "lot", "lora")
 PASSES = 3  # over the right completions of `own`
+AT_ONCE = 640  # completions that are sampled together in an evaluation
 
 NAMES = ("Mia", "Tom", "Ann", "Ben", "Lea", "Sam")
 THINGS = ("apples", "pens", "books", "coins", "eggs", "stamps")
@@ -154,9 +158,10 @@ class Bench:
         policy = policy.to(self.device)
         begun, busy = synchronized_time(self.device), time.process_time()
         kept: dict[str, Any] = {}
-        if arm == "own":
-            kept = self.imitate_own(policy, vocabulary, recipe)
-        elif arm != "start":
+        if arm in ("own", "lot"):
+            by_lot = arm == "lot"
+            kept = self.imitate_own(policy, vocabulary, recipe, by_lot=by_lot)
+        elif arm not in UNTRAINED:
             learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config)
             history: list[dict[str, Any]] = []
             train(learner, recipe, partial(show, history))
@@ -165,23 +170,23 @@ class Bench:
             kept = {name: [round(step[name], 4) for step in history] for name in names}
         seconds = round(synchronized_time(self.device) - begun)
         cpu_seconds = round(time.process_time() - busy)
-        memory = peak_memory(self.device).get("peak_memory")
         return {
             "seconds": seconds,
-            "cpu_seconds": cpu_seconds,
-            "peak_memory": memory,
+            **({"cpu_seconds": cpu_seconds} if self.device.type == "cpu" else {}),
             **kept,
-            **self.held_out(policy, vocabulary, recipe, prompts=arm == "start"),
+            **self.held_out(policy, vocabulary, recipe, arm),
         }
 
     def imitate_own(
-        self, policy: Any, vocabulary: Any, recipe: Recipe
+        self, policy: Any, vocabulary: Any, recipe: Recipe, *, by_lot: bool
     ) -> dict[str, Any]:
-        """Rejection sampling: the questions and the number of completions of a run of `grpo`, none of its updates."""
-        rows, drawn = [], 0
+        """Rejection sampling: the questions and the number of completions of a run of `grpo`, none of its updates.
+
+        By lot, as many of the completions are imitated as are right, whether they are right or not.
+        """
+        every: list[tuple[dict[str, str], bool]] = []
         for step in range(1, recipe.config.steps + 1):
             for rollout in collect(policy, vocabulary, recipe, step)[1]:
-                drawn += len(rollout.texts)
                 answers = zip(
                     rollout.problems,
                     rollout.texts,
@@ -189,12 +194,19 @@ class Bench:
                     rollout.truncated.tolist(),
                     strict=True,
                 )
-                rows += [
-                    {"prompt": problem.prompt, "completion": answer_of(text, cut=cut)}
-                    for problem, text, right, cut in answers
-                    if right
-                ]
-            print("own", step, f"{len(rows)} of {drawn} right", flush=True)
+                for problem, text, right, cut in answers:
+                    said = answer_of(text, cut=cut)
+                    row = {"prompt": problem.prompt, "completion": said}
+                    every.append((row, bool(right)))
+            print(f"step {step}: {len(every)} drawn", flush=True)
+        rows, drawn = [row for row, right in every if right], len(every)
+        right = len(rows)
+        if not rows:
+            return {"drawn": drawn, "right": 0, "loss": []}
+        if by_lot:
+            lot = random.Random(f"lot/{recipe.config.seed}").sample(every, right)
+            rows = [row for row, _ in lot]
+            right = sum(one for _, one in lot)
         size = 16
         config = FitConfig(
             steps=math.ceil(PASSES * len(rows) / size),
@@ -211,18 +223,44 @@ class Bench:
             config,
             lambda metrics: losses.append(round(float(metrics["loss"]), 4)),
         )
-        return {"drawn": drawn, "right": len(rows), "loss": losses}
+        return {"drawn": drawn, "imitated": len(rows), "right": right, "loss": losses}
+
+    def answers(
+        self,
+        policy: Any,
+        vocabulary: Any,
+        recipe: Recipe,
+        problems: list[Problem],
+        *,
+        group_size: int = 1,
+        temperature: float,
+    ) -> Rollout:
+        """Completions of held-out questions, as many at once as a cache may hold."""
+        width = max(1, AT_ONCE // group_size)
+        parts = [
+            roll_out(
+                policy,
+                vocabulary,
+                problems[i : i + width],
+                recipe,
+                group_size=group_size,
+                temperature=temperature,
+                seed=f"real-model/{i}" if i else "real-model",
+            )
+            for i in range(0, len(problems), width)
+        ]
+        return join(parts)
 
     def held_out(
-        self, policy: Any, vocabulary: Any, recipe: Recipe, *, prompts: bool
+        self, policy: Any, vocabulary: Any, recipe: Recipe, arm: str
     ) -> dict[str, Any]:
         """One greedy completion of every held-out question and several drawn ones of some, as they are."""
         problems = self.task.problems(
             "held_out", self.scale.held_out, seed="real-model", distinct=True
         )
         some, tries = problems[: self.scale.tried], self.scale.tries
-        ask = partial(roll_out, policy, vocabulary, recipe=recipe, seed="real-model")
-        drawn = ask(some, group_size=tries)
+        ask = partial(self.answers, policy, vocabulary, recipe)
+        drawn = ask(some, group_size=tries, temperature=COOLER.get(arm, 1.0))
         texts = [drawn.texts[i : i + tries] for i in range(0, len(drawn.texts), tries)]
         found = {
             "truncated_held_out": round(float(drawn.truncated.float().mean()), 4),
@@ -230,7 +268,7 @@ class Bench:
             "greedy_texts": ask(problems, temperature=0.0).texts,
             "drawn_texts": texts,
         }
-        if prompts:
+        if arm == "start":
             found["prompts"] = [problem.prompt for problem in problems]
             found["answers"] = [problem.answer for problem in problems]
         return found
@@ -248,14 +286,6 @@ def show(history: list[dict[str, Any]], metrics: dict[str, Any]) -> None:
     print("step", len(history), step, f"{metrics['seconds']:.0f} s", flush=True)
 
 
-def device_name(device: str) -> str:
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    lines = Path("/proc/cpuinfo").read_text().split("\n")
-    names = [line.split(":")[1] for line in lines if line.startswith("model name")]
-    return names[0].strip() if names else platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("arm", nargs="*", help="only these arms")
@@ -265,27 +295,45 @@ def main() -> None:
     chosen = parser.parse_args()
     scale = CPU if chosen.device == "cpu" else CUDA
     arms = [arm for arm in ARMS if arm != "lora" or chosen.device == "cuda"]
+    file = Path(__file__).with_name(f"real-model-{chosen.device}.json")
+    told = "sums in words" if chosen.files is None else f"gsm8k:{chosen.files}"
+    if file.exists():  # runs of two models or tasks do not belong into one record
+        head = json.loads(file.read_text())
+        if (head["model"], head["task"]) != (chosen.model, told):
+            parser.error(
+                f"{file.name} holds runs of {head['model']} on {head['task']}: "
+                "move it away first"
+            )
     with tempfile.TemporaryDirectory() as folder:
         files = chosen.files
         if files is None:
             files = str(Path(folder, "sums.jsonl"))
             write_sums(Path(files))
-        task = dataclasses.replace(get_task(f"gsm8k:{files}"), instruction="")
-        bench = Bench(torch.device(chosen.device), scale, chosen.model, task)
-        sys.argv[1:] = chosen.arm  # the rest of the command line is the record's
+        task = get_task(f"gsm8k:{files}")
+        if (
+            chosen.files is None
+        ):  # examples show the form; elsewhere a sentence asks for it
+            task = dataclasses.replace(task, instruction="")
+        device = torch.device(chosen.device)
+        on_gpu = device.type == "cuda"
+        name = torch.cuda.get_device_name() if on_gpu else recording.cpu_name()
+        asked = f" --device cuda --model {chosen.model}" if on_gpu else ""
+        asked += f" --files {chosen.files}" if chosen.files else ""
         recording.record(
             __file__,
             arms,
-            bench.run,
+            Bench(device, scale, chosen.model, task).run,
             seeds=scale.seeds,
-            fewer={"start": 1},
-            to=Path(__file__).with_name(f"real-model-{chosen.device}.json"),
+            fewer=dict.fromkeys(UNTRAINED, 1),
+            to=file,
+            only=chosen.arm,
+            command=f"python notebooks/results/real_model.py{asked}",
             model=chosen.model,
-            task="sums in words" if chosen.files is None else f"gsm8k:{chosen.files}",
+            task=told,
             config=dataclasses.asdict(scale.config),
             tries=scale.tries,
             passes=PASSES,
-            machine={"device": device_name(chosen.device), "threads": 1},
+            machine={"device": name, "threads": torch.get_num_threads()},
         )
 
 

@@ -40,6 +40,7 @@ def record(
     seeds: Iterable[int] = SEEDS,
     fewer: Mapping[str, int] | None = None,
     to: Path | None = None,
+    only: Iterable[str] | None = None,
     **head: Any,
 ) -> None:
     """Run every arm with every seed that is not on file, or only the arms named on the command line.
@@ -51,6 +52,7 @@ def record(
         seeds: those that every arm gets.
         fewer: how many of them, the first ones, some arms get instead.
         to: the record, if it is not the script's own.
+        only: the arms that are asked for, if the script has read the command line; all of them if it is empty.
         head: what holds for all runs, such as the number of steps.
     """
     arms, seeds, fewer = list(arms), list(seeds), fewer or {}
@@ -58,7 +60,7 @@ def record(
         prog=Path(script).name, description=f"{len(arms)} arms, seeds {seeds}."
     )
     parser.add_argument("arm", nargs="*", help=f"only these arms: {', '.join(arms)}")
-    chosen = parser.parse_args().arm
+    chosen = parser.parse_args().arm if only is None else list(only)
     if unknown := set(chosen) - set(arms):
         parser.error(
             f"no arm {', '.join(sorted(unknown))}; there are {', '.join(arms)}"
@@ -106,6 +108,21 @@ def versions() -> dict[str, str]:
         "transformers": transformers.__version__,
         "python": platform.python_version(),
     }
+
+
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    lines = (
+        Path("/proc/cpuinfo").read_text().splitlines()
+        if Path("/proc/cpuinfo").exists()
+        else []
+    )
+    found = [
+        line.partition(":")[2].strip()
+        for line in lines
+        if line.startswith("model name")
+    ]
+    return found[0] if found else platform.processor() or platform.machine()
 
 
 def write(path: Path, text: str) -> None:

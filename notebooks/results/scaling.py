@@ -675,27 +675,17 @@ def machine(device: torch.device) -> dict[str, Any]:
         versions["trl"] = version("trl")
     except PackageNotFoundError:
         pass
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name()
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else recording.cpu_name()
+    )
     return {
         "device": name,
         "threads": torch.get_num_threads(),
         **versions,
         "python": platform.python_version(),
     }
-
-
-def cpu_name() -> str:
-    lines = (
-        Path("/proc/cpuinfo").read_text().splitlines()
-        if Path("/proc/cpuinfo").exists()
-        else []
-    )
-    found = [
-        line.partition(":")[2].strip()
-        for line in lines
-        if line.startswith("model name")
-    ]
-    return found[0] if found else platform.processor() or platform.machine()
 
 
 def main() -> None:

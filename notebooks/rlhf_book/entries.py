@@ -7,28 +7,34 @@ entry here is a file that `notebooks/results/real_model.py` writes, and the scor
 it. The rules:
 
 1. The model before training is measured on the same held-out questions as after it, with as many completions.
-2. Three seeds or more of every arm, named beforehand, all of them in the file.
+2. Three seeds or more, named beforehand, all of them in the file.
 3. A coin as control: the same runs with a reward that does not look at the completion.
 4. Every completion of the held-out questions is in the file. No question stands in it twice.
 5. The settings, the seconds of every run, and the machine.
 
 A score is strict (the number behind `####`) and lenient (the last number of the completion). Both are told.
+
+`faults` holds an entry to what a file can show: arms, seeds, counts of completions, that no two runs have the same ones,
+that the coin's rewards are a coin's. That seeds were named beforehand and that the texts are the model's, it cannot show.
 """
 
 import json
-import math
+import re
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from rlhf_book.sampling import sizes
 from rlhf_minimal.evaluate import pass_at
 from rlhf_minimal.lab.word_problems import lenient, number, strict
+from rlhf_minimal.tasks.base import normalised
 
 CONTROL, START = "coin", "start"
-FEWEST_SEEDS = 3
+FEWEST_SEEDS, FEWEST_QUESTIONS, FEWEST_TRIES = 3, 30, 8
 # Held-out questions that an entry cannot choose: the name of a task, and the checksum of its questions and answers.
 KNOWN = {"sums in words": 2954279053}
 
@@ -38,22 +44,21 @@ class Score:
     """What a run's held-out completions are worth; shares between 0 and 1.
 
     Attributes:
-        drawn: Right among the completions drawn at temperature 1, strictly read.
-        drawn_lenient: The same, leniently read.
+        passed: k -> chance that one of k drawn completions is right (`pass_at`), strictly read.
+        drawn_lenient: Right among the drawn completions, leniently read.
         greedy: Right among the greedy completions, strictly read.
         greedy_lenient: The same, leniently read.
-        passed: k -> chance that one of k drawn completions is right (`pass_at`), strictly read.
     """
 
-    drawn: float
+    passed: dict[int, float]
     drawn_lenient: float
     greedy: float
     greedy_lenient: float
-    passed: dict[int, float]
 
-
-def mean(values: Sequence[float | int]) -> float:
-    return sum(values) / len(values)
+    @property
+    def drawn(self) -> float:
+        """Right among the drawn completions, strictly read."""
+        return self.passed[1]
 
 
 def score(run: Mapping[str, Any], answers: Sequence[str]) -> Score:
@@ -70,26 +75,15 @@ def score(run: Mapping[str, Any], answers: Sequence[str]) -> Score:
         (0.5, 1.0, 0.5, 1.0, {1: 0.5, 2: 1.0})
     """
     gold = [number(answer) for answer in answers]
-    right = [
-        [strict(text) == answer for text in texts]
-        for texts, answer in zip(run["drawn_texts"], gold, strict=False)
-    ]
-    last = [
-        lenient(text) == answer
-        for texts, answer in zip(run["drawn_texts"], gold, strict=False)
-        for text in texts
-    ]
-    n = len(right[0])
-    powers = [2**i for i in range(int(math.log2(n)) + 1)]
-    greedy = run["greedy_texts"]
+    drawn = list(zip(run["drawn_texts"], gold, strict=False))
+    greedy = list(zip(run["greedy_texts"], gold, strict=True))
+    right = [sum(strict(x) == a for x in texts) for texts, a in drawn]
+    n = len(run["drawn_texts"][0])
     return Score(
-        drawn=mean([mean(row) for row in right]),
-        drawn_lenient=mean(last),
-        greedy=mean([strict(x) == a for x, a in zip(greedy, gold, strict=True)]),
-        greedy_lenient=mean(
-            [lenient(x) == a for x, a in zip(greedy, gold, strict=True)]
-        ),
-        passed={k: mean([pass_at(k, sum(row), n) for row in right]) for k in powers},
+        passed={k: fmean(pass_at(k, c, n) for c in right) for k in sizes(n)},
+        drawn_lenient=fmean(lenient(x) == a for texts, a in drawn for x in texts),
+        greedy=fmean(strict(x) == a for x, a in greedy),
+        greedy_lenient=fmean(lenient(x) == a for x, a in greedy),
     )
 
 
@@ -99,15 +93,23 @@ def checksum(start: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(list(both)).encode())
 
 
-def faults(entry: Mapping[str, Any], arm: str = "grpo") -> list[str]:
+def faults(entry: Any, arm: str = "grpo") -> list[str]:
     """What an entry lacks, in words; an empty list if it can stand in the table.
 
     Args:
-        entry: What `real_model.py` has written.
+        entry: What `real_model.py` has written; anything else is told what it is not.
         arm: The one that is entered.
     """
+    try:
+        return _faults(entry, arm)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
+        kind = type(problem).__name__
+        return [f"this is no file of real_model.py ({kind}: {problem})"]
+
+
+def _faults(entry: Mapping[str, Any], arm: str) -> list[str]:
     by_arm: dict[str, list[Mapping[str, Any]]] = {}
-    for run in entry.get("runs", []):
+    for run in entry["runs"]:
         by_arm.setdefault(run["arm"], []).append(run)
     missing = [name for name in (START, arm, CONTROL) if name not in by_arm]
     if missing:
@@ -117,33 +119,64 @@ def faults(entry: Mapping[str, Any], arm: str = "grpo") -> list[str]:
         for what in ("model", "task", "config", "machine")
         if not entry.get(what)
     ]
-    start = by_arm[START][0]
-    prompts, answers = start.get("prompts", []), start.get("answers", [])
-    if not prompts or len(prompts) != len(answers):
+    if found:
+        return found
+    if not str(entry["machine"]["device"]).strip():
+        found.append("the machine's device is missing")
+    start, *more = by_arm[START]
+    if more:
+        found.append("there are several runs of start")
+    prompts, answers = start["prompts"], start["answers"]
+    if len(prompts) != len(answers) or not prompts:
         return [*found, "the start's run holds no questions with their answers"]
-    if strange := [answer for answer in answers if number(str(answer)) is None]:
+    if strange := [one for one in answers if number(one) is None]:
         found.append(f"an answer is no number: {strange[0]!r}")
-    if len(set(prompts)) < len(prompts):
-        found.append(f"{len(prompts) - len(set(prompts))} questions stand there twice")
-    expected = KNOWN.get(str(entry.get("task")))
+    if twice := len(prompts) - len(set(map(normalised, prompts))):
+        found.append(f"{twice} questions stand there twice")
+    expected = KNOWN.get(entry["task"])
     if expected is not None and checksum(start) != expected:
         found.append(f"these are not the held-out questions of {entry['task']}")
-    seeds = {name: [run["seed"] for run in by_arm[name]] for name in (arm, CONTROL)}
-    if len(set(seeds[arm])) < FEWEST_SEEDS:
-        found.append(
-            f"{arm} has {len(set(seeds[arm]))} seeds; {FEWEST_SEEDS} are needed"
-        )
-    if sorted(seeds[arm]) != sorted(seeds[CONTROL]):
+    return found + _faults_of_runs(entry, start, by_arm[arm], by_arm[CONTROL])
+
+
+def _faults_of_runs(
+    entry: Mapping[str, Any],
+    start: Mapping[str, Any],
+    entered: Sequence[Mapping[str, Any]],
+    control: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    found = []
+    arm = entered[0]["arm"]
+    seeds, others = (sorted(run["seed"] for run in runs) for runs in (entered, control))
+    if len(set(seeds)) < len(seeds):
+        found.append(f"a seed of {arm} stands there twice")
+    if len(set(seeds)) < FEWEST_SEEDS:
+        found.append(f"{arm} has {len(set(seeds))} seeds; {FEWEST_SEEDS} are needed")
+    if seeds != others:
         found.append(f"{CONTROL} and {arm} have other seeds")
-    shape = [len(texts) for texts in start.get("drawn_texts", [])]
-    for run in (start, *by_arm[arm], *by_arm[CONTROL]):
+    tried, tries = len(start["drawn_texts"]), len(start["drawn_texts"][0])
+    if not FEWEST_QUESTIONS <= tried <= len(start["prompts"]) or tries < FEWEST_TRIES:
+        found.append(
+            f"{tries} completions are drawn of {tried} questions; at least "
+            f"{FEWEST_TRIES} of {FEWEST_QUESTIONS} are needed"
+        )
+    steps, seen = entry["config"]["steps"], dict[str, str]()
+    for run in (start, *entered, *control):
         who = f"{run['arm']}, seed {run['seed']}"
-        if [len(texts) for texts in run.get("drawn_texts", [])] != shape or not shape:
+        if [len(texts) for texts in run["drawn_texts"]] != [tries] * tried:
             found.append(f"{who}: not as many drawn completions as of the start")
-        if len(run.get("greedy_texts", [])) != len(prompts):
+        if len(run["greedy_texts"]) != len(start["prompts"]):
             found.append(f"{who}: not one greedy completion of each question")
-        if run is not start and not run.get("seconds", 0) > 0:
+        if (before := seen.setdefault(json.dumps(run["drawn_texts"]), who)) != who:
+            found.append(f"{who}: the completions of {before}")
+        if run is start:
+            continue
+        if not run["seconds"] > 0:
             found.append(f"{who}: the seconds are missing")
+        if len(run["reward"]) != steps:
+            found.append(f"{who}: {len(run['reward'])} rewards for {steps} steps")
+        elif run["arm"] == CONTROL and not 0.4 < fmean(run["reward"]) < 0.6:
+            found.append(f"{who}: a mean reward of {fmean(run['reward']):.2f}")
     return found
 
 
@@ -157,50 +190,56 @@ HEAD = (
 def line(entry: Mapping[str, Any], arm: str = "grpo") -> str:
     """An entry's line of the table: shares of drawn completions that are right, in percent.
 
+    Minutes are those of the training; of a run on a CPU those that the processor worked, if the entry has them.
+
     Raises:
         ValueError: If the entry has faults; the message lists them.
     """
     if wrong := faults(entry, arm):
         raise ValueError("this entry cannot stand in the table: " + "; ".join(wrong))
-    start = next(run for run in entry["runs"] if run["arm"] == START)
-    answers = start["answers"]
-
-    def of(name: str) -> list[Score]:
-        return [score(run, answers) for run in entry["runs"] if run["arm"] == name]
+    of_arm = {
+        name: [run for run in entry["runs"] if run["arm"] == name]
+        for name in (START, arm, CONTROL)
+    }
+    answers = of_arm[START][0]["answers"]
+    scores = {
+        name: [score(run, answers) for run in runs] for name, runs in of_arm.items()
+    }
+    (before,), after, coin = scores.values()
+    most = max(before.passed)
+    seconds = [run.get("cpu_seconds", run["seconds"]) for run in of_arm[arm]]
 
     def percent(values: Sequence[float]) -> str:
         return ", ".join(f"{100 * value:.0f}" for value in values)
 
-    (before,), after, coin = of(START), of(arm), of(CONTROL)
-    most = max(before.passed)
-    own = [run for run in entry["runs"] if run["arm"] == arm]
-    seconds = [run.get("cpu_seconds") or run["seconds"] for run in own]
-    return " | ".join(
-        [
-            f"| {entry['model']}",
-            str(entry["task"]),
-            percent([before.drawn]),
-            percent([one.drawn for one in after]),
-            percent([one.drawn for one in coin]),
-            f"{percent([before.drawn_lenient])} → {percent([one.drawn_lenient for one in after])}",
-            f"{percent([before.passed[most]])} → {percent([one.passed[most] for one in after])}",
-            f"{mean(seconds) / 60:.0f}",
-            f"{entry['machine']['device']} |",
-        ]
-    )
+    cells = [
+        entry["model"],
+        entry["task"],
+        percent([before.drawn]),
+        percent([one.drawn for one in after]),
+        percent([one.drawn for one in coin]),
+        f"{percent([before.drawn_lenient])} → {percent([one.drawn_lenient for one in after])}",
+        f"{percent([before.passed[most]])} → {percent([one.passed[most] for one in after])}",
+        f"{fmean(seconds) / 60:.0f}",
+        entry["machine"]["device"],
+    ]
+    return "| " + " | ".join(re.sub(r"[|\s]+", " ", str(cell)) for cell in cells) + " |"
 
 
 def main(files: Sequence[str]) -> int:
     """Prints the table of the entries that can stand in it, and what the others lack."""
     lines, refused = [], 0
     for file in files:
-        entry = json.loads(Path(file).read_text(encoding="utf-8"))
-        wrong = faults(entry)
+        try:
+            entry = json.loads(Path(file).read_text(encoding="utf-8"))
+            wrong = faults(entry)
+        except (OSError, ValueError) as problem:
+            wrong = [f"cannot be read ({problem})"]
         refused += bool(wrong)
         lines += [f"{file}: {fault}" for fault in wrong]
         if not wrong:
-            tries = len(entry["runs"][0]["drawn_texts"][0])
-            lines += [HEAD.format(k=2 ** int(math.log2(tries))), line(entry)]
+            most = sizes(len(entry["runs"][0]["drawn_texts"][0]))[-1]
+            lines += [HEAD.format(k=most), line(entry)]
     print("\n".join(lines) or __doc__)
     return 1 if refused else 0
 

@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+import random
+import re
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from rlhf_book.entries import KNOWN, checksum, faults, line, main, score
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional.advantages import group_normalized
-from rlhf_minimal.lab.memory import memory_ledger
+from rlhf_minimal.lab.memory import Dtypes, memory_ledger
 from rlhf_minimal.lab.word_problems import number, strict
 from rlhf_minimal.tasks import get_task
 from tests.chat_model import tokenizer
@@ -56,37 +58,39 @@ def bench(sums, tmp_path_factory):
     return script.Bench(torch.device("cpu"), SMALL, str(folder), task)
 
 
-@pytest.fixture(scope="module")
-def entry(bench):
-    """What the script would write for the tiny model, its arms and seeds."""
-    arms = [("start", 0), *((arm, seed) for arm in ("grpo", "coin") for seed in SMALL.seeds)]
-    runs = [{"arm": arm, "seed": seed, **bench.run(arm, seed)} for arm, seed in arms]
-    for run in runs[1:]:
-        run["seconds"] = 1  # it takes less than one
-    head = {"model": "tiny", "task": "three sums", "config": {"lr": 1e-4}, "machine": {"device": "here"}}
-    return json.loads(json.dumps(head | {"runs": runs}))
+def test_the_same_runs_on_a_model_of_another_architecture(bench):
+    start, grpo, coin, cooler = (bench.run(arm, 0) for arm in ("start", "grpo", "coin", "start-0.5"))
+    assert len(start["prompts"]) == len(start["answers"]) == 3
+    assert len(grpo["reward"]) == len(coin["accuracy"]) == 2
+    for run in (start, grpo, coin, cooler):
+        assert len(run["greedy_texts"]) == 3
+        assert [len(texts) for texts in run["drawn_texts"]] == [4, 4]
+    assert any(coin["reward"]), "a coin rewards an untrained model, which is never right"
+    assert not any(coin["accuracy"])
+    assert cooler["greedy_texts"] == start["greedy_texts"]
+    assert cooler["drawn_texts"] != start["drawn_texts"]
 
 
-def test_the_same_runs_on_a_model_of_another_architecture(entry):
-    start, *runs = entry["runs"]
-    assert len(start["prompts"]) == 3
-    assert all(len(run["reward"]) == len(run["accuracy"]) == 2 for run in runs)
-    assert all(len(run["greedy_texts"]) == 3 for run in entry["runs"])
-    assert all([len(texts) for texts in run["drawn_texts"]] == [4, 4] for run in entry["runs"])
-    coins = [value for run in runs if run["arm"] == "coin" for value in run["reward"]]
-    assert any(coins), "a coin rewards an untrained model, which is never right"
-    assert not any(value for run in runs if run["arm"] == "coin" for value in run["accuracy"])
+def test_an_evaluation_in_pieces_answers_every_question_in_order(bench, monkeypatch):
+    whole = bench.run("start", 0)
+    monkeypatch.setattr(script, "AT_ONCE", 4)
+    pieces = bench.run("start", 0)
+    assert pieces["greedy_texts"] == whole["greedy_texts"]
+    assert [len(texts) for texts in pieces["drawn_texts"]] == [4, 4]
 
 
-def test_own_right_answers_are_imitated(bench, monkeypatch):
+def test_own_right_answers_are_imitated_or_as_many_by_lot(bench, monkeypatch):
     """An untrained model has no right answer: a verifier that likes every second one stands for it."""
+    nothing = bench.run("own", 0)
+    assert (nothing["right"], nothing["loss"]) == (0, [])
     likes = dataclasses.replace(bench.task, verify=lambda completion, _: float(len(completion) % 2))
     monkeypatch.setattr(bench, "task", likes)
-    found = bench.run("own", 0)
-    assert found["drawn"] == 2 * 2 * 2
-    assert 0 < found["right"] <= found["drawn"]
-    assert found["loss"]
-    assert all(value > 0 for value in found["loss"])
+    own, lot = bench.run("own", 0), bench.run("lot", 0)
+    assert own["drawn"] == lot["drawn"] == 2 * 2 * 2
+    assert 0 < own["right"] == own["imitated"] == lot["imitated"] < own["drawn"]
+    assert lot["right"] <= lot["imitated"]
+    assert len(own["loss"]) == len(lot["loss"]) > 0
+    assert all(value > 0 for value in own["loss"])
 
 
 def test_adapters_are_an_arm_for_a_gpu(bench):
@@ -110,12 +114,18 @@ def test_the_command_for_a_gpu_fits_a_card_by_the_ledger():
     config = script.CUDA.config
     rows = config.prompts * config.group_size // config.micro_batches
     ledger = memory_ledger(
-        script.ALGORITHMS["grpo"], shapes, sequences=rows, prompt_length=150, completion_length=config.max_new_tokens
+        script.ALGORITHMS["grpo"],
+        shapes,
+        sequences=rows,
+        sampled=max(config.prompts * config.group_size, script.AT_ONCE),
+        prompt_length=150,
+        completion_length=config.max_new_tokens,
+        dtypes=Dtypes(activations=torch.bfloat16),
     )
     held = sum(model.held for model in ledger)
     assert 0.55e9 < ledger[0].parameters < 0.65e9
     assert held == 20 * ledger[0].parameters
-    assert held + ledger[0].activations < 72e9
+    assert held + max(ledger[0].activations, ledger[0].cache) < 72e9
 
 
 def test_sums_in_words_say_what_they_ask(sums):
@@ -132,6 +142,25 @@ def test_sums_in_words_say_what_they_ask(sums):
         assert int(strict(row["answer"])) > 0
 
 
+def test_three_in_four_held_out_questions_have_a_twin_in_training(sums):
+    """As the chapter says: the same story with the same two numbers, of other people and things."""
+    task = get_task(f"gsm8k:{sums}")
+    strings = "|".join([*script.NAMES, *script.THINGS])
+
+    def story(prompt):
+        return re.sub(rf"\b({strings})\b", "_", prompt.rpartition("Q: ")[2])
+
+    rows = [json.loads(row)["question"] for row in sums.read_text().splitlines()]
+    record = json.loads((FOLDER / "real-model-cpu.json").read_text())
+    held_out = record["runs"][0]["prompts"]
+    training = {story(question) for question in rows if not task.is_held_out(question)}
+    assert not {prompt.rpartition("Q: ")[2] for prompt in held_out} & {
+        question.rpartition("Q: ")[2] for question in rows if not task.is_held_out(question)
+    }
+    assert 70 <= sum(story(prompt) in training for prompt in held_out) <= 80
+    assert len({story(prompt) for prompt in held_out}) > 60
+
+
 @pytest.mark.parametrize(
     ("cut", "text", "kept"),
     [
@@ -144,7 +173,7 @@ def test_what_is_imitated_of_a_completion_that_was_cut(cut, text, kept):
     assert script.answer_of(text, cut=cut) == kept
 
 
-def test_the_mean_step_under_a_coin_is_zero():
+def test_a_coin_pushes_nowhere_on_average():
     """All groups of three completions and all tosses: GRPO's advantages times scores, each row by its own length.
 
     By a reward that looks at the completion the same sum is not zero.
@@ -174,8 +203,23 @@ def test_the_mean_step_under_a_coin_is_zero():
 # --- entries -------------------------------------------------------------------------------------------------------
 
 
-def without(entry, **changes):
-    return json.loads(json.dumps(entry)) | changes
+@pytest.fixture
+def entry():
+    """Made up, whole: two arms of three seeds, 30 questions of 8 completions each."""
+    rng = random.Random(0)
+
+    def run(arm, seed, right):
+        drawn = [
+            [f"#### {7 if rng.random() < right else rng.randrange(100, 1000)}" for _ in range(8)] for _ in range(30)
+        ]
+        rewards = {} if arm == "start" else {"reward": [0.5, 0.45], "seconds": 60}
+        return {"arm": arm, "seed": seed, "drawn_texts": drawn, "greedy_texts": ["#### 7"] * 30, **rewards}
+
+    questions = {"prompts": [f"Q{i}" for i in range(30)], "answers": ["7"] * 30}
+    runs = [run("start", 0, 0.2) | questions]
+    runs += [run(arm, seed, {"grpo": 0.6, "coin": 0.2}[arm]) for arm in ("grpo", "coin") for seed in range(3)]
+    head = {"model": "tiny", "task": "three sums", "config": {"steps": 2}, "machine": {"device": "here"}}
+    return head | {"runs": runs}
 
 
 def changed(entry, arm, seed, **changes):
@@ -185,37 +229,59 @@ def changed(entry, arm, seed, **changes):
 
 def test_an_entry_that_shows_everything_has_a_line(entry):
     assert faults(entry) == []
-    assert line(entry).startswith("| tiny | three sums | 0 | 0, 0, 0 | 0, 0, 0 |")
+    cells = [cell.strip() for cell in line(entry | {"model": "a | b"}).split("|")]
+    assert len(cells) == 11
+    before, after, coin = (list(map(int, cell.split(", "))) for cell in cells[3:6])
+    assert max(before + coin) < 30 < 50 < min(after)
+    assert cells[8:10] == ["1", "here"]
 
 
 def faulty(entry):
     runs = entry["runs"]
     start = runs[0]
+    by = {(run["arm"], run["seed"]): run for run in runs}
     yield "no run of coin", entry | {"runs": [run for run in runs if run["arm"] != "coin"]}
     yield "no run of grpo", entry | {"runs": [run for run in runs if run["arm"] != "grpo"]}
     yield "no run of start", entry | {"runs": runs[1:]}
+    yield "several runs of start", entry | {"runs": [start, *runs]}
     yield "grpo has 2 seeds", entry | {"runs": [run for run in runs if run["seed"] < 2]}
+    yield "a seed of grpo stands there twice", entry | {"runs": [*runs, by["grpo", 0]]}
     yield "other seeds", entry | {"runs": [run for run in runs if (run["arm"], run["seed"]) != ("coin", 2)]}
     yield "machine is missing", entry | {"machine": None}
+    yield "device is missing", entry | {"machine": {"device": " "}}
     yield "config is missing", {name: value for name, value in entry.items() if name != "config"}
-    yield "twice", changed(entry, "start", 0, prompts=[start["prompts"][0]] * 3)
+    yield "29 questions stand there twice", changed(entry, "start", 0, prompts=["Q1" + " " * i for i in range(30)])
     yield "no questions", changed(entry, "start", 0, prompts=[])
     yield "no number: 'seven'", changed(entry, "start", 0, answers=["seven", *start["answers"][1:]])
     yield "not the held-out questions", entry | {"task": "sums in words"}
+    yield "of 1 questions", entry | {"runs": [run | {"drawn_texts": run["drawn_texts"][:1]} for run in runs]}
+    yield "1 completions are drawn", entry | {"runs": [run | {"drawn_texts": [["#### 7"]] * 30} for run in runs]}
     yield "grpo, seed 1: not one greedy", changed(entry, "grpo", 1, greedy_texts=["#### 1"])
-    yield "coin, seed 2: not as many drawn", changed(entry, "coin", 2, drawn_texts=[["#### 1"] * 4])
+    yield "coin, seed 2: not as many drawn", changed(entry, "coin", 2, drawn_texts=[["#### 1"] * 8])
     yield "grpo, seed 0: the seconds", changed(entry, "grpo", 0, seconds=0)
+    yield "coin, seed 1: the completions of start", changed(entry, "coin", 1, drawn_texts=start["drawn_texts"])
+    yield "grpo, seed 2: the completions of grpo", changed(entry, "grpo", 2, drawn_texts=by["grpo", 1]["drawn_texts"])
+    yield "coin, seed 0: a mean reward of 0.10", changed(entry, "coin", 0, reward=[0.1, 0.1])
+    yield "coin, seed 0: 1 rewards for 2 steps", changed(entry, "coin", 0, reward=[0.5])
+    for broken in ([], {}, {"runs": [{}]}, entry | {"machine": "a laptop"}, changed(entry, "grpo", 0, seconds="long")):
+        yield "no file of real_model.py", broken
+    yield "no file of real_model.py", changed(entry, "start", 0, answers=[7] * 30)
+    yield "no file of real_model.py", {**entry, "runs": [{"arm": run["arm"]} for run in runs]}
 
 
 def test_what_an_entry_lacks_is_said(entry, tmp_path, capsys):
     told = list(faulty(entry))
     for fault, broken in told:
         assert [found for found in faults(broken) if fault in found], fault
-        with pytest.raises(ValueError, match="cannot stand in the table"):
-            line(broken)
+        if isinstance(broken, dict):
+            with pytest.raises(ValueError, match="cannot stand in the table"):
+                line(broken)
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
     good.write_text(json.dumps(entry))
     bad.write_text(json.dumps(told[0][1]))
+    (tmp_path / "text.json").write_text("no JSON")
+    assert main([str(tmp_path / "text.json"), str(tmp_path / "none.json")]) == 1
+    assert capsys.readouterr().out.count("cannot be read") == 2
     assert main([str(good)]) == 0
     assert "| tiny |" in capsys.readouterr().out
     assert main([str(good), str(bad)]) == 1
@@ -247,10 +313,11 @@ def test_the_record_is_an_entry_of_the_held_out_questions(sums):
     assert start["answers"] == [problem.answer for problem in held_out]
     assert checksum(start) == KNOWN["sums in words"]
     assert record["config"] == dataclasses.asdict(script.CPU.config)
-    wanted = [("start", 0), *((arm, seed) for arm in ("grpo", "coin", "own") for seed in script.CPU.seeds)]
+    wanted = [(arm, 0) for arm in script.UNTRAINED]
+    wanted += [(arm, seed) for arm in ("grpo", "coin", "own", "lot") for seed in script.CPU.seeds]
     assert [(run["arm"], run["seed"]) for run in record["runs"]] == wanted
-    for run in record["runs"][1:]:
-        if run["arm"] == "own":
+    for run in record["runs"][len(script.UNTRAINED) :]:
+        if run["arm"] in ("own", "lot"):
             assert run["drawn"] == script.CPU.config.steps * 64
         else:
             assert len(run["reward"]) == script.CPU.config.steps
