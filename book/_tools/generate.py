@@ -2,7 +2,7 @@
 
 - README.md, between `<!-- name -->` and `<!-- /name -->`: what the library prints.
 - notebooks/README.md: the chapters in their order, for somebody who opens the folder and not the book; and the same as
-  a notebook, notebooks/contents/chapters.ipynb, because JupyterLab shows a notebook's text and a Markdown file's source.
+  a notebook, notebooks/contents/chapters.ipynb, because JupyterLab renders a notebook and shows Markdown as source.
 - The cells of chapters that say in their metadata where their text comes from (see book/data/README.md), and the first
   cell of every chapter.
 
