@@ -144,7 +144,7 @@ def test_sums_in_words_say_what_they_ask(sums):
 
 def test_three_in_four_held_out_questions_have_a_twin_in_training(sums):
     """As the chapter says: the same story with the same two numbers, of other people and things."""
-    task = get_task(f"gsm8k:{sums}")
+    task = dataclasses.replace(get_task(f"gsm8k:{sums}"), instruction="")
     strings = "|".join([*script.NAMES, *script.THINGS])
 
     def story(prompt):
@@ -158,7 +158,11 @@ def test_three_in_four_held_out_questions_have_a_twin_in_training(sums):
         question.rpartition("Q: ")[2] for question in rows if not task.is_held_out(question)
     }
     assert 70 <= sum(story(prompt) in training for prompt in held_out) <= 80
-    assert len({story(prompt) for prompt in held_out}) > 60
+    for seed in script.CPU.seeds:  # among the questions that a run draws, about one in seven has its twin
+        steps = range(1, script.CPU.config.steps + 1)
+        asked = [task.problems("train", script.CPU.config.prompts, seed=f"{seed}/{step}/0") for step in steps]
+        seen = {story(problem.prompt) for problems in asked for problem in problems}
+        assert 14 <= sum(story(prompt) in seen for prompt in held_out) <= 16
 
 
 @pytest.mark.parametrize(
