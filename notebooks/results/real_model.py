@@ -11,7 +11,6 @@ the published model. It is asked without its chat template, with two worked exam
     start   the model before any training, on the held-out questions
     start-0.5, start-0.25   the same, drawn at a lower temperature: what decoding gives without training
     grpo    the row GRPO, rewarded where the number behind #### is right (`gsm8k:`, strict)
-    grpo-0.25   the same runs again, drawn at a lower temperature afterwards
     coin    the same, but a coin that does not look at the completion decides the reward: the control
     own     as many completions of the start, at the same questions; its right ones are imitated, three times each
     lot     the same with as many of these completions chosen by lot, right or wrong: the control of `own`
@@ -47,9 +46,9 @@ from rlhf_minimal.sample import Rollout, join
 from rlhf_minimal.tasks import Problem, Task, get_task, random_reward
 from rlhf_minimal.train import Recipe, collect, roll_out, train
 
-UNTRAINED = ("start", "start-0.5", "start-0.25")
-COOLER = {"start-0.5": 0.5, "start-0.25": 0.25, "grpo-0.25": 0.25}  # drawn less boldly
-ARMS = (*UNTRAINED, "grpo", "grpo-0.25", "coin", "own", "lot", "lora")
+COOLER = {"start-0.5": 0.5, "start-0.25": 0.25}  # no training, drawn less boldly
+UNTRAINED = ("start", *COOLER)
+ARMS = (*UNTRAINED, "grpo", "coin", "own", "lot", "lora")
 PASSES = 3  # over the right completions of `own`
 AT_ONCE = 640  # completions that are sampled together in an evaluation
 
