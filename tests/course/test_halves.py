@@ -185,8 +185,18 @@ def test_names_of_files_stay_in_their_folder_and_apart():
     ]
     files = [feedback.file_name(name) for name in names]
     assert len({file.lower() for file in files}) == len(names)
-    assert all(re.fullmatch(r"[a-z0-9_-]{1,72}\.md", file) for file in files)
+    assert all(re.fullmatch(r"[a-z0-9_-]{1,93}\.md", file) for file in files)
     assert files[0] == "anna.md"
+    as_theirs = {file.removesuffix(".md") for file in files} - set(names)  # somebody who is called as another's file is
+    assert len(as_theirs) == len(names) - 2
+    assert not {feedback.file_name(name) for name in as_theirs} & set(files)
+
+
+def test_two_students_have_two_files_also_when_one_takes_the_others_name(tmp_path):
+    taken = feedback.file_name("Jörg").removesuffix(".md")
+    feedback.write([row("Jörg"), row(taken)], WEEKS, {}, tmp_path, grading.write)
+    told = {path.read_text(encoding="utf-8").splitlines()[0] for path in (tmp_path / "feedback").iterdir()}
+    assert told == {"# ` Jörg `", f"# ` {taken} `"}
 
 
 def test_text_from_outside_is_neither_a_link_nor_a_heading():
