@@ -1,12 +1,16 @@
 """Half points go to who has the thing itself and lacks a case; and every student's file says so, and nothing else."""
 
+import math
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists, sampled_from, tuples
 
-from rlhf_book.course import VARIANTS, choice, exercise_for, feedback, grading, halves
+from rlhf_book.course import VARIANTS, choice, exercise_for, feedback, grading, halves, session
 from rlhf_book.course.grading import Grader, Row, grade_all
 from rlhf_book.course.variants import apply
 from rlhf_book.exercises import EXERCISES
@@ -137,6 +141,35 @@ def test_half_of_a_sheet_and_the_file_for_its_student(grader, tmp_path):
     assert "99" not in anna.replace(str(right), "")  # nothing of the seed
 
 
+def test_what_half_points_are_asked_for_is_beside_the_clock(grader, tmp_path, monkeypatch):
+    """A slow function that is wrong: asking how often it is right takes longer than the notebook may."""
+    now, answers = [0.0], []
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slowly(exercise, function):
+        for case in exercise.cases[:2]:
+            now[0] += 2 * LIMITS.seconds
+            answers.append(function(*case.arguments.values()))
+        return "Half of the points: slowly."
+
+    monkeypatch.setattr(halves, "half", slowly)
+    rows = grader.grade(hand_in(tmp_path, "anna/week-01.ipynb", "def my_masked_mean(x, mask):\n    return 7", SECOND))
+    assert points(rows) == [FULL[0] // 2, FULL[1]], rows
+    assert answers == [7, 7]
+
+
+def test_seconds_beside_the_clock_are_bounded_where_somebody_says_so(library, way, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    mine = session.Session(way, library, LIMITS, [])
+    for bound, spent, counted in ((math.inf, 500.0, 0.0), (30.0, 20.0, 0.0), (30.0, 50.0, 20.0)):
+        left = mine.seconds_left
+        with mine.beside(bound):
+            assert mine.seconds_left == left + bound
+            now[0] += spent
+        assert mine.seconds_left == left - counted
+
+
 LACKING = {
     "squares": "def my_masked_mean(x, mask):\n    return (x**2 * mask).sum() / mask.sum()",
     "row sums": "def my_masked_mean(x, mask):\n    return (x * mask).sum() / len(x)",
@@ -150,13 +183,17 @@ def row(student="anna", week="week-01", exercise="scale-lora", got=3, says="Righ
     return Row(student, week, exercise, got, 8, says, notebook, note)
 
 
-def test_the_notebook_that_counts_is_the_one_of_the_totals():
-    rows = [row(got=1, notebook="a", says="worse"), row(got=5, notebook="b", says="better")]
+@given(got=lists(tuples(sampled_from(["a", "b", "c"]), sampled_from(WEEKS["week-01"]), integers(0, 8)), min_size=1))
+def test_the_notebook_that_counts_is_the_one_of_the_totals(got):
+    """Also of several that have as many points: the file has the sentences of one."""
+    each = {(notebook, name): row(exercise=name, got=k, notebook=notebook, says=notebook) for notebook, name, k in got}
+    rows = list(each.values())
+    best = max(sum(r.points for r in rows if r.notebook == name) for name in {r.notebook for r in rows})
     text = feedback.text("anna", rows, WEEKS, {})
-    assert "better" in text
-    assert "worse" not in text
-    assert "## week-01: 5 of 8 points" in text
-    assert "anna,5,,5" in grading.totals(rows, WEEKS)
+    assert f"## week-01: {best} of " in text
+    assert f"anna,{best},,{best}," in grading.totals(rows, WEEKS)
+    (counts,) = set(re.findall(r"```text\n(.)\n```", text))
+    assert sum(r.points for r in rows if r.notebook == counts) == best
 
 
 def test_a_full_exercise_sends_nobody_back_and_a_lost_week_is_told():

@@ -239,7 +239,8 @@ class Grader:
             verdict = exercise.check(answer)
             ended = running.problem  # before anything else is asked
             if verdict.begun and not verdict.passed and not ended:
-                half = halves.half(exercise, answer)
+                with running.beside():  # the checker bounds what it asks for
+                    half = halves.half(exercise, answer)
         except (Exception, TimeoutInterrupt) as problem:  # no answer may end the grader
             running.close()
             words = f"the checker failed on its answers: {type(problem).__name__}"
