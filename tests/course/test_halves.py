@@ -215,6 +215,7 @@ def test_names_of_files_stay_in_their_folder_and_apart():
         "Jörg",
         "J\\udcf6rg",
         "con",
+        "lpt1",
         "x" * 200,
         "-",
         "=ben",
