@@ -30,11 +30,14 @@ def code_in(text):
 
 
 def expressions(function):
-    """What a function assigns and returns, as it is written."""
+    """What a function assigns and returns, and what it computes to branch or to go on, as it is written."""
     source = inspect.getsource(function)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Return | ast.Assign | ast.AugAssign) and node.value is not None:
             yield ast.get_source_segment(source, node.value)
+        elif isinstance(node, ast.If | ast.While):
+            test = ast.get_source_segment(source, node.test)
+            yield from filter(computes, [test])
 
 
 def computes(expression):
@@ -43,12 +46,11 @@ def computes(expression):
 
 
 def decisive(item):
-    """What no hint may hold; of a bug all that the code under suspicion does not have anyway."""
+    """What no hint may hold; of a bug all that the code under suspicion does not have anyway, and be it `d**2 / 2`."""
     if item.id in EXERCISES:
-        found = set(filter(computes, expressions(item.solution)))
-    else:
-        found = set(expressions(item.mended)) - set(expressions(item.wrong))
-    return {text for text in found if len(squeezed(text)) > 12}
+        return {text for text in filter(computes, expressions(item.solution)) if len(squeezed(text)) > 12}
+    found = set(expressions(item.mended)) - set(expressions(item.wrong))
+    return {text for text in found if len(squeezed(text)) > (5 if computes(text) else 12)}
 
 
 def gives_away(text, item):
@@ -88,7 +90,8 @@ def test_no_hint_holds_the_decisive_code(item):
 @pytest.mark.parametrize("item", ITEMS.values(), ids=lambda item: item.id)
 def test_a_hint_with_decisive_code_would_be_found(item):
     function = item.solution if item.id in EXERCISES else item.mended
-    assert gives_away(inspect.getsource(function), item) or not decisive(item)
+    assert decisive(item)
+    assert gives_away(inspect.getsource(function), item)
     for code in decisive(item):
         assert gives_away(f"Write this:\n\n```python\nx = {code}  # so\n```", item)
 
