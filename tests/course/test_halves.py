@@ -59,7 +59,7 @@ def test_a_right_one_has_all_batches_and_an_answer_without_knowledge_few(name):
     assert exercise.rightly_drawn(exercise.solution) == (DRAWN, DRAWN)
     assert halves.divisible(name) == (
         name not in halves.COARSE
-        and replace(exercise, count=halves.TRIED, draws=20240205).most_with_one_answer() <= 0.25
+        and replace(exercise, count=halves.TRIED, draws=20240205).most_with_one_answer() <= halves.GUESSED
     )
 
 
@@ -75,12 +75,15 @@ def test_who_lacks_a_case_has_half(name):
 
 def test_no_known_mistake_stands_on_the_line():
     """The shares from which the line was taken: far below it, or above."""
+    low, high = halves.NOBODY
+    assert low < halves.ENOUGH < high
     between = []
     for name in filter(halves.divisible, USED):
-        exercise = apply(EXERCISES[name], None, count=400)
+        exercise = apply(EXERCISES[name], None, count=halves.COUNTED)
         for mistake in exercise.mistakes:
             right, of = exercise.rightly_drawn(mistake.wrong)
-            if 0.52 < right / of < 0.57:
+            assert of == halves.COUNTED
+            if low <= right / of <= high:
                 between.append((name, mistake.wrong.__name__, right / of))
     assert between == []
 
@@ -100,6 +103,8 @@ def test_the_page_names_what_is_all_or_nothing_and_the_share():
     said = re.search(r"All or nothing are (.*?): there", PAGE)[1]
     assert sorted(re.findall(r"`(.*?)`", said)) == whole
     assert f"at least {100 * halves.ENOUGH:.0f} % of the hidden ones" in PAGE
+    low, high = (f"{100 * share:.0f} %" for share in halves.NOBODY)
+    assert f"none is right on between {low} and {high} of {halves.COUNTED} batches" in PAGE
 
 
 # ── in the grader ────────────────────────────────────────────────────────────────────────────────────────────────────
