@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import apparatus  # noqa: E402
 import asked  # noqa: E402
 
 ALL = [entry for entries in asked.asked().values() for entry in entries]
@@ -66,10 +68,37 @@ def test_an_incomplete_entry_is_refused(tmp_path, entry, said):
         asked.asked(path)
 
 
-def test_a_proof_that_is_not_there_is_named(monkeypatch):
-    entry = asked.Asked("a", ANSWER, ("grpo#no-such-idea", "tests/test_asked.py::test_no_such_test", "no-page#x"))
-    monkeypatch.setattr(asked, "asked", lambda path: {"algorithms": [entry]})
-    assert len(asked.problems()) == 3
+LOST = {
+    "grpo#no-such-idea": "no cell of notebooks/grpo claims 'no-such-idea'",
+    "grpo#proof-no-such-anchor": "no cell of notebooks/grpo claims 'proof-no-such-anchor'",
+    "no-page#x": "notebooks/no-page is not a page of the book",
+    "q-no-such-question": "there is no such question",
+    "tests/test_asked.py::test_no_such_test": "there is no test tests/test_asked.py::test_no_such_test",
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_a_proof_that_is_not_there_is_named_and_stops_the_page(monkeypatch, name):
+    entry = asked.Asked("a", ANSWER, ("grpo#group-advantage", name, "q-pg-baseline"))
+    monkeypatch.setattr(asked, "asked", lambda *_: {"algorithms": [entry]})
+    said = f"{name}: {LOST[name]}"
+    assert asked.problems() == [said]
+    with pytest.raises(ValueError, match=f"asked.yml: {re.escape(said)}"):
+        asked.page("algorithms")
+
+
+def test_a_cell_that_asserts_nothing_any_more_stops_the_page(monkeypatch):
+    found = [replace(c, source="") if c.page == "notebooks/grpo" else c for c in apparatus.claims()]
+    monkeypatch.setattr(apparatus, "claims", lambda: found)
+    with pytest.raises(ValueError, match="grpo#group-advantage: the cell of notebooks/grpo .* asserts nothing"):
+        asked.page("algorithms")
+
+
+def test_the_notebooks_are_read_once_for_a_page(monkeypatch):
+    claims, calls = apparatus.claims(), []
+    monkeypatch.setattr(apparatus, "claims", lambda: calls.append(1) or claims)
+    asked.page("infrastructure")
+    assert len(calls) == 1
 
 
 # ── proofs that stand nowhere else ───────────────────────────────────────────────────────────────────────────────────

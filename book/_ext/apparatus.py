@@ -380,32 +380,25 @@ def test_docstring(test: str) -> str | None:
     return None
 
 
+def folded(summary: str, text: str) -> str:
+    """Markdown that stands behind a line to press."""
+    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
 def question_markdown(question: Question, page: str, found: list[Claim]) -> str:
     """The question as a chapter prints it: plain Markdown that Jupyter, Colab and the book all understand.
 
     The proofs are named in words. Paths of tests and links to each proof stand on the page of all questions.
     """
-    follow_ups = [f"- *{asked}* {answer}" for asked, answer in question.follow_ups]
-    return "\n".join(
-        [
-            f"**{question.question}** (level {question.level}: {LEVELS[question.level]})",
-            "",
-            "<details>",
-            "<summary>What to say in half a minute</summary>",
-            "",
-            question.answer,
-            "",
-            f"**Often said, and wrong.** {question.wrong}",
-            "",
-            "**They may ask next.**",
-            "",
-            *follow_ups,
-            "",
-            f"**Where it is proved.** {_proofs_in_words(question, page, found)}",
-            "",
-            "</details>",
-        ]
+    parts = (
+        question.answer,
+        f"**Often said, and wrong.** {question.wrong}",
+        "**They may ask next.**",
+        "\n".join(f"- *{asked}* {answer}" for asked, answer in question.follow_ups),
+        f"**Where it is proved.** {_proofs_in_words(question, page, found)}",
     )
+    asked = f"**{question.question}** (level {question.level}: {LEVELS[question.level]})"
+    return f"{asked}\n\n" + folded("What to say in half a minute", "\n\n".join(parts))
 
 
 def _proofs_in_words(question: Question, page: str, found: list[Claim]) -> str:

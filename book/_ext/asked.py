@@ -63,21 +63,35 @@ def proof_of(name):
     return apparatus.Proof(page=f"notebooks/{page}", cell=cell)
 
 
+def problem(name, found):
+    """Why a line of `proof` leads nowhere, with its name, or None; `found` are the book's claims."""
+    if name not in apparatus.questions() and "#" not in name and not name.startswith("tests/"):
+        return f"{name}: there is no such question"
+    lost = proof_of(name).problem(found)
+    return f"{name}: {lost}" if lost else None
+
+
 def problems(path=ASKED):
     """Every proof that leads nowhere, in words."""
     found = apparatus.claims()
     named = [name for entries in asked(path).values() for entry in entries for name in entry.proof]
-    return [f"{name}: {problem}" for name in named if (problem := proof_of(name).problem(found))]
+    return [lost for name in named if (lost := problem(name, found))]
 
 
-def shown(name):
-    """A line of evidence, with its link."""
+def shown(name, found):
+    """A line of evidence, with its link; `found` are the book's claims.
+
+    Raises:
+        ValueError: it leads nowhere.
+    """
+    if lost := problem(name, found):
+        raise ValueError(lost)
     proof = proof_of(name)
     whole = apparatus.questions()[name].question if name in apparatus.questions() else ""
     if proof.test:
         where = f"{apparatus.test_docstring(proof.test) or 'A test:'} `{proof.test}`"
     else:
-        claim = next(c for c in apparatus.claims() if (c.page, c.name) == (proof.page, proof.anchor))
+        (claim,) = (c for c in found if (c.page, c.name) == (proof.page, proof.anchor))
         target = claim.name if claim.kind == "code" else f"section-{claim.heading_number}"
         title = apparatus.title_of(claim.page)
         where = f"{title}, under {{ref}}`{_plain(claim.heading)} <{claim.page}#{target}>`"
@@ -89,13 +103,19 @@ def _plain(text):
 
 
 def page(part):
-    """The questions of a part, each with its answer and what stands behind it."""
+    """The questions of a part, each with its answer and what stands behind it.
+
+    Raises:
+        ValueError: naming the file and the proof, for one that leads nowhere.
+    """
     first = 1 if part == "algorithms" else 1 + PARTS["algorithms"]
-    text = []
+    found, text = apparatus.claims(), []  # of all pages, read once
     for number, entry in enumerate(asked()[part], first):
         text += [f"### {number}. {entry.about}", entry.answer]
         if entry.proof:
-            text.append("**Shown in**\n\n" + "\n".join(map(shown, entry.proof)))
+            with using(ASKED):
+                lines = [shown(name, found) for name in entry.proof]
+            text.append("**Shown in**\n\n" + "\n".join(lines))
         if entry.cannot:
             text.append(f"**Cannot be shown here.** {entry.cannot}")
     return "\n\n".join(text)

@@ -19,6 +19,7 @@ from functools import cache
 
 import apparatus
 import numbering
+from apparatus import folded
 from data_files import read, using
 
 SOURCES = apparatus.DATA / "bug-sources.yml"
@@ -159,10 +160,6 @@ def room(bug, page, met):
         folded("The mend, and the moral", f"```diff\n{diff(bug)}\n```\n\n{moral(bug)}"),
         *([folded("Where it was met", "\n".join(threads))] if threads else []),
     ]
-
-
-def folded(summary, text):
-    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
 def moral(bug):

@@ -70,6 +70,11 @@ class Plan:
         return self.session + week.reading + week.solving + week.project
 
     @property
+    def minutes_in_all(self):
+        """What all of its weeks take."""
+        return sum(map(self.minutes, self.weeks))
+
+    @property
     def exercises(self):
         """Week -> ids, as the grader wants them."""
         return {week.name: list(week.exercises) for week in self.weeks}
@@ -243,9 +248,9 @@ def plan(name):
         rows.append((week.number, week.title, *minutes, f"{total / 60:.1f}", chapters))
     read = "read before" if found.read.startswith("before") else f"read {found.read}"
     head = ("", "meeting", "reading, min", "exercises, min", "project, min", "computing, min", "hours in all", read)
-    every = sum(found.minutes(week) for week in found.weeks)
+    hours = f"{found.minutes_in_all / 60:.0f}"
     parts = [
-        f"For {found.who}. A meeting takes {found.session} minutes; all of it takes {every / 60:.0f} hours.",
+        f"For {found.who}. A meeting takes {found.session} minutes; all of it takes {hours} hours.",
         table(head, rows),
         *(_told(week) for week in found.weeks),
     ]

@@ -6,16 +6,7 @@
 What a notebook shows by `solution("id")` stands here, made of the same text.
 """
 
-from apparatus import pages_of_exercises
-
-
-def _further(hints: tuple[str, ...]) -> list[str]:
-    """The hints after the first one, each folded away."""
-    return [
-        part
-        for level, text in enumerate(hints[1:], start=2)
-        for part in (f"<details>\n<summary>Hint {level} of {len(hints)}</summary>", text, "</details>")
-    ]
+from apparatus import folded, pages_of_exercises
 
 
 def chapter(name: str) -> str:
@@ -40,9 +31,7 @@ def chapter(name: str) -> str:
             f"## `{item.id}`",
             f"{title}. {{ref}}`Back to the exercise <{places[item.id]}#exercise-{item.id}>`.",
             f"**Hint.** {item.hint}",
-            *_further(item.hints),
-            "<details>\n<summary>Solution</summary>",
-            item.solution_markdown,
-            "</details>",
+            *(folded(f"Hint {k} of {len(item.hints)}", text) for k, text in enumerate(item.hints[1:], start=2)),
+            folded("Solution", item.solution_markdown),
         ]
     return "\n\n".join(parts)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .exercises import EXERCISES, Exercise, Shown, Verdict, hint, solution
+from .exercises import EXERCISES, Exercise, Shown, Verdict, next_hint, solution
 from .exercises.cells import FOR_READERS
 
 _PASSED_BY = 3.0  # seconds; less is no attempt, as when all cells are run at once
@@ -176,6 +176,7 @@ class Whiteboard:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._sheets = {task.id: _Sheet() for task in TASKS}
+        self._hinted: dict[str, int] = {}  # exercise -> level of its last hint here
 
     @property
     def open(self) -> int:
@@ -236,8 +237,11 @@ class Whiteboard:
         return verdict
 
     def hint(self, exercise: str, level: int | None = None) -> Shown:
-        """The next hint of any exercise; for a task that is not passed yet the report notes it."""
-        shown = hint(exercise, level)
+        """The next hint of any exercise; for a task that is not passed yet the report notes it.
+
+        A board counts for itself: on a new one the first hint comes first.
+        """
+        shown = next_hint(self._hinted, exercise, level)
         self._note(exercise, "the hint")
         return shown
 

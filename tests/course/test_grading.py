@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -274,15 +275,74 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize("forged", [CELLS[:5], CELLS[5:]], ids=["first", "rest"])
-def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path, forged):
+class Forked:
+    """The worker without walls, and without the second that a start takes: a fork of this process, which has torch."""
+
+    def __init__(self, *_):
+        (hears, asks), (answers, speaks) = os.pipe(), os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads: the child has none
+            self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.dup2(hears, 0)
+                os.dup2(speaks, 1)
+                os.closerange(3, 4096)  # what a forger finds is the line to the grader alone
+                worker.main()
+            finally:
+                os._exit(0)
+        os.close(hears)
+        os.close(speaks)
+        self.popen = SimpleNamespace(stdin=os.fdopen(asks, "wb", 0), stdout=os.fdopen(answers, "rb", 0))
+
+    def why(self):
+        return ""
+
+    def end(self):
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        self.popen.stdin.close()
+        self.popen.stdout.close()
+
+
+@pytest.fixture
+def forked(monkeypatch):
+    monkeypatch.setattr(session, "Process", Forked)
+
+
+def lies_in_cells(forged):
+    return [f"said = {said.encode()!r}" + FRAMED for said in forged]
+
+
+def lies_in_calls(forged):
+    body = FRAMED.strip().replace("\n", "\n    ")
+    heads = ("my_masked_mean(x, mask)", "my_lora(x, weight, down, up, alpha)")
+    return [
+        f"def {head}:\n    said = {said.encode()!r}\n    {body}\n    return 1.0"
+        for head, said in zip(heads, forged, strict=True)
+    ]
+
+
+def test_a_forged_reply_to_a_cell_costs_that_cell(grader, tmp_path):
     """Each ends its process; all the others run again."""
-    lies = [f"said = {said.encode()!r}" + FRAMED for said in forged]
-    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies, FIRST, SECOND)
+    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies_in_cells([CELLS[0], CELLS[-2]]), FIRST, SECOND)
     rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
     assert points(rows) == FULL, rows
-    for number in range(1, len(forged) + 1):
+    for number in (1, 2):
         assert f"cell {number} left out: its process did not keep to the form" in rows[0].note
+
+
+@pytest.mark.parametrize("forged", [CELLS[:5], CELLS[5:]], ids=["first", "rest"])
+@pytest.mark.usefixtures("forked")
+def test_whatever_is_forged_in_a_cell_costs_that_cell(library, way, forged):
+    running = session.Session(way, library, LIMITS, [*lies_in_cells(forged), FIRST, SECOND])
+    try:
+        running.start()
+        assert running.has("my_masked_mean")
+        assert running.has("my_lora")
+    finally:
+        running.close()
+    assert running.notes == dict.fromkeys(range(1, len(forged) + 1), f"left out: {session.FORM}")
 
 
 CALLS = [
@@ -299,18 +359,21 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("forged", list(zip(CALLS[::2], CALLS[1::2], strict=True)), ids=range(len(CALLS) // 2))
-def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path, forged):
-    body = FRAMED.strip().replace("\n", "\n    ")
-    heads = ("my_masked_mean(x, mask)", "my_lora(x, weight, down, up, alpha)")
-    lies = [
-        f"def {head}:\n    said = {said.encode()!r}\n    {body}\n    return 1.0"
-        for head, said in zip(heads, forged, strict=True)
-    ]
-    found = hand_in(tmp_path / "in", "anna/week-01.ipynb", *lies)
-    rows = grade_all(grader, [found], tmp_path / "out", say=lambda _: None)
+def earn_nothing(grader, folder, forged):
+    found = hand_in(folder / "in", "anna/week-01.ipynb", *lies_in_calls(forged))
+    rows = grade_all(grader, [found], folder / "out", say=lambda _: None)
     assert points(rows) == [0, 0], rows
     assert not any("the grader failed" in row.says for row in rows), rows
+
+
+def test_a_forged_reply_to_a_call_costs_that_exercise(grader, tmp_path):
+    earn_nothing(grader, tmp_path, (CALLS[0], CALLS[3]))
+
+
+@pytest.mark.parametrize("forged", list(zip(CALLS[::2], CALLS[1::2], strict=True)), ids=range(len(CALLS) // 2))
+@pytest.mark.usefixtures("forked")
+def test_whatever_is_forged_in_a_call_costs_that_exercise(grader, tmp_path, forged):
+    earn_nothing(grader, tmp_path, forged)
 
 
 def test_whatever_the_grader_raises_is_one_submissions_failure(grader, tmp_path, monkeypatch):

@@ -1,12 +1,16 @@
 """Half points go to who has the thing itself and lacks a case; and every student's file says so, and nothing else."""
 
+import math
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists, sampled_from, tuples
 
-from rlhf_book.course import VARIANTS, choice, exercise_for, feedback, grading, halves
+from rlhf_book.course import VARIANTS, choice, exercise_for, feedback, grading, halves, session
 from rlhf_book.course.grading import Grader, Row, grade_all
 from rlhf_book.course.variants import apply
 from rlhf_book.exercises import EXERCISES
@@ -55,7 +59,7 @@ def test_a_right_one_has_all_batches_and_an_answer_without_knowledge_few(name):
     assert exercise.rightly_drawn(exercise.solution) == (DRAWN, DRAWN)
     assert halves.divisible(name) == (
         name not in halves.COARSE
-        and replace(exercise, count=halves.TRIED, draws=20240205).most_with_one_answer() <= 0.25
+        and replace(exercise, count=halves.TRIED, draws=20240205).most_with_one_answer() <= halves.GUESSED
     )
 
 
@@ -71,12 +75,15 @@ def test_who_lacks_a_case_has_half(name):
 
 def test_no_known_mistake_stands_on_the_line():
     """The shares from which the line was taken: far below it, or above."""
+    low, high = halves.NOBODY
+    assert low < halves.ENOUGH < high
     between = []
     for name in filter(halves.divisible, USED):
-        exercise = apply(EXERCISES[name], None, count=400)
+        exercise = apply(EXERCISES[name], None, count=halves.COUNTED)
         for mistake in exercise.mistakes:
             right, of = exercise.rightly_drawn(mistake.wrong)
-            if 0.52 < right / of < 0.57:
+            assert of == halves.COUNTED
+            if low <= right / of <= high:
                 between.append((name, mistake.wrong.__name__, right / of))
     assert between == []
 
@@ -96,6 +103,8 @@ def test_the_page_names_what_is_all_or_nothing_and_the_share():
     said = re.search(r"All or nothing are (.*?): there", PAGE)[1]
     assert sorted(re.findall(r"`(.*?)`", said)) == whole
     assert f"at least {100 * halves.ENOUGH:.0f} % of the hidden ones" in PAGE
+    low, high = (f"{100 * share:.0f} %" for share in halves.NOBODY)
+    assert f"none is right on between {low} and {high} of {halves.COUNTED} batches" in PAGE
 
 
 # ── in the grader ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -137,6 +146,35 @@ def test_half_of_a_sheet_and_the_file_for_its_student(grader, tmp_path):
     assert "99" not in anna.replace(str(right), "")  # nothing of the seed
 
 
+def test_what_half_points_are_asked_for_is_beside_the_clock(grader, tmp_path, monkeypatch):
+    """A slow function that is wrong: asking how often it is right takes longer than the notebook may."""
+    now, answers = [0.0], []
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slowly(exercise, function):
+        for case in exercise.cases[:2]:
+            now[0] += 2 * LIMITS.seconds
+            answers.append(function(*case.arguments.values()))
+        return "Half of the points: slowly."
+
+    monkeypatch.setattr(halves, "half", slowly)
+    rows = grader.grade(hand_in(tmp_path, "anna/week-01.ipynb", "def my_masked_mean(x, mask):\n    return 7", SECOND))
+    assert points(rows) == [FULL[0] // 2, FULL[1]], rows
+    assert answers == [7, 7]
+
+
+def test_seconds_beside_the_clock_are_bounded_where_somebody_says_so(library, way, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(session, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    mine = session.Session(way, library, LIMITS, [])
+    for bound, spent, counted in ((math.inf, 500.0, 0.0), (30.0, 20.0, 0.0), (30.0, 50.0, 20.0)):
+        left = mine.seconds_left
+        with mine.beside(bound):
+            assert mine.seconds_left == left + bound
+            now[0] += spent
+        assert mine.seconds_left == left - counted
+
+
 LACKING = {
     "squares": "def my_masked_mean(x, mask):\n    return (x**2 * mask).sum() / mask.sum()",
     "row sums": "def my_masked_mean(x, mask):\n    return (x * mask).sum() / len(x)",
@@ -150,13 +188,17 @@ def row(student="anna", week="week-01", exercise="scale-lora", got=3, says="Righ
     return Row(student, week, exercise, got, 8, says, notebook, note)
 
 
-def test_the_notebook_that_counts_is_the_one_of_the_totals():
-    rows = [row(got=1, notebook="a", says="worse"), row(got=5, notebook="b", says="better")]
+@given(got=lists(tuples(sampled_from(["a", "b", "c"]), sampled_from(WEEKS["week-01"]), integers(0, 8)), min_size=1))
+def test_the_notebook_that_counts_is_the_one_of_the_totals(got):
+    """Also of several that have as many points: the file has the sentences of one."""
+    each = {(notebook, name): row(exercise=name, got=k, notebook=notebook, says=notebook) for notebook, name, k in got}
+    rows = list(each.values())
+    best = max(sum(r.points for r in rows if r.notebook == name) for name in {r.notebook for r in rows})
     text = feedback.text("anna", rows, WEEKS, {})
-    assert "better" in text
-    assert "worse" not in text
-    assert "## week-01: 5 of 8 points" in text
-    assert "anna,5,,5" in grading.totals(rows, WEEKS)
+    assert f"## week-01: {best} of " in text
+    assert f"anna,{best},,{best}," in grading.totals(rows, WEEKS)
+    (counts,) = set(re.findall(r"```text\n(.)\n```", text))
+    assert sum(r.points for r in rows if r.notebook == counts) == best
 
 
 def test_a_full_exercise_sends_nobody_back_and_a_lost_week_is_told():
@@ -178,6 +220,7 @@ def test_names_of_files_stay_in_their_folder_and_apart():
         "Jörg",
         "J\\udcf6rg",
         "con",
+        "lpt1",
         "x" * 200,
         "-",
         "=ben",
@@ -185,8 +228,18 @@ def test_names_of_files_stay_in_their_folder_and_apart():
     ]
     files = [feedback.file_name(name) for name in names]
     assert len({file.lower() for file in files}) == len(names)
-    assert all(re.fullmatch(r"[a-z0-9_-]{1,72}\.md", file) for file in files)
+    assert all(re.fullmatch(r"[a-z0-9_-]{1,93}\.md", file) for file in files)
     assert files[0] == "anna.md"
+    as_theirs = {file.removesuffix(".md") for file in files} - set(names)  # somebody who is called as another's file is
+    assert len(as_theirs) == len(names) - 2
+    assert not {feedback.file_name(name) for name in as_theirs} & set(files)
+
+
+def test_two_students_have_two_files_also_when_one_takes_the_others_name(tmp_path):
+    taken = feedback.file_name("Jörg").removesuffix(".md")
+    feedback.write([row("Jörg"), row(taken)], WEEKS, {}, tmp_path, grading.write)
+    told = {path.read_text(encoding="utf-8").splitlines()[0] for path in (tmp_path / "feedback").iterdir()}
+    assert told == {"# ` Jörg `", f"# ` {taken} `"}
 
 
 def test_text_from_outside_is_neither_a_link_nor_a_heading():

@@ -505,10 +505,3 @@ def test_a_function_that_takes_the_alarm_over_gets_its_verdict(how):
 def test_a_level_of_a_hint_that_is_no_whole_number_is_told_the_range(level):
     with pytest.raises(ValueError, match=f"no hint {level!r} for 'grpo-k3': expected a level from 1 to 3"):
         hint("grpo-k3", level)
-
-
-def test_a_setting_that_is_no_whole_number_is_refused_by_the_calculator():
-    from rlhf_book.figures.batches import batches
-
-    with pytest.raises(ValueError, match="processes: expected a whole number from 1"):
-        batches("trl", processes=1.5)

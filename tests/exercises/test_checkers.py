@@ -86,7 +86,7 @@ def test_the_printed_solution_runs(exercise):
 
 @pytest.mark.parametrize("item", [*EXERCISES.values(), *BUGS.values()], ids=lambda item: item.id)
 def test_there_is_a_hint_that_is_shorter_than_the_solution(item):
-    first, then = hint(item.id), solution(item.id)
+    first, then = hint(item.id, level=1), solution(item.id)
     assert item.id in repr(first)
     assert len(item.hint.split()) >= 6
     assert item.hint[-1] in ".?"
@@ -110,7 +110,7 @@ def test_a_notebook_shows_nothing_for_a_stub_and_every_other_verdict():
     assert "still the stub" in repr(untouched)
     for answer in (lambda *_: None, by_median, my_group_advantage):
         assert set(show(check("grpo-advantage", answer))) == {"text/plain", "text/html"}
-    assert "text/markdown" in show(hint("grpo-advantage"))
+    assert "text/markdown" in show(hint("grpo-advantage", level=1))
 
 
 @pytest.mark.parametrize(("exercise", "mistake"), MISTAKES, ids=name_of)

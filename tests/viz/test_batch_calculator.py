@@ -4,19 +4,20 @@ The module runs under Node here; tests/browser runs the same comparison inside C
 """
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
 import pytest
 import traitlets
 
-from rlhf_book.figures.batches import LIBRARIES, batches
 from rlhf_book.figures.widgets import BATCH_CALCULATOR_ALT, BatchCalculator, in_a_notebook
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.export import trl_arguments, verl_overrides
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe
+from tests.viz.batches import LIBRARIES, UPDATES, batches
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "batch_calculator.mjs"
@@ -28,7 +29,11 @@ CASES = [
     *(["verl", dict(zip(VERL, v, strict=True))] for v in [(128, 8, 128, 1, 8), (64, 5, 16, 2, 4), (64, 4, 24, 1, 2)]),
     *(["verl", dict(zip(VERL, v, strict=True))] for v in [(32, 4, 8, 3, 3), (32, 4, 8, 0, 1)]),
     ["prime-rl", {"batch_size": 512, "max_async_level": 2}],
+    *(["prime-rl", {"max_async_level": level}] for level in (0, 1.5, -1)),
     ["prime-rl", {"batch_size": 100}],
+    ["verl", {"gpus": 10**6 + 1}],
+    ["verl", {"ppo_epochs": 10**6}],
+    ["trl", {"num_iterations": 10**6}],
     *([name, {}] for name in LIBRARIES),
 ]
 
@@ -40,11 +45,11 @@ def python(library, numbers):
 def compare(computed):
     """Used by tests/browser, too."""
     assert len(computed) == len(CASES)
-    refused = 0
+    refused = set()
     for (library, numbers), got in zip(CASES, computed, strict=True):
         if "problem" in got:
-            refused += 1
-            with pytest.raises(ValueError, match=got["problem"].split(":")[0]):
+            refused.add(got["problem"])
+            with pytest.raises(ValueError, match=f"^{re.escape(got['problem'])}$"):
                 python(library, numbers)
             continue
         found = python(library, numbers)
@@ -56,7 +61,7 @@ def compare(computed):
             "rollouts": found.rollouts,
             "ages": list(found.ages),
         }
-    assert refused == 5
+    assert len(refused) == 9
 
 
 in_node = partial(run_in_node, MODULE)
@@ -82,7 +87,8 @@ def test_its_numbers_are_pythons():
         ),
         (["verl", {"ppo_mini_batch_size": 128}], ["A rollout pays for 1 update of 1024", "on-policy"]),
         (["prime-rl", {}], ["Every update is off-policy, by up to 1 update."]),
-        (["verl", {"gpus": 0}], ["gpus: expected a whole number from 1"]),
+        (["prime-rl", {"max_async_level": 0}], ["1 update of 256 completions", "its own weights: on-policy"]),
+        (["verl", {"gpus": 0}], ["gpus: expected a whole number from 1 to 1000000, got 0"]),
     ],
 )
 def test_it_says_what_is_off_policy(case, parts):
@@ -91,26 +97,54 @@ def test_it_says_what_is_off_policy(case, parts):
         assert part in text
 
 
-@pytest.mark.parametrize(("span", "micro"), [(1, 1), (4, 4), (8, 4), (2, 4), (6, 4), (3, 2), (5, 7), (12, 1)])
-def test_the_ages_are_counted_micro_batch_by_micro_batch(span, micro):
-    """TRL's loop: a rollout whenever `span` micro-batches are used up, an update after `micro` of them."""
-    found = batches(
-        "trl",
-        steps_per_generation=span,
-        gradient_accumulation_steps=micro,
-        per_device_train_batch_size=4,
-        num_generations=2,
-    )
-    updates, drawn, oldest, told = 0, 0, 0, []
-    for at in range(len(found.ages) * micro):
+def micro_batch_by_micro_batch(span, micro, updates):
+    """The ages in TRL's loop: a rollout whenever `span` micro-batches are used up, an update after `micro` of them."""
+    made, drawn, oldest = 0, 0, 0
+    for at in range(updates * micro):
         if at % span == 0:
-            drawn = updates
-        oldest = max(oldest, updates - drawn)
+            drawn = made
+        oldest = max(oldest, made - drawn)
         if at % micro == micro - 1:
-            told, oldest, updates = [*told, oldest], 0, updates + 1
-    assert tuple(told) == found.ages
-    assert found.rollouts * span == len(found.ages) * micro
-    assert found.off_policy == sum(age > 0 for age in told)
+            yield oldest
+            oldest, made = 0, made + 1
+
+
+@pytest.mark.parametrize("span", range(1, 25))
+def test_the_formula_for_ages_is_what_counting_micro_batches_gives(span):
+    for micro in range(1, 25):
+        found = batches(
+            "trl",
+            steps_per_generation=span,
+            gradient_accumulation_steps=micro,
+            per_device_train_batch_size=4,
+            num_generations=2,
+        )
+        assert found.rollouts * span == len(found.ages) * micro
+        assert found.ages == tuple(micro_batch_by_micro_batch(span, micro, len(found.ages)))
+        assert found.ages * 2 == tuple(micro_batch_by_micro_batch(span, micro, 2 * len(found.ages)))  # a cycle it is
+        assert found.off_policy == sum(age > 0 for age in found.ages)
+
+
+@pytest.mark.parametrize(
+    ("typed", "number"), [("1e3", 1000), (" 8 ", 8), ("2.5", 2.5), ("", None), ("  ", None), ("8 gpus", None)]
+)
+def test_what_is_typed_is_read_whole(typed, number):
+    """A blank and a word are no number, which JSON writes as null; 2.5 is one, and refused as a setting."""
+    assert in_node(f"console.log(JSON.stringify(maths.number({json.dumps(typed)})))") == number
+    said = in_node(f"console.log(JSON.stringify(maths.wrong('gpus', maths.number({json.dumps(typed)}))))")
+    if isinstance(number, int):
+        assert said is None
+    else:
+        assert said == f"gpus: expected a whole number from 1 to 1000000, got {number or 'nothing'}"
+
+
+@pytest.mark.parametrize("updates", [1, 48, 49, 512])
+def test_the_drawing_is_called_what_it_is(updates):
+    found = f"maths.drawn(maths.compute('verl', {{train_batch_size: {32 * updates}}}))"
+    ages, label = in_node(f"console.log(JSON.stringify({found}))")
+    assert ages == list(range(min(updates, 48)))
+    many = f"{updates} update{'s' * (updates > 1)}"
+    assert label == f"ages of {'the first 48 of ' * (updates > 48)}{many}: {', '.join(map(str, ages))}"
 
 
 @pytest.mark.parametrize("prompts", [8, 16])
@@ -146,7 +180,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert BATCH_CALCULATOR_ALT in repr(widget)
     source = MODULE.read_text(encoding="utf-8")
     assert "http" not in source
-    assert len(source.splitlines()) < 150
+    assert len(source.splitlines()) < 175
 
 
 @pytest.mark.parametrize(
@@ -162,7 +196,10 @@ def test_the_widget_refuses_what_it_cannot_show(arguments):
     [
         ("nemo", {}, "expected one of trl, verl, prime-rl"),
         ("trl", {"gpus": 2}, "trl has no gpus here"),
-        ("trl", {"processes": 0}, "processes: expected a whole number from 1"),
+        ("trl", {"processes": 0}, "processes: expected a whole number from 1 to 1000000, got 0"),
+        ("trl", {"processes": 1.5}, "processes: expected a whole number from 1 to 1000000, got 1.5"),
+        ("prime-rl", {"max_async_level": -1}, "max_async_level: expected a whole number from 0 to"),
+        ("verl", {"ppo_epochs": UPDATES}, "too many updates to count"),
         ("verl", {"train_batch_size": 100}, "100 prompts are no multiple of ppo_mini_batch_size, 32"),
     ],
 )

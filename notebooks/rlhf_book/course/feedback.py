@@ -16,22 +16,26 @@ from ..exercises import EXERCISES
 FOLDER = "feedback"
 
 
+# What no plain name may be: names of devices, and names as those below that end in a digest.
+_TAKEN = re.compile(r"aux|con|nul|prn|(com|lpt)[0-9]|.*-[0-9a-f]{32}")
+
+
 def file_name(student: str) -> str:
-    """One that every system takes; two students never share it.
+    """One that every system takes; two students never share it, whatever they call themselves.
 
     Example:
         >>> file_name("anna"), file_name("../x")[:4]
         ('anna.md', '___x')
     """
     plain = re.sub(r"[^a-z0-9_-]", "_", student.lower())[:60]
-    if plain == student and plain not in ("aux", "con", "nul", "prn"):
+    if plain == student and not _TAKEN.fullmatch(plain):
         return f"{plain}.md"
     digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{plain}-{digest[:10]}.md"
+    return f"{plain}-{digest[:32]}.md"
 
 
 def best(rows: Sequence[Any]) -> list[Any]:
-    """Of several notebooks for a week the rows of the one that counts."""
+    """Of a student's notebooks for a week the rows of the one that counts, here and in the totals."""
     notebooks = {
         name: list(of)
         for name, of in groupby(

@@ -239,7 +239,8 @@ class Grader:
             verdict = exercise.check(answer)
             ended = running.problem  # before anything else is asked
             if verdict.begun and not verdict.passed and not ended:
-                half = halves.half(exercise, answer)
+                with running.beside():  # the checker bounds what it asks for
+                    half = halves.half(exercise, answer)
         except (Exception, TimeoutInterrupt) as problem:  # no answer may end the grader
             running.close()
             words = f"the checker failed on its answers: {type(problem).__name__}"
@@ -315,15 +316,13 @@ def table(rows: Sequence[Row]) -> str:
 
 def totals(rows: Sequence[Row], weeks: Mapping[str, Sequence[str]]) -> str:
     """CSV: a row a student, a column a week; of several notebooks for one week the best counts."""
-    notebooks: dict[tuple[str, str, str], int] = {}
-    each = {(r.student, r.week, r.notebook, r.exercise): r.points for r in rows}
-    for (student, week, notebook, _), points in each.items():
-        key = student, week, notebook
-        notebooks[key] = notebooks.get(key, 0) + points
+    each: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        each.setdefault((row.student, row.week), []).append(row)
     best: dict[str, dict[str, int]] = {}
-    for (student, week, _), points in notebooks.items():
-        known = best.setdefault(student, {})
-        known[week] = max(points, known.get(week, 0))
+    for (student, week), of_all in each.items():
+        points = sum(row.points for row in feedback.best(of_all))
+        best.setdefault(student, {})[week] = points
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["student", *weeks, "sum", "of"])

@@ -3,7 +3,7 @@
 A checker tries the chapter's own batch, then cases that each separate one mistake from the right answer, then drawn
 batches. A function that is right on the first and on most of the drawn ones has the thing itself, and lacks a case: a
 hole in the mask, a group of equals, a logarithm of 0. Of the mistakes that the checkers of the plans know, and that are
-right on the chapter's batch, none is right on between 50 % and 58 % of 600 drawn ones. `ENOUGH` stands between.
+right on the chapter's batch, none is right on a share of `COUNTED` drawn ones that lies in `NOBODY`. `ENOUGH` lies there.
 
 Where drawn batches cannot tell, it is all or nothing: an answer that knows nothing must not come near.
 """
@@ -14,6 +14,8 @@ from ..exercises import EXERCISES
 from .variants import VARIANTS, Drawn, apply
 
 ENOUGH = 0.55  # of the hidden batches
+NOBODY = (0.50, 0.58)  # the shares that no known mistake has
+COUNTED = 600  # batches, of the book's own, on which they were counted
 GUESSED = 0.25  # of them that one and the same answer may have right
 TRIED = 60  # batches, to find out whether one answer has more
 COARSE = frozenset({"rm-rise"})  # most of its batches do not depend on beta

@@ -6,6 +6,7 @@ sees the arguments of one call at a time. What comes back are numbers, which are
 
 import contextlib
 import json
+import math
 import os
 import select
 import subprocess
@@ -62,18 +63,27 @@ class Session:
         return self.end_of_time - time.monotonic()
 
     @contextlib.contextmanager
+    def beside(self, seconds: float = math.inf) -> Iterator[None]:
+        """What the submission is asked in here runs beside its clock, for so many seconds at most."""
+        began, end = time.monotonic(), self.end_of_time
+        self.end_of_time += seconds
+        try:
+            yield
+        finally:
+            self.end_of_time = end + min(seconds, time.monotonic() - began)
+
+    @contextlib.contextmanager
     def _not_counted(self, before: bool) -> Iterator[None]:
         """What had run before an end is run again beside the clock, for `AGAIN` times its seconds in all."""
         if not before:
             yield
             return
-        began, may = time.monotonic(), self._again
-        self.end_of_time += may
+        began = time.monotonic()
         try:
-            yield
+            with self.beside(self._again):
+                yield
         finally:
-            self._again = max(0.0, may - (time.monotonic() - began))
-            self.end_of_time -= self._again
+            self._again = max(0.0, self._again - (time.monotonic() - began))
 
     def start(self) -> None:
         """A process in which every cell has run that does not end its process.

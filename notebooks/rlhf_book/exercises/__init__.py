@@ -97,7 +97,7 @@ EXERCISES: dict[str, Exercise] = {
     exercise.id: exercise for chapter in CHAPTERS for exercise in chapter.EXERCISES
 }
 BUGS: dict[str, Bug] = {bug.id: bug for chapter in CHAPTERS for bug in chapter.BUGS}
-_shown: dict[str, int] = {}  # id -> level of the last hint
+_shown: dict[str, int] = {}  # id -> level of the last hint that `hint` has shown
 
 
 def check(exercise: str, function: Any) -> Verdict:
@@ -139,15 +139,26 @@ def hint(exercise: str, level: int | None = None) -> Shown:
         >>> hint("grpo-leave-one-out", level=1)
         **Hint 1 of 3** (`grpo-leave-one-out`): Do it by hand for a group of two: there is exactly one other reward.
     """
+    return next_hint(_shown, exercise, level)
+
+
+def next_hint(shown: dict[str, int], exercise: str, level: int | None = None) -> Shown:
+    """`hint` for somebody who keeps count: `shown` has the level of each exercise's last hint, and is kept up to date.
+
+    Example:
+        >>> mine = {"grpo-leave-one-out": 2}
+        >>> next_hint(mine, "grpo-leave-one-out").markdown[:15], mine
+        ('**Hint 3 of 3**', {'grpo-leave-one-out': 3})
+    """
     hints = _find(exercise).hints
     if level is None:
-        level = min(_shown.get(exercise, 0) + 1, len(hints))
+        level = min(shown.get(exercise, 0) + 1, len(hints))
     if type(level) is not int or not 1 <= level <= len(hints):
-        known = "1 alone" if len(hints) == 1 else f"a level from 1 to {len(hints)}"
         raise ValueError(
-            f"there is no hint {level!r} for {exercise!r}: expected {known}"
+            f"there is no hint {level!r} for {exercise!r}: "
+            f"expected a level from 1 to {len(hints)}"
         )
-    _shown[exercise] = level
+    shown[exercise] = level
     text = hints[level - 1]
     between = "\n\n" if text.startswith("```") else " "
     return Shown(f"**Hint {level} of {len(hints)}** (`{exercise}`):{between}{text}")

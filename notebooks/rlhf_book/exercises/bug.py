@@ -33,7 +33,7 @@ class Bug:
         reveals: takes the code and raises AssertionError if the property does not hold.
         mended: the code as it should be.
         moral: Markdown: what was wrong, and the habit that prevents it.
-        idea: the second hint: what to print or to work out. "" if there is one hint only.
+        idea: the second hint: what to print or to work out. "" in the museum, where nobody is asked to find it.
         outline: the third hint: the shape of the mended lines, with gaps where they decide.
     """
 

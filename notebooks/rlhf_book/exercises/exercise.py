@@ -152,9 +152,9 @@ class Exercise:
         mistakes: in the order in which they are tried.
         where: where to look: the first hint, and what is said when no known mistake fits.
         right: what to say, and to think about next, when it passes.
-        gradient_of: the argument whose gradient is compared too, for losses; or several.
-        idea: the second hint: the thought, or the intermediate quantity to write down. "" if there is one hint only.
+        idea: the second hint: the thought, or the intermediate quantity to write down.
         outline: the third hint: the shape of the code, with gaps where it decides.
+        gradient_of: the argument whose gradient is compared too, for losses; or several.
     """
 
     id: str
@@ -169,9 +169,9 @@ class Exercise:
     mistakes: tuple[Mistake, ...]
     where: str
     right: str
+    idea: str
+    outline: str
     gradient_of: str | tuple[str, ...] | None = None
-    idea: str = ""
-    outline: str = ""
 
     @property
     def markdown(self) -> str:

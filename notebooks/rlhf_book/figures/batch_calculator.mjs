@@ -2,11 +2,12 @@
 // how many updates old the completions of each are.
 //
 // One file for notebooks (anywidget) and for pages of the book, with nothing but the browser beneath it. What it
-// computes is in `maths`, which the tests hold to rlhf_book/figures/batches.py.
+// computes is in `maths`, which has to equal tests/viz/batches.py; that is held to what TRL and our own `export` do.
 
 import { choice, element, figure, picture, reader, writer } from "./kit.mjs";
 
 const MOST = 48; // updates that are drawn
+const LARGEST = 1e6; // a setting
 
 const maths = {
   titles: { trl: "TRL", verl: "verl", "prime-rl": "prime-rl" },
@@ -17,6 +18,16 @@ const maths = {
       ppo_micro_batch_size_per_gpu: 16, gpus: 8 },
     "prime-rl": { batch_size: 256, rollouts_per_example: 8, max_async_level: 1 },
   },
+
+  // Why a setting is none, or null. Of prime-rl's levels there may be 0: then sampler and trainer take turns.
+  wrong: (name, value) => {
+    const least = maths.least(name), got = Number.isNaN(value) ? "nothing" : value;
+    return Number.isInteger(value) && value >= least && value <= LARGEST ? null
+      : `${name}: expected a whole number from ${least} to ${LARGEST}, got ${got}`;
+  },
+  least: (name) => (name === "max_async_level" ? 0 : 1),
+  // What somebody has typed, as a number; 1e3 is a thousand, and a blank is none.
+  number: (text) => (text.trim() === "" ? NaN : Number(text)),
 
   even: (whole, part, what, name) => {
     if (whole % part) throw new RangeError(`${whole} ${what} are no multiple of ${name}, ${part}: nothing is cut evenly`);
@@ -35,7 +46,7 @@ const maths = {
     const v = { ...maths.libraries[library], ...numbers };
     try {
       for (const [name, value] of Object.entries(v)) {
-        if (!Number.isInteger(value) || value < 1 || value > 1e6) throw new RangeError(`${name}: expected a whole number from 1`);
+        if (maths.wrong(name, value)) throw new RangeError(maths.wrong(name, value));
       }
       if (library === "trl") {
         const piece = v.per_device_train_batch_size * v.processes, completions = piece * v.steps_per_generation;
@@ -64,6 +75,13 @@ const maths = {
     }
   },
 
+  // The ages that are drawn, a bar each, and what the drawing is called.
+  drawn: (found) => {
+    if (found.problem) return [[], `no updates: ${found.problem}`];
+    const ages = found.ages.slice(0, MOST), cut = ages.length < found.ages.length ? `the first ${MOST} of ` : "";
+    return [ages, `ages of ${cut}${maths.many(found.ages.length, "update")}: ${ages.join(", ")}`];
+  },
+
   many: (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`,
 
   words: (library, numbers) => {
@@ -89,7 +107,7 @@ const STYLE = `
 .batch-calculator input { font: inherit; color: inherit; background: transparent; border: 1px solid currentColor; border-radius: 0.3rem;
   padding: 0.15rem 0.4rem; min-height: 1.75rem; width: 100%; min-width: 0; box-sizing: border-box; }
 .batch-calculator svg { display: block; width: 100%; height: 5rem; margin-top: 0.6rem; }
-.batch-calculator .on { fill: #3b8fcf; } .batch-calculator .off { fill: #d9671e; }
+.batch-calculator input[aria-invalid=true] { border-style: dashed; }
 @media (max-width: 480px) { .batch-calculator { font-size: 0.8rem; } .batch-calculator .said { min-height: 8.4em; }
   .batch-calculator .fields label { grid-template-columns: 1fr 5rem; } }
 `;
@@ -102,35 +120,49 @@ function render({ model, el }) {
   const [group, press] = choice("library", maths.titles, (name) => write({ numbers: {}, library: name }));
   const fields = element("div", { className: "fields" });
   const svg = picture("svg", { viewBox: "0 0 600 80", preserveAspectRatio: "none", role: "img" });
-  const key = element("p", { className: "key", textContent: "A bar an update, until both begin together again: blue on-policy, orange off-policy and taller with age." });
+  const key = element("p", { className: "key" });
   const said = element("p", { className: "said", role: "status" });
   root.append(element("div", { className: "controls" }, group), fields, svg, key, said);
-  let inputs = {}, shown = null;
+  // What was typed and is no setting stays in its field alone: name -> the number, and the setting that still holds.
+  let inputs = {}, shown = null, typed = {};
 
   const draw = () => {
     const now = library();
     press(now);
     if (shown !== now) { // other fields; else they stay, and so does the focus
       shown = now;
-      inputs = {};
+      [inputs, typed] = [{}, {}];
       fields.replaceChildren(...Object.keys(maths.libraries[now]).map((name) => {
-        const input = element("input", { type: "number", min: 1, step: 1, className: `field-${name.replace(".", "-")}` });
-        input.addEventListener("input", () => write({ numbers: { ...numbers(), [name]: parseInt(input.value, 10) || 0 } }));
+        const input = element("input", { type: "number", min: maths.least(name), step: 1, className: `field-${name.replace(".", "-")}` });
+        input.addEventListener("input", () => {
+          const value = maths.number(input.value), bad = maths.wrong(name, value);
+          if (bad) typed[name] = { value, held: numbers()[name] };
+          else delete typed[name];
+          if (bad || numbers()[name] === value) draw();
+          else write({ numbers: { ...numbers(), [name]: value } });
+        });
         inputs[name] = input;
         return element("label", {}, name, input);
       }));
     }
-    for (const [name, value] of Object.entries(numbers())) {
-      if (inputs[name] && inputs[name] !== document.activeElement) inputs[name].value = value;
+    const asked = { ...read("numbers", {}) };
+    for (const [name, input] of Object.entries(inputs)) {
+      const value = numbers()[name];
+      if (typed[name] && typed[name].held !== value) delete typed[name]; // the setting was changed elsewhere
+      if (typed[name]) asked[name] = typed[name].value;
+      else if (input !== document.activeElement) input.value = value;
+      input.setAttribute("aria-invalid", String(name in typed));
     }
-    const found = maths.compute(now, read("numbers", {})), ages = (found.ages ?? []).slice(0, MOST), wide = 600 / Math.max(8, ages.length);
+    const found = maths.compute(now, asked), [ages, label] = maths.drawn(found), wide = 600 / Math.max(8, ages.length);
     const most = Math.max(1, ...ages);
     svg.replaceChildren(...ages.map((age, i) => {
       const tall = age === 0 ? 12 : 12 + (64 * age) / most;
-      return picture("rect", { x: i * wide + 1, width: wide - 2, y: 80 - tall, height: tall, class: age === 0 ? "on" : "off" });
+      return picture("rect", { x: i * wide + 1, width: wide - 2, y: 80 - tall, height: tall, class: age === 0 ? "up" : "down" });
     }));
-    said.textContent = maths.words(now, read("numbers", {}));
-    svg.setAttribute("aria-label", found.problem ?? `ages of ${ages.length} updates: ${ages.join(", ")}`);
+    svg.setAttribute("aria-label", label);
+    said.textContent = maths.words(now, asked);
+    const until = ages.length < (found.ages ?? []).length ? `of the first ${MOST}` : "until both begin together again";
+    key.textContent = `A bar an update, ${until}: blue on-policy, orange off-policy and taller with age.`;
   };
   for (const name of ["library", "numbers"]) model.on(`change:${name}`, draw);
   draw();

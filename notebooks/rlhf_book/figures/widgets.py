@@ -1064,7 +1064,7 @@ class BatchCalculator(LiveFigure):
 
     Args:
         library: "trl", "verl" or "prime-rl".
-        numbers: settings by name, whole numbers; what is left out is as in `batches.LIBRARIES`.
+        numbers: settings by name, whole numbers; what is left out is as the library's fields begin.
         alt: what a reader should know who does not see it.
 
     Raises:

@@ -1,7 +1,8 @@
-"""What a library's batch settings mean: how much a rollout holds, how many updates it pays for, and which are off-policy.
+"""What a library's batch settings mean: what a rollout holds, how many updates it pays for, and which are off-policy.
 
-Read in TRL 1.16.0's sampler and in the documentation of verl and prime-rl, in autumn 2026. The figure
-`batch_calculator.mjs` computes the same; a test holds the two together, and to the settings that `export` writes.
+Read in TRL 1.16.0's sampler and in the documentation of verl and prime-rl, in autumn 2026. It is what the figure
+`batch_calculator.mjs` has to equal, in numbers and in what it refuses. `test_batch_calculator.py` holds this to TRL's
+own counting and to the settings that `export` writes.
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ LIBRARIES = {
     },
     "prime-rl": {"batch_size": 256, "rollouts_per_example": 8, "max_async_level": 1},
 }
+LEAST = {"max_async_level": 0}  # at 0 sampler and trainer take turns; of all else there is one at least
+LARGEST, UPDATES = 10**6, 10**5  # of a setting, and of a cycle
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def batches(library: str, **settings: int) -> Batches:
         Numbers of completions and updates.
 
     Raises:
-        ValueError: another library or setting, a number below 1, numbers that do not come out even.
+        ValueError: another library or setting, a number out of range, numbers that do not come out even.
 
     Example:
         >>> found = batches("trl", gradient_accumulation_steps=4, steps_per_generation=8)
@@ -80,8 +83,9 @@ def batches(library: str, **settings: int) -> Batches:
         raise ValueError(f"{library} has no {', '.join(sorted(unknown))} here")
     v = {**LIBRARIES[library], **named}
     for name, value in v.items():
-        if type(value) is not int or value < 1:
-            raise ValueError(f"{name}: expected a whole number from 1, got {value!r}")
+        least = LEAST.get(name, 1)
+        if type(value) is not int or not least <= value <= LARGEST:
+            raise ValueError(f"{name}: expected a whole number from {least} to {LARGEST}, got {value!r}")
     if library == "trl":
         piece = v["per_device_train_batch_size"] * v["processes"]
         rows, group = piece * v["steps_per_generation"], v["num_generations"]
@@ -116,14 +120,17 @@ def batches(library: str, **settings: int) -> Batches:
 
 def _even(whole: int, part: int, what: str, name: str) -> None:
     if whole % part:
-        raise ValueError(
-            f"{whole} {what} are no multiple of {name}, {part}: nothing is cut evenly"
-        )
+        raise ValueError(f"{whole} {what} are no multiple of {name}, {part}: nothing is cut evenly")
 
 
 def _ages(span: int, micro: int) -> tuple[int, ...]:
-    """Of each update in a cycle: a rollout serves `span` micro-batches, and an update takes `micro` of them."""
-    drawn = [at // span * span // micro for at in range(lcm(span, micro))]
-    return tuple(
-        update - drawn[update * micro] for update in range(len(drawn) // micro)
-    )
+    """Of each update in a cycle: a rollout serves `span` micro-batches, and an update takes `micro` of them.
+
+    The oldest completions of an update are those of its first micro-batch: number `first` of the cycle, of the rollout
+    that was drawn before micro-batch `drawn`, when `drawn // micro` updates had been made.
+    """
+    updates = lcm(span, micro) // micro
+    if updates > UPDATES:
+        raise ValueError("too many updates to count")
+    drawn = (first // span * span for first in range(0, updates * micro, micro))
+    return tuple(update - start // micro for update, start in enumerate(drawn))
