@@ -229,8 +229,7 @@ def syllabus(name):
         numbers = numbering.chapters()
         chapters = ", ".join(f"[{numbers[f'notebooks/{c}']}](../notebooks/{c}.ipynb)" for c in week.chapters)
         rows.append((f"{week.number}. {week.title}", chapters, week.can, f"{found.minutes(week) / 60:.1f}"))
-    every = sum(found.minutes(week) for week in found.weeks)
-    rows.append(("together", "", "", f"{every / 60:.0f}"))
+    rows.append(("together", "", "", f"{found.minutes_in_all / 60:.0f}"))
     return table(("week", "chapters", "after it students can", "hours"), rows)
 
 

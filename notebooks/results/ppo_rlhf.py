@@ -69,7 +69,9 @@ def models(seed: int) -> tuple[Path, Path]:
     for command, start in starts.items():
         if not (runs / command / "evaluation.json").exists():
             argv = [command, "--task", TASK.name, "--start", start, "--seed", str(seed)]
-            assert main([*argv, "--out", str(runs / command), "--overwrite"]) == 0
+            argv = [*argv, "--out", str(runs / command), "--overwrite"]
+            if main(argv) != 0:
+                raise RuntimeError(f"a step of the recipe failed: {argv}")
     return runs / "sft", runs / "reward"
 
 

@@ -51,7 +51,9 @@ def run(arm: str, seed: int) -> dict[str, Any]:
                     command,
                 ]
                 words += ["--start", start] if start else []
-                assert main(words + (SMALL if arm == "small" else [])) == 0
+                argv = words + (SMALL if arm == "small" else [])
+                if main(argv) != 0:
+                    raise RuntimeError(f"no reward model was made: {argv}")
                 seconds[command] = round(time.process_time() - began, 1)
                 kept[command] = json.loads(
                     (Path(command) / "evaluation.json").read_text()

@@ -110,7 +110,8 @@ def fresh_reward_model(seed: int) -> RewardModel:
         with as_file(SHIPPED / "reviews") as policy:
             argv = ["reward", "--task", TASK.name, "--start", str(policy)]
             argv += ["--seed", str(1 + seed), "--out", str(folder), "--overwrite"]
-            assert main(argv) == 0
+            if main(argv) != 0:
+                raise RuntimeError(f"no reward model was made: {argv}")
     return load_reward_model(folder)
 
 
