@@ -30,7 +30,7 @@ holds for it. Masked, sequence, unclipped and dppo were added after all of these
 the table have; nothing was tried first. Narrow and wide came last, at a lag of 16 only: they tell a clip's width from
 its direction. Seeds 0 and 1 of these two had been looked at before they were recorded. The products were added
 after all others, at a lag of 16; seeds 0 to 2 of product-3, 0 and 1 of product-0-above-3 and 0 of product had been
-looked at. Seeds 0 to 4 were fixed beforehand and all are recorded; settings were tried on seed 100 before
+looked at. 1-unclipped is the newest, one step of lag with a plain weight. Seeds 0 to 4 were fixed beforehand and all are recorded; settings were tried on seed 100 before
 that.
 """
 
@@ -113,6 +113,7 @@ ARMS |= {f"{lag}-{way}": (lag, way, LR) for lag in (4, 1) for way in ("masked", 
 ARMS |= {"4-unclipped": (4, "unclipped", LR)}
 ARMS |= {f"16-{way}": (16, way, LR) for way in ("narrow", "wide")}
 ARMS |= {f"16-{way}": (16, way, LR) for way in WHOLE}
+ARMS |= {"1-unclipped": (1, "unclipped", LR)}
 
 
 class Behind:

@@ -377,6 +377,9 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "cut-long": "four times the steps",
     },
     "rloo-runs": {"coin-0.001": "a control"},
+    "lag-runs": {
+        "1-unclipped": "recorded after the comparisons were counted: off-policy in depth"
+    },
     "dapo-runs": {
         "coin": "a control",
         **dict.fromkeys(
