@@ -177,16 +177,18 @@ def _summary(
 
 
 def who_is_trained(tree: Tree, theta: Tensor) -> dict[str, Tensor]:
-    """Weights with and without replies, in the loss and in the divisor."""
+    """Weights with and without replies, in the loss and in the divisor; a turn begins anew behind a reply."""
     advantage = (tree.total - tree.probabilities(theta) @ tree.total)[:, None]
     own, read = tree.own, tree.read
     n_own, n_read = own.sum(1, keepdim=True), read.sum(1, keepdim=True)
+    turns = 1 + (n_read > n_own).to(own.dtype)
     mean_read = tree.probabilities(theta) @ n_read
     return {
         "own tokens": advantage * own,
         "replies in the loss": advantage * read,
         "mean over own tokens": advantage * own / n_own,
         "divided by own and replies": advantage * own / n_read,
+        "divided by turns": advantage * own / turns,
         "one divisor for the batch": advantage * own / mean_read,
         "replies in both": advantage * read / n_read,
     }

@@ -244,6 +244,48 @@ class MeanBalance(LiveFigure):
     alt = traitlets.Unicode(MEAN_BALANCE_ALT).tag(sync=True)
 
 
+TURN_WEIGHTS_ALT = (
+    "The transcript of an agent in four turns, token by token: what the policy wrote in squares, what the environment replied "
+    "in round, dashed boxes. Under each token stand its return and, as a bar and a number, its weight in the loss. Buttons "
+    "put the replies into the loss, choose the divisor and the kind of return, and set a price on the calculation. A "
+    "sentence says whether that is still the policy gradient, and if not, why."
+)
+
+
+class TurnWeights(LiveFigure):
+    """Choose who is trained, what divides, and which rewards count; see return and weight of each token of a transcript.
+
+    Chapter: agents.
+
+    Args:
+        replies: "masked" or "trained".
+        divisor: "nothing", "policy tokens", "all tokens" or "turns", of this transcript.
+        credit: "one number" for the transcript, "to go", "reset" at a reply, or discounted "by token" or "by policy token".
+        price: what the calculation costs, 0, 0.1 or 0.3.
+
+    Raises:
+        traitlets.TraitError: a choice that has no button.
+
+    Example:
+        >>> TurnWeights(replies="trained", price=0.1).credit
+        'one number'
+    """
+
+    _esm = in_a_notebook(_HERE / "turn_weights.mjs")
+    replies = traitlets.Enum(["masked", "trained"], default_value="masked").tag(
+        sync=True
+    )
+    divisor = traitlets.Enum(
+        ["nothing", "policy tokens", "all tokens", "turns"], default_value="nothing"
+    ).tag(sync=True)
+    credit = traitlets.Enum(
+        ["one number", "to go", "reset", "by token", "by policy token"],
+        default_value="one number",
+    ).tag(sync=True)
+    price = traitlets.Enum([0, 0.1, 0.3], default_value=0).tag(sync=True)
+    alt = traitlets.Unicode(TURN_WEIGHTS_ALT).tag(sync=True)
+
+
 CLIP_EXPLORER_ALT = (
     "The six cases of the clip as buttons, by the sign of the advantage and the place of the ratio; the one that is pressed "
     "sends a token there. Two curves over the ratio follow it: the clipped objective, flat where the token has gone far "
