@@ -86,7 +86,9 @@ def paid(arm: str, m: Tensor, draws: random.Random) -> Tensor:
     """[B] what an arm pays for the marks [B, 4], completions of one prompt next to each other."""
     if arm in ("half", "one"):
         groups = m.reshape(-1, GROUP, 4)
-        masks = torch.tensor([kept(arm, draws) for _ in groups], dtype=m.dtype)  # [P, 4]
+        masks = torch.tensor(
+            [kept(arm, draws) for _ in groups], dtype=m.dtype
+        )  # [P, 4]
         return (groups * masks[:, None]).sum(-1).flatten()
     if arm == "scale":
         return (m / torch.tensor([1, 1, 1, 5], dtype=m.dtype)).sum(1)

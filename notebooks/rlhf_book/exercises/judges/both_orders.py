@@ -37,9 +37,7 @@ def _reversed(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _lost(first: Tensor, second: Tensor) -> Tensor:
-    return torch.stack(
-        [(first * second).mean(), (first == second).double().mean()]
-    )
+    return torch.stack([(first * second).mean(), (first == second).double().mean()])
 
 
 def _won(first: Tensor, second: Tensor) -> Tensor:
@@ -110,7 +108,8 @@ BOTH_ORDERS = Exercise(
         Mistake(_disagree, "That is the share on which the orders disagree."),
         Mistake(_reversed, "The two numbers are in the other order."),
         Mistake(
-            _lost, "A verdict that changes with the order counts as lost. Asked is half."
+            _lost,
+            "A verdict that changes with the order counts as lost. Asked is half.",
         ),
         Mistake(
             _won, "A verdict that changes with the order counts as won. Asked is half."
