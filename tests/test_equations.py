@@ -102,7 +102,7 @@ PLANNED = set(
         "agents agents-in-depth anatomy anatomy-in-depth choosing choosing-in-depth dapo dapo-in-depth "
         "deepseek-r1 deepseek-r1-in-depth diagnosis diagnosis-in-depth distillation distillation-in-depth dr-grpo "
         "dr-grpo-in-depth from-zero from-zero-in-depth gae gae-in-depth grpo grpo-in-depth gspo gspo-in-depth "
-        "kimi kimi-in-depth kl-divergence kl-divergence-in-depth language-models language-models-in-depth "
+        "judges kimi kimi-in-depth kl-divergence kl-divergence-in-depth language-models language-models-in-depth "
         "making-it-fast making-it-fast-in-depth mixture-of-experts mixture-of-experts-in-depth off-policy "
         "off-policy-in-depth policy-gradients policy-gradients-in-depth ppo-clip ppo-clip-in-depth ppo-rlhf "
         "ppo-rlhf-in-depth process-rewards process-rewards-in-depth real-model reward-models reward-models-in-depth "

@@ -44,6 +44,7 @@ FORM = (
     "process-rewards",
     "test-time-scaling",
     "self-play",
+    "judges",
     "agents",
     "diagnosis",
     "making-it-fast",

@@ -171,6 +171,7 @@ CHAPTERS = [
         "process_rewards",
         "test_time_scaling",
         "self_play",
+        "judges",
         "agents",
         "diagnosis",
         "making_it_fast",
