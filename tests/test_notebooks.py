@@ -53,6 +53,13 @@ def test_it_asserts_what_it_says_and_has_outputs_that_are_compared(path):
 
 
 @each_notebook
+def test_what_the_page_folds_is_folded_in_jupyterlab(path):
+    for cell in code_cells(path):
+        folded = bool({"hide-input", "hide-cell", "install"} & set(cell.metadata.get("tags", [])))
+        assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == folded, cell.source[:80]
+
+
+@each_notebook
 def test_it_says_nothing_about_the_machine_it_ran_on(path):
     text = path.read_text(encoding="utf-8")
     assert str(ROOT) not in text

@@ -21,6 +21,7 @@ LANGUAGE = {"name": "python", "pygments_lexer": "ipython3"}
 # Cell metadata that carries meaning for the reader, the book or the tests; editors add much else.
 KEPT_CELL_METADATA = {"tags", "mystnb", "jupyter", "concepts", "from"}
 KEPT_NOTEBOOK_METADATA = {"widgets", "mystnb"}
+FOLDED = {"hide-input", "hide-cell", "install"}  # on the page; JupyterLab has a setting of its own for the same
 ADDRESS = re.compile(r"\b0x[0-9a-f]{6,16}\b")
 WIDGETS = "application/vnd.jupyter.widget-state+json"
 
@@ -54,6 +55,8 @@ def normalise(notebook: NotebookNode) -> str:
         cell.metadata = {key: value for key, value in cell.metadata.items() if key in KEPT_CELL_METADATA}
         if cell.cell_type != "code":
             continue
+        if FOLDED & set(cell.metadata.get("tags", [])):
+            cell.metadata["jupyter"] = cell.metadata.get("jupyter", {}) | {"source_hidden": True}
         count += bool(cell.source.strip())
         cell.execution_count = count if cell.source.strip() else None
         for output in cell.outputs:
