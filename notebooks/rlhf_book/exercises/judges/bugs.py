@@ -55,8 +55,7 @@ OWN_CRITERIA = Bug(
     concept="rubric-dropout",
     minutes=5,
     statement="""
-    Criteria are dropped at random, and the run learns more slowly than one without dropping, by much more than the paper says. Each line of the
-    reward function was tested. The cell lets it mark a group in which all four completions are the same.
+    Criteria are dropped at random, and the run learns much more slowly than one without dropping. Each line of the reward function was tested. The cell lets it mark a group in which all four completions are the same.
     """,
     wrong=suspect_rubric,
     symptom=a_group_of_equals,

@@ -60,8 +60,8 @@ POINTS = Exercise(
     statement=r"""
     A rubric has $K$ criteria and pays the sum of its marks. A good completion has the marks `honest` `[K]`, another one, which
     fools criterion `k`, the marks `fooled` `[K]`; each mark counts once. Now multiply criterion `k` by a weight, and leave the others as they
-    are. Write `my_points(honest, fooled, k)`: the weight at which both completions earn the same. Predict first: for the marks
-    (1, 1, 0.9, 2) and (1, 0, 0.9, 3), which is a review that says `yum` once too often, is it below or above one half?
+    are. Write `my_points(honest, fooled, k)`: the weight at which both completions earn the same. Predict first: a review has
+    the marks (1, 1, 0.9, 2), and one that says `yum` once more has (1, 0, 0.9, 3). Is the weight below or above one half?
     """,
     solution=my_points,
     cases=(
