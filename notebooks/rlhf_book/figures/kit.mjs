@@ -45,9 +45,11 @@ export function picture(tag, attributes = {}, ...children) {
   return made;
 }
 
-// The element that holds a figure, with its style; a page of the book says the words on the element around this one.
+// The element that holds a figure, with its style; a page of the book says the words on the element around this one. What
+// all figures share stands once, before the style of any: in each figure it would win over the one of the figure before.
 export function figure(model, name, style) {
-  const root = element("div", { className: `live-figure ${name}` }, element("style", { textContent: LOOK + style }));
+  if (!document.getElementById("live-figure-look")) document.head.append(element("style", { id: "live-figure-look", textContent: LOOK }));
+  const root = element("div", { className: `live-figure ${name}` }, element("style", { textContent: style }));
   if (model.get("alt")) {
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", model.get("alt"));
