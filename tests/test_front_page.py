@@ -199,7 +199,7 @@ def test_openings_are_those_of_all_chapters_or_of_the_parts_that_are_named():
     for parts, found in (
         ("", ["notebooks/gspo", "notebooks/gae"]),
         ("PPO", ["notebooks/gae"]),
-        ("PPO, Ratios and gates", ["notebooks/gspo", "notebooks/gae"]),
+        ("PPO, Ratios and gates: from GSPO on", ["notebooks/gspo", "notebooks/gae"]),
     ):
         steps = book_facts.steps_of([f"openings | {parts} | x", "notebooks/ppo-clip | whole | x"], chapters)
         assert [page for page, part, *_ in steps if part == "opening"] == found
