@@ -1,7 +1,7 @@
 """Recorded turns of a real model with a calculator: `python notebooks/results/chat_turns.py` (SmolLM2, two minutes).
 
 SmolLM2-135M-Instruct (four-bit weights, read back as float32) is asked 60 sums, differences and products of two numbers
-below 100, and 20 of them as stories, greedily, in its chat template. In the arm `tool` two worked examples show the
+from 10 to 99, and 20 more told as stories, greedily, in its chat template. In the arm `tool` a system message and two worked examples show the
 call `<calculator>58 + 67</calculator>` and the reply; in the arm `head` the same two are answered at once. Nothing is
 trained. Kept are the pieces of each transcript, by who wrote them.
 """

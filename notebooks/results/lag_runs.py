@@ -37,14 +37,17 @@ that.
 import copy
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.resources import as_file, files
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from recording import SEEDS as SEEDS
 from recording import record
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, Algorithm, contrib
@@ -53,6 +56,7 @@ from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import corrections, gates
 from rlhf_minimal.lab.fast import Fast, fast
 from rlhf_minimal.learner import Learner
+from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, update
 from rlhf_minimal.training import load_policy
@@ -151,6 +155,24 @@ def begin(arm: str, seed: int) -> tuple[Learner, Recipe, Behind]:
     return learner, recipe, Behind(learner, lag)
 
 
+def step_from(
+    sampler: PreTrainedModel, learner: Learner, recipe: Recipe, way: str, step: int
+) -> tuple[Rollout, Float[Tensor, "tokens"], dict[str, Any]]:
+    """One step on samples of another policy: they, learner over sampler for their tokens before the update, metrics."""
+    groups, _ = collect(sampler, learner.vocabulary, recipe, step)
+    assert groups is not None
+    every = torch.arange(len(groups.mask))
+    with torch.no_grad():
+        own = Fast().read(learner.policy, groups, every, recipe.config).logp
+    log_ratio = (own - groups.logp)[groups.mask != 0]
+    if way == "blind":
+        groups = replace(groups, logp=own)
+    batch, _ = prepare_batch(learner, recipe, groups, step)
+    metrics = update(learner, recipe, groups, batch, step)
+    learner.step = step
+    return groups, log_ratio, metrics
+
+
 def train(
     arm: str, seed: int, steps: int = STEPS
 ) -> tuple[Learner, Recipe, dict[str, list[float]]]:
@@ -164,17 +186,7 @@ def train(
     learner, recipe, behind = begin(arm, seed)
     seen: dict[str, list[float]] = {name: [] for name in KEPT}
     for step in range(1, steps + 1):
-        groups, _ = collect(behind.model, learner.vocabulary, recipe, step)
-        assert groups is not None
-        every = torch.arange(len(groups.mask))
-        with torch.no_grad():
-            own = Fast().read(learner.policy, groups, every, recipe.config).logp
-        log_ratio = (own - groups.logp)[groups.mask != 0]
-        if way == "blind":
-            groups = replace(groups, logp=own)
-        batch, _ = prepare_batch(learner, recipe, groups, step)
-        metrics = update(learner, recipe, groups, batch, step)
-        learner.step = step
+        groups, log_ratio, metrics = step_from(behind.model, learner, recipe, way, step)
         behind.follow(learner)
         seen["reward"].append(round(groups.rewards.mean().item(), 4))
         seen["apart"].append(round(log_ratio.std().item(), 5))
@@ -185,8 +197,8 @@ def train(
     return learner, recipe, seen
 
 
-def run(arm: str, seed: int) -> dict[str, Any]:
-    """One run, as it is recorded."""
+def run(arm: str, seed: int, train: Callable[..., Any] = train) -> dict[str, Any]:
+    """One run, as it is recorded. `sampled` is the learner's share of right held-out sums."""
     began = time.perf_counter()
     learner, recipe, seen = train(arm, seed)
     after = evaluate(learner.policy, learner.vocabulary, recipe)

@@ -20,23 +20,20 @@ bits were chosen on seed 100.
 """
 
 import copy
-import time
-from dataclasses import replace
+from functools import partial
 from importlib.resources import as_file, files
-from typing import Any
 
 import torch
-from lag_runs import LR, WAYS
+from lag_runs import LR, WAYS, run, step_from
 from recording import SEEDS as SEEDS
 from recording import record
 from transformers import PreTrainedModel
 
 from rlhf_minimal.config import Config
-from rlhf_minimal.evaluate import evaluate
-from rlhf_minimal.lab.fast import Fast, fast
+from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
-from rlhf_minimal.train import Recipe, collect, prepare_batch, update
+from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS = 60, 16
@@ -81,20 +78,7 @@ def train(
     seen: dict[str, list[float]] = {name: [] for name in KEPT}
     for step in range(1, steps + 1):
         sampler = rounded(learner.policy, bits) if bits else learner.policy
-        groups, _ = collect(sampler, vocabulary, recipe, step)
-        assert groups is not None
-        with torch.no_grad():
-            own = (
-                Fast()
-                .read(learner.policy, groups, torch.arange(len(groups.mask)), config)
-                .logp
-            )
-        log_ratio = (own - groups.logp)[groups.mask != 0]
-        if way == "blind":
-            groups = replace(groups, logp=own)
-        batch, _ = prepare_batch(learner, recipe, groups, step)
-        update(learner, recipe, groups, batch, step)
-        learner.step = step
+        groups, log_ratio, _ = step_from(sampler, learner, recipe, way, step)
         ratio = log_ratio.exp()
         seen["reward"].append(round(groups.rewards.mean().item(), 4))
         seen["apart"].append(round(log_ratio.std().item(), 5))
@@ -106,25 +90,11 @@ def train(
     return learner, recipe, seen
 
 
-def run(arm: str, seed: int) -> dict[str, Any]:
-    """One run, as it is recorded. `sampled` is the learner's share of right held-out sums, not the rounded copy's."""
-    began = time.perf_counter()
-    learner, recipe, seen = train(arm, seed)
-    after = evaluate(learner.policy, learner.vocabulary, recipe)
-    seconds = round(time.perf_counter() - began, 1)
-    return {
-        "sampled": after.sampled.share,
-        "greedy": after.greedy.share,
-        "seconds": seconds,
-        **seen,
-    }
-
-
 if __name__ == "__main__":
     record(
         __file__,
         ARMS,
-        run,
+        partial(run, train=train),
         steps=STEPS,
         completions=PROMPTS * 16,
         held_out_problems=1000,
