@@ -14,6 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 
+class VerifierWarning(UserWarning):
+    """A verifier or reward function has failed; its completion gets 0."""
+
+
 class TimeoutInterrupt(BaseException):
     """Not an `Exception`, so that a call that catches every `Exception` does not catch it."""
 

@@ -2,6 +2,8 @@
 
 import ast
 import graphlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,6 +93,15 @@ def test_the_core_imports_neither_contrib_nor_lab(file):
     named = imports(file.read_text(), module_name(file, PACKAGE), is_package=file.name == "__init__.py")
     assert {room(name, PACKAGE) for name in named} & {"contrib", "lab"} == set()
     assert not any(name.split(".")[-1] in ("contrib", "lab") for name in named)  # through the face
+
+
+def test_the_table_is_printed_without_transformers_tasks_or_lab():
+    """Who looks at the table waits for neither. Another process, because this one has long imported them."""
+    code = "import sys; from rlhf_minimal.cli import main; main(['table', '--all']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert {"torch", "rlhf_minimal.anatomy"} <= loaded
+    assert not loaded & {"transformers", "matplotlib", "rlhf_minimal.tasks", "rlhf_minimal.lab", "rlhf_minimal.train"}
 
 
 def test_the_loop_sees_no_row_of_a_table():

@@ -5,33 +5,46 @@ first file is written.
 """
 
 import argparse
+import importlib
 import os
 import sys
 from typing import Any
 
 import torch
-import transformers
 
-from rlhf_minimal.cli import (
-    diagnose,
-    diff,
-    evaluate,
-    export,
-    memory,
-    prefer,
-    pretrain,
-    reward,
-    sample,
-    sft,
-    table,
-    train,
-)
 from rlhf_minimal.cli.console import OneVerifierWarning, Parser, at_least_1, one_line, printable
-from rlhf_minimal.models import is_out_of_memory
-from rlhf_minimal.tasks.base import check_name
+from rlhf_minimal.functional.checks import check_name
 
-# A command is a module with `ABOUT`, `add_arguments` and `run`.
-COMMANDS: Any = (train, pretrain, sft, reward, prefer, sample, evaluate, diagnose, table, memory, export, diff)
+# A command is a module of this folder with `add_arguments` and `run`. It is imported when it is called: `table` needs
+# neither transformers nor the laboratory.
+COMMANDS = {
+    "train": "Train a policy with any row of the table.",
+    "pretrain": (
+        "Train next-token prediction on the task's texts or on those of a file. If the task has no texts, the model "
+        "imitates its teacher, including the mistakes; the result is a start for train."
+    ),
+    "sft": "Fine-tune on demonstrations, with the loss on the completion only.",
+    "reward": (
+        "Train a reward model by Bradley-Terry, on pairs of a policy's samples or on those of a file. With "
+        "--label-steps, train a process reward model on the steps of samples, for train --step-reward and evaluate "
+        "--scorer."
+    ),
+    "prefer": (
+        "Train a policy on preferences without a reward model. The policy before training is the reference, kept in "
+        "reference/. The row spin prefers the completions of the data to samples of the reference. One run is one "
+        "iteration; start the next run from its result."
+    ),
+    "sample": (
+        "Print completions of a checkpoint for held-out problems or for prompts of your own; or, with --rows, write "
+        "its completions of training problems into a file that sft reads."
+    ),
+    "evaluate": "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many.",
+    "diagnose": "Say what stands out in a run's metrics, and what may cause it.",
+    "table": "Print the table of algorithms.",
+    "memory": "Count the bytes that every model of a run holds.",
+    "export": "Write the files with which a production library repeats a run.",
+    "diff": "Print the cells in which two algorithms differ.",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,8 +57,9 @@ def main(argv: list[str] | None = None) -> int:
         0 if all went well, 1 after an error, 130 after Ctrl-C. Words that cannot be parsed exit with 2.
     """
     args = parsed(argv)
-    transformers.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    if transformers := sys.modules.get("transformers"):  # the command needs it
+        transformers.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
     threads = torch.get_num_threads()
     try:
         at_least_1(vars(args), "threads")
@@ -60,6 +74,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def _failed(error: BaseException, command: Any) -> int:
     """One line about an error of the user or of the machine, and the status; an error of this library is raised on."""
+    from rlhf_minimal.models import is_out_of_memory
+
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return 130
@@ -78,8 +94,9 @@ def _failed(error: BaseException, command: Any) -> int:
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
     """The words of a command line as the flags of a command."""
-    grammar = parser()
-    args = grammar.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    grammar = parser(*words[:1])
+    args = grammar.parse_args(words)
     for name, value in vars(args).items():
         if value == []:  # what argparse makes of `--flag=--`
             grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
@@ -91,13 +108,15 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def parser() -> Parser:
-    """The command line's grammar."""
+def parser(*names: str) -> Parser:
+    """The command line's grammar; of other commands than those named (none: all are), the name and what it does."""
     top = Parser(prog="python -m rlhf_minimal", description="Reinforcement learning for language models.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        name, about = command.__name__.rpartition(".")[2].lower(), command.ABOUT
+    for name, about in COMMANDS.items():
         sub = commands.add_parser(name, help=about, description=about)
+        if names and name not in names:
+            continue
+        command = importlib.import_module(f"rlhf_minimal.cli.{name}")
         # Sums in another order round differently, so the number of threads is part of a run's recipe.
         sub.add_argument(
             "--threads",

@@ -1,4 +1,4 @@
-"""The terminal: errors in one line, texts as text, long ones cut, scores in words, one verifier warning, Ctrl-C."""
+"""The terminal: errors in one line, texts as text, long ones cut, one verifier warning, Ctrl-C."""
 
 import argparse
 import signal
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-import transformers
+import torch
 
-from rlhf_minimal.tasks import Task, VerifierWarning
+from rlhf_minimal.timeouts import VerifierWarning
 
 VERSION_WARNINGS = (FutureWarning, DeprecationWarning, PendingDeprecationWarning)
-LIBRARIES = (Path(__file__).resolve().parents[1], Path(transformers.__file__).resolve().parents[1])
+LIBRARIES = (Path(__file__).resolve().parents[1], Path(torch.__file__).resolve().parents[1])
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,20 +56,6 @@ def in_brief(text: str, most: int = 48) -> str:
     """A prompt or a completion on one line, cut to at most `most` characters, for a printed table."""
     text = printable(" ".join(text.split()) if "\n" in text else text)
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def mark(task: Task, score: float) -> str:
-    """The score of one completion in words: right or wrong, or the number if the task grades answers."""
-    if task.score_range is not None:
-        return f"({score:g})"
-    return "right" if score == 1 else "wrong"
-
-
-def measure_of(task: Task) -> str:
-    """The name of the measure that an evaluation of the task reports."""
-    if task.score_range is None:
-        return "accuracy"
-    return "score ({:g} to {:g})".format(*task.score_range)
 
 
 def at_least_1(given: Mapping[str, Any], *names: str) -> None:

@@ -6,8 +6,6 @@ from rlhf_minimal.cli.console import printable
 from rlhf_minimal.lab.diagnosis import CAUSES, DATA, diagnose, likely
 from rlhf_minimal.training.run_folder import RunFolder
 
-ABOUT = "Say what stands out in a run's metrics, and what may cause it."
-
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's argument."""

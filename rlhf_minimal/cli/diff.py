@@ -3,11 +3,8 @@
 import argparse
 
 from rlhf_minimal import anatomy
-from rlhf_minimal.cli.settings import is_program
-from rlhf_minimal.cli.user_code import load
+from rlhf_minimal.cli.programs import is_program, load
 from rlhf_minimal.objective import Algorithm
-
-ABOUT = "Print the cells in which two algorithms differ."
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 
 from rlhf_minimal.cli import checkpoint, user_code
 from rlhf_minimal.cli.console import at_least_1, printable
-from rlhf_minimal.cli.settings import is_program
+from rlhf_minimal.cli.programs import Function, is_program, load
 from rlhf_minimal.evaluate import HELD_OUT, evaluate
 from rlhf_minimal.lab.forced_tokens import force
 from rlhf_minimal.lab.process_reward import AGGREGATES, weigh_steps
@@ -14,7 +14,6 @@ from rlhf_minimal.tasks import RewardFunction, Task
 from rlhf_minimal.tasks.base import whole
 from rlhf_minimal.train import roll_out
 
-ABOUT = "Measure the accuracy of a checkpoint on held-out problems, by single completions or by votes of many."
 OOM_HINT = "lower -n"
 
 
@@ -89,5 +88,5 @@ def _scorer(args: argparse.Namespace, task: Task) -> RewardFunction:
         return verified_steps(task)
     if not is_program(args.scorer):
         return weigh_steps(user_code.find_scorer(args.scorer, task, args.device), task, args.aggregate or "min")
-    weigh: RewardFunction = user_code.load(args.scorer, user_code.Function)
+    weigh: RewardFunction = load(args.scorer, Function)
     return weigh

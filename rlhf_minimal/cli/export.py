@@ -3,14 +3,14 @@
 import argparse
 from pathlib import Path
 
+from rlhf_minimal.cli.programs import is_program
 from rlhf_minimal.cli.recipes import SETTINGS, recipe_of
 from rlhf_minimal.cli.runs import check_writable
-from rlhf_minimal.cli.settings import is_program, kinds_of
+from rlhf_minimal.cli.settings import kinds_of
 from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.lab.export import ONLY_VERIFIER, export_trl, export_verl
 from rlhf_minimal.training.run_folder import RunFolder
 
-ABOUT = "Write the files with which a production library repeats a run."
 # What each library is called, what writes its files, and what starts it from them.
 LIBRARIES = {"trl": ("TRL 1.16", export_trl, "python train.py"), "verl": ("verl 0.9", export_verl, "bash train.sh")}
 

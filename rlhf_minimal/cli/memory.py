@@ -9,10 +9,10 @@ import torch
 from transformers import PreTrainedConfig
 
 from rlhf_minimal.algorithms import get_algorithm
+from rlhf_minimal.cli.programs import load
 from rlhf_minimal.cli.recipes import add_row_flags
 from rlhf_minimal.cli.settings import add_flags, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK
-from rlhf_minimal.cli.user_code import load
 from rlhf_minimal.lab.memory import (
     Dtypes,
     in_units,
@@ -22,8 +22,6 @@ from rlhf_minimal.lab.memory import (
 )
 from rlhf_minimal.models import context_length, load_config
 from rlhf_minimal.objective import Algorithm
-
-ABOUT = "Count the bytes that every model of a run holds."
 
 
 @dataclass(frozen=True)

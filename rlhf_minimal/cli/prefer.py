@@ -36,11 +36,6 @@ from rlhf_minimal.training import load_policy, save_policy, write_folder
 
 POLICY_ROWS = [name for name, row in PAIRWISE.items() if row.reference]  # the rows that train a policy
 
-ABOUT = (
-    "Train a policy on preferences without a reward model. The policy before training is the reference, kept in "
-    "reference/. The row spin prefers the completions of the data to samples of the reference. One run is one "
-    "iteration; start the next run from its result."
-)
 SETTINGS = [
     Setting("algorithm", str, None),
     Setting("beta", float | None, None, "Strength of the KL penalty against the start.", "the row's"),

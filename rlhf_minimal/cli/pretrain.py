@@ -9,7 +9,6 @@ from functools import partial
 from torch import Tensor
 
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.cli.console import measure_of
 from rlhf_minimal.cli.fitting import (
     Measured,
     Plan,
@@ -22,6 +21,7 @@ from rlhf_minimal.cli.fitting import (
     settings_for,
     train,
 )
+from rlhf_minimal.cli.runs import measure_of
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import DEFAULT_TASK, load_start
 from rlhf_minimal.cli.user_code import find_task
@@ -32,10 +32,6 @@ from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import save_policy
 
-ABOUT = (
-    "Train next-token prediction on the task's texts or on those of a file. If the task has no texts, the model "
-    "imitates its teacher, including the mistakes; the result is a start for train."
-)
 ABOUT_ACCEPT = "Largest training loss with which a start is accepted, where a teacher is imitated."
 TEXTS = [
     *settings_for("text", start="untrained", task=DEFAULT_TASK, steps=300),

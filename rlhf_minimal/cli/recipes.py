@@ -11,7 +11,8 @@ import torch
 from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.cli.settings import Setting, fields_of, is_program
+from rlhf_minimal.cli.programs import is_program
+from rlhf_minimal.cli.settings import Setting, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, REAL_MODEL_LORA_LR, REAL_MODEL_LR, load_start, shipped_start
 from rlhf_minimal.cli.user_code import find_algorithm, find_step_reward, find_task
 from rlhf_minimal.config import Config

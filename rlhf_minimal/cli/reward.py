@@ -19,11 +19,6 @@ from rlhf_minimal.tasks import PairRow, StepRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe
 
-ABOUT = (
-    "Train a reward model by Bradley-Terry, on pairs of a policy's samples or on those of a file. With "
-    "--label-steps, train a process reward model on the steps of samples, for train --step-reward and evaluate "
-    "--scorer."
-)
 ABOUT_LABELS = (
     "Train a scorer of steps, on labels of the task's checker (program), on the share of completions from there that "
     "are right (shepherd) or on whether one of them is (shepherd-hard), or on outcomes alone (outcome)."

@@ -18,6 +18,7 @@ from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.trackers import Trackers
 from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.metrics import Metrics
+from rlhf_minimal.tasks import Task
 from rlhf_minimal.training.checkpoints import clear_io_errors, write_file
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
@@ -150,3 +151,17 @@ def check_writable(folder: Path) -> None:
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise ValueError(f"cannot write {folder}: {parent} is {'not writable' if parent.is_dir() else 'no folder'}")
+
+
+def mark(task: Task, score: float) -> str:
+    """The score of one completion in words: right or wrong, or the number if the task grades answers."""
+    if task.score_range is not None:
+        return f"({score:g})"
+    return "right" if score == 1 else "wrong"
+
+
+def measure_of(task: Task) -> str:
+    """The name of the measure that an evaluation of the task reports."""
+    if task.score_range is None:
+        return "accuracy"
+    return "score ({:g} to {:g})".format(*task.score_range)

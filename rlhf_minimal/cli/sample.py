@@ -6,17 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_minimal.cli import checkpoint
-from rlhf_minimal.cli.console import at_least_1, in_brief, mark, printable
-from rlhf_minimal.cli.runs import check_writable
+from rlhf_minimal.cli.console import at_least_1, in_brief, printable
+from rlhf_minimal.cli.runs import check_writable, mark
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.tasks import Problem, write_rows
 from rlhf_minimal.train import roll_out
 from rlhf_minimal.training.checkpoints import clear_io_errors
 
-ABOUT = (
-    "Print completions of a checkpoint for held-out problems or for prompts of your own; or, with --rows, write its "
-    "completions of training problems into a file that sft reads."
-)
 OOM_HINT = "lower -n"
 
 

@@ -191,16 +191,6 @@ def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Map
             raise ValueError(f"{flag} changes nothing by itself: give {needed} {value or 'N'} as well")
 
 
-def is_program(text: str) -> bool:
-    """Whether a setting names something in a Python file (see `user_code`).
-
-    Example:
-        >>> is_program("my_rows.py:MINE"), is_program("grpo"), is_program("exact:rows.jsonl")
-        (True, False, False)
-    """
-    return text.rpartition(":")[0].endswith(".py")
-
-
 def own_versions() -> dict[str, str]:
     """The versions that the numbers of a run may depend on."""
     libraries = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}

@@ -21,7 +21,6 @@ from rlhf_minimal.fit import completion_loss
 from rlhf_minimal.tasks import CompletionRow
 from rlhf_minimal.training import save_policy
 
-ABOUT = "Fine-tune on demonstrations, with the loss on the completion only."
 SETTINGS = settings_for("prompt and completion, or messages", start="untrained", steps=700)
 OOM_HINT = "lower --batch-size"
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from rlhf_minimal.cli.settings import Setting, is_program
+from rlhf_minimal.cli.programs import is_program
+from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.models import (
     SHORT_NAMES,
     TokenizerVocabulary,

@@ -4,11 +4,9 @@ import argparse
 
 from rlhf_minimal import anatomy
 from rlhf_minimal.algorithms import ALGORITHMS, ROWS
-from rlhf_minimal.cli.user_code import load
+from rlhf_minimal.cli.programs import load
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.pairs import PAIRWISE
-
-ABOUT = "Print the table of algorithms."
 
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import recipes, starts, user_code
-from rlhf_minimal.cli.console import at_least_1, in_brief, mark, measure_of, printable
-from rlhf_minimal.cli.runs import Journal, warn_of_verifier_errors, write_report
+from rlhf_minimal.cli.console import at_least_1, in_brief, printable
+from rlhf_minimal.cli.runs import Journal, mark, measure_of, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
 from rlhf_minimal.evaluate import Evaluation, evaluate
 from rlhf_minimal.lab import curves
@@ -29,7 +29,6 @@ from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.train import NothingToLearn, Recipe, check_context, train, update
 from rlhf_minimal.training.run_folder import RunFolder
 
-ABOUT = "Train a policy with any row of the table."
 OOM_HINT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
 RESUME_OVERRIDES = ("steps", "device", "save_every", "held_out")  # settings that a resumed run may be given anew
 # Flags that are read only where another one has a value, or (None) has any (see `check_read`).

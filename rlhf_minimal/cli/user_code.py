@@ -6,24 +6,17 @@ from a stranger never runs code.
 """
 
 import argparse
-import runpy
 import shlex
-import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rlhf_minimal.algorithms import get_algorithm
-from rlhf_minimal.cli.settings import is_program
+from rlhf_minimal.cli.programs import Function, Kind, is_program, load, split
 from rlhf_minimal.cli.starts import check_alphabet, find_device
 from rlhf_minimal.lab.process_reward import StepScorer, load_step_scorer, scored_steps
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import StepReward, Task, checked_steps, get_task
 from rlhf_minimal.training.run_folder import check_same
-
-Kind = TypeVar("Kind")
-Function: Any = Callable  # as a kind of value
 
 
 def flags(args: argparse.Namespace) -> str:
@@ -80,48 +73,8 @@ def find_scorer(folder: str, task: Task, device: str) -> StepScorer:
 
 
 def _own(settings: dict[str, Any], text: str, named: str | None, flag: str, kind: type[Kind]) -> Kind:
-    file, _ = _split(text)
+    file, _ = split(text)
     if named != text:
         raise ValueError(f"this run has {text}, a Python program, which is run only if you name it: add {flag} {text}")
     check_same(settings, text, file)
     return load(text, kind)
-
-
-def load(text: str, kind: type[Kind]) -> Kind:
-    """Runs a Python file and takes one of its values.
-
-    Args:
-        text: `FILE.py:NAME`.
-        kind: What the value has to be: `Algorithm`, `Task` or a function.
-
-    Raises:
-        ValueError: In one line that names file and line, if the file cannot be run; if it has no such value.
-    """
-    file, name = _split(text)
-    if Path(file).is_dir():
-        raise ValueError(f"cannot read {file}: Is a directory")
-    folder = str(Path(file).resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # as for any program: it may import what stands beside it
-    try:
-        values = runpy.run_path(file, run_name=Path(file).stem)
-    except SyntaxError as error:
-        raise ValueError(f"{error.filename or file}, line {error.lineno}: {error.msg}") from error
-    except (Exception, SystemExit) as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        where = f"{file}, line {lines[-1]}" if lines else f"cannot run {file}"
-        raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
-    if not isinstance(values.get(name), kind):
-        there = [other for other, value in values.items() if isinstance(value, kind) and other[:2] != "__"]
-        what = f"{name} is {values[name]!r}" if name in values else f"there is no {name}"
-        has = f"the file defines {', '.join(there)}" if there else "the file defines none"
-        needed = f"an rlhf_minimal {kind.__name__}" if kind in (Algorithm, Task) else "a function"
-        raise ValueError(f"{file}: {what}, and {needed} is needed; {has}")
-    return values[name]
-
-
-def _split(text: str) -> tuple[str, str]:
-    file, _, name = text.rpartition(":")
-    if not is_program(text):
-        raise ValueError(f"{text!r} names no value of a Python file: write FILE.py:NAME, such as my_rows.py:MINE")
-    return file, name

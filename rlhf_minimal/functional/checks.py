@@ -5,6 +5,7 @@ shape, dtype and number that a function relies on is checked here, in each call.
 """
 
 import math
+import unicodedata
 from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any
@@ -253,3 +254,15 @@ def _check_numbers(numbers: dict[str, Any], fits: Callable[[Any], bool], expecte
     for name, value in numbers.items():
         if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
             raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
+def check_name(what: str, name: str) -> None:
+    r"""Refuses control characters, line ends and halves of characters in a name, which ends up in files and terminals.
+
+    Example:
+        >>> check_name("--out", "runs/a\nb")
+        Traceback (most recent call last):
+        ValueError: --out holds a control character ('runs/a\nb'): take it out, or rename the file
+    """
+    if any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name):
+        raise ValueError(f"{what} holds a control character ({name!r}): take it out, or rename the file")

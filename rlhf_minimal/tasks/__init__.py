@@ -12,7 +12,7 @@ from rlhf_minimal.tasks.addition import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Step, Task
 from rlhf_minimal.tasks.clock import CLOCK, CLOCK_10, clock_task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
-from rlhf_minimal.tasks.jsonl import exact_task, math_task
+from rlhf_minimal.tasks.jsonl import exact_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import (
     RewardFunction,
@@ -23,7 +23,8 @@ from rlhf_minimal.tasks.rewards import (
     verifier_reward,
 )
 from rlhf_minimal.tasks.rows import CompletionRow, PairRow, ReplyRow, StepRow, TextRow, hold_out, read_rows, write_rows
-from rlhf_minimal.tasks.scoring import Scored, VerifierWarning, score_all, verify_all
+from rlhf_minimal.tasks.scoring import Scored, score_all, verify_all
+from rlhf_minimal.timeouts import VerifierWarning
 
 _SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, REVIEWS)
 TASKS: dict[str, Task] = {task.name: task for task in _SHIPPED}
@@ -32,11 +33,11 @@ TASKS: dict[str, Task] = {task.name: task for task in _SHIPPED}
 FAMILIES: dict[str, Callable[[str], Task]] = {
     "clock": clock_task,
     "exact": exact_task,
-    "math": math_task,
 }
 # Families that stand outside of the core: they are imported when a task of theirs is asked for. Some names stand alone.
 LAB = {
     "ledger": "rlhf_minimal.lab.ledger:ledger_task",
+    "math": "rlhf_minimal.lab.math_answers:math_task",
     "reasoning-gym": "rlhf_minimal.lab.gym:reasoning_gym_task",
     "stack": "rlhf_minimal.lab.stack:stack_task",
 }
@@ -55,7 +56,7 @@ def get_task(name: str) -> Task:
         name: One of `TASKS`, `ledger`, `stack`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
             `ledger:2` (`lab.ledger`), `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`,
             `reasoning-gym:NAME,key=value,...` (`lab.gym`), `gsm8k:FILE.jsonl` and its like (`lab.word_problems`),
-            `exact:FILE.jsonl`, `math:FILE.jsonl` (`tasks.jsonl`).
+            `exact:FILE.jsonl` (`tasks.jsonl`), `math:FILE.jsonl` (`lab.math_answers`).
 
     Raises:
         ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be

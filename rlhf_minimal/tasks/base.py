@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from rlhf_minimal.functional.checks import check_name
+
 Split = Literal["train", "held_out"]
 
 # Invisible characters that are not in Unicode's category Cf: fillers, variation selectors, joiners, and what Unicode
@@ -81,18 +83,6 @@ def normalised(text: str) -> str:
         seen = _INVISIBLE.sub("", text)
         text = "".join(c for c in seen if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc"))
     return " ".join(text.split())
-
-
-def check_name(what: str, name: str) -> None:
-    r"""Refuses control characters, line ends and halves of characters in a name, which ends up in files and terminals.
-
-    Example:
-        >>> check_name("--out", "runs/a\nb")
-        Traceback (most recent call last):
-        ValueError: --out holds a control character ('runs/a\nb'): take it out, or rename the file
-    """
-    if any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in name):
-        raise ValueError(f"{what} holds a control character ({name!r}): take it out, or rename the file")
 
 
 def falls_on_held_out_side(text: str) -> bool:

@@ -2,7 +2,7 @@
 
                         a row of the file                                  a completion is right if it is
     exact:FILE.jsonl    {"prompt": "Which word ...?", "answer": "yes"}     nothing but this text, and space around it
-    math:FILE.jsonl     {"prompt": "Simplify ...", "answer": "x^2/2"}      of the same value (`tasks.math_answers`)
+    math:FILE.jsonl     {"prompt": "Simplify ...", "answer": "x^2/2"}      of the same value (`lab.math_answers`)
 
 `exact:` compares the whole completion: `<answer>yes</answer>` and a `yes` after some reasoning are wrong. So a model
 learns to write the answer alone. If it may reason first, use `math:`, which looks at the completion's `final_answer`
@@ -19,16 +19,14 @@ ways.
 
 import json
 import os
-import random
 import re
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task, normalised
 from rlhf_minimal.tasks.final_answer import MAX_NEW_TOKENS
-from rlhf_minimal.tasks.math_answers import check_math_verify, is_readable, same_answer
 from rlhf_minimal.tasks.rows import check_filled, numbered, text_of
 
 FEWEST = 10  # smallest number of different prompts in a file
@@ -48,44 +46,37 @@ def exact_task(file: str) -> Task:
             answers; if there are fewer than `FEWEST` prompts; if all prompts belong to training, or all to evaluation.
             The message names the file and the row (the first is row 1) and says what to do.
     """
-    return _task("exact", file)
+    return rows_task("exact", file, lambda completion, problem: float(completion.strip() == problem.answer.strip()))
 
 
-def math_task(file: str) -> Task:
-    """A task from a file of prompts: an answer is right if it has the same mathematical value.
+def rows_task(
+    kind: str,
+    file: str,
+    verify: Callable[[str, Problem], float],
+    *,
+    check_answer: Callable[[str], None] = lambda answer: None,
+    same: Callable[[str, str], bool] = lambda one, other: False,
+) -> Task:
+    """A task from a file of prompts with their answers.
 
     Args:
+        kind: The family's name, for the task's own.
         file: As for `exact_task`.
-
-    Returns:
-        The task; it needs a real model.
+        verify: (completion, problem) -> 1.0 where it is right, else 0.0.
+        check_answer: Raises a ValueError about an answer that `verify` could not compare with.
+        same: Whether two answers to one prompt, which are not the same text, are the same all the same.
 
     Raises:
-        ValueError: As from `exact_task`; if math-verify cannot read an answer, or is not installed.
+        ValueError: As from `exact_task`.
     """
-    check_math_verify(f"math:{file}")
-    return _task("math", file)
-
-
-def _task(kind: str, file: str) -> Task:
-    problems = _problems(kind, file)
-
-    def make(rng: random.Random) -> Problem:
-        return rng.choice(problems)
-
-    def exact(completion: str, problem: Problem) -> float:
-        return float(completion.strip() == problem.answer.strip())
-
-    def formula(completion: str, problem: Problem) -> float:
-        return float(same_answer(completion, problem.answer))
-
+    problems = _problems(file, check_answer, same)
     return listed_task(
         f"{kind}:{file}",
         file,
         problems,
         about=f"{len(problems)} prompts of {os.path.basename(file)}",
-        make=make,
-        verify=formula if kind == "math" else exact,
+        make=lambda rng: rng.choice(problems),
+        verify=verify,
     )
 
 
@@ -139,7 +130,7 @@ def texts_of(raw: object, question: str, answer: str) -> tuple[str, str]:
     return asked, answered
 
 
-def _problems(kind: str, file: str) -> list[Problem]:
+def _problems(file: str, check_answer: Callable[[str], None], same: Callable[[str, str], bool]) -> list[Problem]:
     """The rows of a file, each prompt once."""
     by_question: dict[tuple[str, ...], tuple[str, Problem]] = {}
     for where, raw in numbered(file):
@@ -147,16 +138,12 @@ def _problems(kind: str, file: str) -> list[Problem]:
             prompt, answer = texts_of(raw, "prompt", "answer")
             check_filled("answer", answer, "remove the row, or write the right answer")
             first, known = by_question.setdefault(question_key(prompt), (where, Problem(prompt, answer)))
-            if known.answer.strip() != answer.strip() and not (kind == "math" and same_answer(answer, known.answer)):
+            if known.answer.strip() != answer.strip() and not same(answer, known.answer):
                 raise ValueError(
                     f"the prompt is the same as in {first}, but the answer differs ({answer!r}, not "
                     f"{known.answer!r}); remove one of the two rows"
                 )
-            if kind == "math" and not is_readable(answer):
-                raise ValueError(
-                    f"math-verify cannot read the answer {answer!r} as a formula; write it as a number or in LaTeX "
-                    "without sums, integrals or names of operators, or use exact: instead of math:"
-                )
+            check_answer(answer)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
     if len(by_question) < FEWEST:

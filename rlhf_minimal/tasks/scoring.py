@@ -14,17 +14,13 @@ from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.rewards import RewardFunction, StepReward, WrongCount, ask, finite, read_each, read_steps
-from rlhf_minimal.timeouts import call_with_timeout
+from rlhf_minimal.timeouts import VerifierWarning, call_with_timeout
 
 SECONDS = 10.0  # the time limit of one call, which scores one completion
 LOST = 6  # all calls that run into their time limit may take this many limits together
 # All calls of a step may take this many limits together, and a tenth of a limit more for each completion. Otherwise a
 # thousand calls that each end shortly before their limit would take hours.
 TOGETHER = 6
-
-
-class VerifierWarning(UserWarning):
-    """A verifier or reward function has failed; its completion gets 0."""
 
 
 @dataclass

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
-from rlhf_minimal.tasks import VerifierWarning, get_task, math_answers, math_worker, verify_all
-from rlhf_minimal.tasks.math_answers import LONGEST, is_readable, marked, same_answer
-from rlhf_minimal.tasks.math_worker import COMMANDS, DEEPEST, is_affordable, is_same, read_formula
+from rlhf_minimal.lab import math_answers, math_worker
+from rlhf_minimal.lab.math_answers import LONGEST, is_readable, marked, same_answer
+from rlhf_minimal.lab.math_worker import COMMANDS, DEEPEST, is_affordable, is_same, read_formula
+from rlhf_minimal.tasks import VerifierWarning, get_task, verify_all
 from tests.tasks.false_positives import FALSE_POSITIVES
 from tests.tasks.math_cases import RIGHT, WRONG
 

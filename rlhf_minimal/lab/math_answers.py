@@ -21,7 +21,9 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
+from rlhf_minimal.tasks.base import Problem, Task
 from rlhf_minimal.tasks.final_answer import final_answer, package_is_missing
+from rlhf_minimal.tasks.jsonl import rows_task
 
 SECONDS = 30.0  # to wait for one comparison, which gives up itself after two seconds of computing
 STARTING = 60.0  # for its first one: importing sympy takes a second, and much longer on a busy machine
@@ -69,6 +71,34 @@ _BEHIND = (
 )
 _JOINS = re.compile(rf"(?:\b(?:{_BEFORE})|n't)\s*$", re.IGNORECASE)
 _PARTS = re.compile(rf"\s*(?:{_BEHIND})\b", re.IGNORECASE)
+
+
+def math_task(file: str) -> Task:
+    """A task from a file of prompts: an answer is right if it has the same mathematical value.
+
+    Args:
+        file: As for `tasks.jsonl.exact_task`.
+
+    Returns:
+        The task; it needs a real model.
+
+    Raises:
+        ValueError: As from `exact_task`; if math-verify cannot read an answer, or is not installed.
+    """
+    check_math_verify(f"math:{file}")
+    return rows_task("math", file, _verify, check_answer=_check_readable, same=same_answer)
+
+
+def _verify(completion: str, problem: Problem) -> float:
+    return float(same_answer(completion, problem.answer))
+
+
+def _check_readable(answer: str) -> None:
+    if not is_readable(answer):
+        raise ValueError(
+            f"math-verify cannot read the answer {answer!r} as a formula; write it as a number or in LaTeX "
+            "without sums, integrals or names of operators, or use exact: instead of math:"
+        )
 
 
 def same_answer(completion: str, answer: str) -> bool:
