@@ -128,7 +128,7 @@ def test_one_step_is_one_step_of_every_arm_and_never_passes_the_end(browser, boo
     one = f"[...{FIGURE}.querySelectorAll('.bar button')].find((b) => b.textContent === 'One step')"
     for n in (1, 2, 3):
         page.evaluate(f"{one}.click()")
-        wait(page, f"{COUNT} === 'step {n} of 60' && {GO}.textContent === 'Train'")
+        wait(page, f"{COUNT} === 'step {n} of 60' && {GO}.textContent === 'Continue'")
     assert sorted([s["arm"], s["seed"], s["step"]] for s in page.evaluate(STEPS)) == [
         [arm, seed, n] for arm, seed in ((0, 0), (1, 0), (1, 1)) for n in (1, 2, 3)
     ]
@@ -163,11 +163,18 @@ def test_a_question_is_predicted_run_and_explained(browser, book):
     page.evaluate(f"{run}.focus()")
     page.press("Enter")
     wait(page, f"{SAID} === 'Done: 120 steps.'")
-    text = page.evaluate(f"{chosen}.textContent")
+    verdict = f"{FIGURE}.querySelector('.verdict')"
+    text = page.evaluate(f"{verdict}.textContent")
     assert "It came out otherwise" in text
-    marks = page.evaluate(f"[...{chosen}.querySelectorAll('.claims li')].map((e) => e.dataset.mark)")
-    assert marks == ["\u2713"] * 5
-    link = page.evaluate(f"{chosen}.querySelector('a').href")
+    marks = page.evaluate(f"[...{verdict}.querySelectorAll('.claims li')].map((e) => e.dataset.mark)")
+    assert marks == ["\u2713"] * 4, "two of the five claims are one sentence"
+    assert page.evaluate(f"{verdict}.querySelectorAll('.claims li')[2].textContent.match(/\\d+ %/g).length") >= 3
+    assert page.evaluate(f"{FIGURE}.querySelector('.arms [aria-pressed=true]').dataset.arm") == "pick0"
+    show = f"[...{verdict}.querySelectorAll('button')].find((b) => b.textContent.startsWith('See '))"
+    page.evaluate(f"{show}.click()")
+    wait(page, f"{FIGURE}.querySelector('.arms [aria-pressed=true]').dataset.arm === 'pick1'")
+    wait(page, f"{FIGURE}.textContent.includes('groups of 2, step 1: group')")
+    link = page.evaluate(f"{verdict}.querySelector('a').href")
     assert link.endswith("/notebooks/grpo.html")
     stands(page, 1400)
 
@@ -184,7 +191,8 @@ def test_it_answers_a_readers_question(browser, book):
     assert "0012" in page.evaluate(answer)
     for bad in ("", "1234+5", "<b>x</b>", "12-3"):
         page.evaluate(f"{field}.value = {json.dumps(bad)}; {ask}.click()")
-        assert "is no question that the model can read" in page.evaluate(SAID)
+        said = page.evaluate(f"{FIGURE}.querySelector('.ask').nextElementSibling.textContent")
+        assert "is no question that the model can read" in said
     assert page.errors == []
 
 
@@ -257,7 +265,7 @@ def test_a_run_is_downloaded_whole(browser, book):
         "return 'blob:none'; }; HTMLAnchorElement.prototype.click = () => {};"
     )
     page.evaluate(f"[...{FIGURE}.querySelectorAll('.bar button')].find((b) => b.textContent === 'One step').click()")
-    wait(page, f"{COUNT} === 'step 1 of 120' && {GO}.textContent === 'Train'")
+    wait(page, f"{COUNT} === 'step 1 of 120' && {GO}.textContent === 'Continue'")
     page.evaluate(f"[...{FIGURE}.querySelectorAll('button')].find((b) => b.textContent.startsWith('Download')).click()")
     wait(page, "window.saved")
     saved = json.loads(page.evaluate("window.saved"))

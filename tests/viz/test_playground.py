@@ -526,6 +526,63 @@ def test_a_whole_run_ends_where_the_record_says():
     assert now["101-120"]["right"] > 0.85
 
 
+def test_a_sentence_that_goes_on_is_read_with_what_it_goes_on_from():
+    history = [[[{"step": step, "right": right}] for _ in range(1)] for step, right in ((1, 0.9), (1, 0.2))]
+    side = [{"arm": arm, "of": "right", "from": 1, "to": 20} for arm in (0, 1)]
+    claims = [
+        {"say": "The first ends above 85 %,", "left": side[0], "is": ">", "right": 0.85},
+        {"say": "and above the second.", "left": side[0], "is": ">", "right": side[1]},
+        {"say": "The second ends above 30 %.", "left": side[1], "is": ">", "right": 0.3},
+    ]
+    found = in_page("console.log(JSON.stringify(maths.sentences(H, C)))", H=history, C=claims)
+    assert found == [
+        {
+            "text": "The first ends above 85 %, and above the second.",
+            "own": ["90 %", "90 % against 20 %"],
+            "holds": True,
+        },
+        {"text": "The second ends above 30 %.", "own": ["20 %"], "holds": False},
+    ]
+
+
+def test_every_explanation_says_why_and_where_it_is_seen():
+    for challenge in challenges():
+        assert challenge["why"].endswith(".")
+        assert 20 <= len(challenge["why"].split()) <= 75
+        look = challenge.get("look", {"arm": 0, "step": 1, "last": False, "words": "See"})
+        assert look["arm"] < len(challenge["arms"])
+        assert 1 <= look["step"] <= 120
+        row = ROWS[challenge["arms"][look["arm"]].get("row", "grpo")]
+        assert not look["last"] or int(challenge["arms"][look["arm"]].get("updates", row["updates"])) > 1
+
+
+def test_what_an_explanation_points_at_is_there():
+    """The steps of the tree to which the buttons under an explanation lead, on the page's own runs."""
+    found = in_engine(
+        """
+        const five = (settings) => { const run = make(settings); let kept;
+          for (let i = 0; i < 5; i++) ({ kept } = run.step({ keep: true })); return kept; };
+        const [plain] = [make({ row: "reinforce", values: [10, 11] }).step({ keep: true }).kept];
+        const pairs = make({ group: 2 }).step({ keep: true }).kept;
+        const clip = five({ updates: 8 }).updates.at(-1), gspo = five({ row: "gspo" });
+        const of = (bound, i, text) => new Set([...text].map((_, t) => Number(bound[i * 5 + t])));
+        const { bound } = gspo.updates.at(-1);
+        say({ pushes: [...plain.updates[0].push].filter((x) => x !== 0).map(Math.sign), right: plain.right,
+          pairs: pairs.right.map((r, i) => [r, pairs.right[i ^ 1], pairs.advantages[i * 5]]),
+          clipped: [...clip.bound].filter(Boolean).length, update: clip.update,
+          whole: gspo.texts.map((text, i) => of(bound, i, text).size), stopped: [...bound].filter(Boolean).length });
+        """
+    )
+    assert set(found["pushes"]) == {1}, "wrong completions are pushed up, too"
+    assert 0 in found["right"]
+    assert {(r, other) for r, other, _ in found["pairs"]} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert all((advantage != 0) == (r != other) for r, other, advantage in found["pairs"])
+    assert found["clipped"] > 0
+    assert found["update"] == 8
+    assert set(found["whole"]) == {1}, "GSPO stops all tokens of a completion or none"
+    assert found["stopped"] > 0
+
+
 def slug(title):
     return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
 
@@ -668,7 +725,7 @@ def test_the_tree_sums_what_is_shared():
     ]
     assert (found["leaves"], found["most"]) == (2, 1)
     assert found["words"].endswith("3 of 3 completions go this way. Pushes of +1.00 and \u22121.00 leave 0.")
-    assert found["fork"].endswith("The pushes on it add up to +1.00. 1 of its tokens stand beyond a bound.")
+    assert found["fork"].endswith("The pushes on it add up to +1.00. In 1 of the 2 its probability has moved beyond a bound.")
 
 
 def test_curves_are_means_of_the_last_ten_points():

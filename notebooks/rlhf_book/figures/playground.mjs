@@ -10,7 +10,7 @@ const MOST_ARMS = 4, BEGIN = "#play=";
 // ---- what can be set of an arm: [name, label, values], a value with its words where they differ ----
 
 const FIELDS = [
-  ["row", "Row of the table", null],
+  ["row", "Algorithm (a row of the table)", null],
   ["lr", "Learning rate", ["1e-4", "2e-4", "4e-4", "8e-4", "1.6e-3", "3.2e-3"]],
   ["updates", "Updates on a batch", ["1", "2", "4", "8", "16"]],
   ["low", "Bound below 1", ["0.0003", "0.003", "0.03", "0.1", "0.2", "0.4", "none"]],
@@ -28,13 +28,15 @@ const FIELDS = [
 ];
 const MEANINGS = [
   ["Arm", "one choice of settings; up to four are trained beside each other."],
-  ["Row of the table", "the algorithm: who gets the credit, how far a step may go, who counts how much."],
+  ["Algorithm", "who gets the credit, how far a step may go, who counts how much: a row of the book's table."],
   ["Learning rate", "the size of a step."],
   ["Updates on a batch", "how many steps are taken on the same completions. From the second on the model is no longer the one that wrote them."],
-  ["Bounds", "how far a token's probability may move away from what it was, as a ratio, before its push is stopped."],
-  ["Prompts a step, group size", "how many questions a step asks, and how many completions it samples of each."],
+  ["Bounds", "how far a token's probability may move away from what it was, as a ratio, before its push is stopped. PPO's clip is two of them."],
+  ["Prompts a step, group size", "how many questions a step asks, and how many completions it samples of each: those of one question are a group."],
+  ["Baseline", "what is taken off a reward, often the group's mean; what is left is the completion's advantage."],
   ["Rewarded is", "what earns the higher of the two rewards."],
   ["KL penalty", "how strongly the model is held near its start."],
+  ["Push", "how much an update asks for more of a token: the slope of the objective in its log-prob, times the number of completions in the batch. In the tree the pushes of completions that share the token are added up."],
   ["Seeds", "repetitions with other questions and other samples; the first seed says which."],
 ];
 const OWN = ["updates", "low", "high"]; // "" stands for the row's own
@@ -145,11 +147,20 @@ const maths = {
 
   // ---- curves ----
 
+  // How long a run will still take, in words, where that is long enough to be told.
+  left: (made, steps, milliseconds) => {
+    const seconds = (steps * milliseconds) / made / 1000;
+    return made >= 3 && seconds > 5 ? `, about ${seconds < 90 ? `${5 * Math.ceil(seconds / 5)} s` : `${Math.round(seconds / 60)} min`} left` : "";
+  },
+
   // The mean of the last ten points, as far as there are ten; points without a value are left out.
   smooth: (points, width = 10) => points.map(([x], i) => {
     const own = points.slice(Math.max(0, i - width + 1), i + 1);
     return [x, own.reduce((sum, [, y]) => sum + y, 0) / own.length];
   }),
+
+  // A line as it is drawn and told: what is measured on a few samples as the mean of ten steps, the rest as it is.
+  line: (key, points) => (["greedy", "kl", "question"].includes(key) ? points : maths.smooth(points)),
 
   // [step, value] of one run.
   points: (run, key) => run.filter((one) => one[key] !== undefined).map((one) => [one.step, one[key]]),
@@ -171,6 +182,27 @@ const maths = {
   holds: (history, { left, is, right, by = 0 }) => {
     const one = maths.measured(history, left), other = typeof right === "number" ? right : maths.measured(history, right);
     return is === ">" ? one > other + by : one < other - by;
+  },
+
+  // The claims of an explanation as sentences: one that goes on is read with what it goes on from. Each with what the
+  // reader's own run has, and whether all of it holds.
+  sentences: (history, claims) => {
+    const found = [];
+    for (const claim of claims) {
+      const say = MEASURES.find(([key]) => key === claim.left.of)?.[4] ?? percent;
+      const sides = [claim.left, claim.right].filter((side) => typeof side !== "number").map((side) => say(maths.measured(history, side)));
+      const one = { text: claim.say, own: [sides.join(" against ")], holds: maths.holds(history, claim) }, before = found.at(-1);
+      if (before && /[^.]$/.test(before.text)) {
+        before.text += ` ${one.text}`;
+        if (!before.own.includes(one.own[0])) before.own.push(one.own[0]);
+        before.holds &&= one.holds;
+      } else if (before && /^[a-z]/.test(one.text)) {
+        before.text = `${before.text.replace(/\.$/, ",")} ${one.text}`;
+        if (!before.own.includes(one.own[0])) before.own.push(one.own[0]);
+        before.holds &&= one.holds;
+      } else found.push(one);
+    }
+    return found;
   },
 
   // ---- the tree of a group: what completions share is one node ----
@@ -220,7 +252,7 @@ const maths = {
     const sum = node.up > 0.005 && node.down < -0.005
       ? ` Pushes of ${signed(node.up)} and ${signed(node.down)} leave ${signed(node.push)}.`
       : ` The pushes on it add up to ${signed(node.push)}.`;
-    return where + sum + (node.bound ? ` ${node.bound} of its tokens stand beyond a bound.` : "");
+    return where + sum + (node.bound ? ` In ${node.bound} of the ${node.count} its probability has moved beyond a bound.` : "");
   },
 
   // ---- the lines of code of a row, with the cell that each belongs to ----
@@ -291,6 +323,7 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .panel { border: 1px solid var(--line); border-radius: 0.6rem; background: var(--panel); padding: 0.75rem; min-width: 0; }
 .playground :is(.panel, .main) + .panel, .playground .two { margin-block-start: 0.75rem; }
 .playground .main, .playground .two { display: grid; gap: 0.75rem; grid-template-columns: minmax(0, 1fr); }
+.playground .main { align-items: start; }
 .playground :is(.main, .two) > .panel { margin: 0; }
 .playground .chips { display: flex; flex-wrap: wrap; gap: 0.35rem; align-items: center; margin-block-end: 0.75rem; }
 .playground .chips button { border-radius: 1rem; min-height: 1.9rem; padding-block: 0.1rem; }
@@ -300,7 +333,7 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .challenge legend { font-weight: 600; font-size: inherit; padding: 0; margin: 0 0 0.2rem; float: none; width: auto; }
 .playground .challenge fieldset label { display: flex; gap: 0.5rem; align-items: baseline; }
 .playground input[type=radio] { min-height: 0; accent-color: #3b8fcf; }
-.playground .challenge [role=status] { margin-block-start: 0.6rem; }
+.playground .verdict:not(:empty) { margin-block: 0.6rem; padding-inline-start: 0.75rem; border-inline-start: 4px solid var(--go); }
 .playground .claims { list-style: none; padding: 0; margin-block: 0.4rem; display: grid; gap: 0.3rem; }
 .playground .claims li { padding-inline-start: 1.5rem; position: relative; }
 .playground .claims li::before { content: attr(data-mark); position: absolute; inset-inline-start: 0; font-weight: 700; }
@@ -352,7 +385,8 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .playground .ask { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; margin-block-start: 0.4rem; }
 .playground .ask input { width: 8.5rem; font-family: ui-monospace, Menlo, Consolas, monospace; }
 .playground .lines { margin: 0.3rem 0 0; overflow-x: auto; font-size: 0.8rem; line-height: 1.5; padding: 0; background: none; border: 0; color: inherit; }
-.playground .lines span { display: block; padding-inline: 0.4rem; border-inline-start: 3px solid transparent; white-space: pre; width: max-content; min-width: 100%; }
+.playground .lines span { display: block; padding-inline: 0.4rem; border-inline-start: 3px solid transparent; white-space: pre-wrap; overflow-wrap: anywhere;
+  padding-inline-start: 2rem; text-indent: -1.6rem; }
 .playground .lines .differs { background: color-mix(in srgb, #3b8fcf 16%, transparent); border-inline-start-color: #3b8fcf; }
 .playground .lines .cell { color: var(--soft); font-size: 0.72rem; font-family: inherit; margin-block-start: 0.25rem; }
 .playground .link { flex: 1 1 12rem; min-width: 0; }
@@ -378,6 +412,7 @@ html[data-theme="dark"] .playground { --arm0: #7dbdf2; --arm1: #f2a15f; --arm2: 
 .bd-article figure.mjs:has(.playground) { max-width: none; margin-inline: 0; }
 .bd-main .bd-content .bd-article-container:has(.playground:not(.front)) { max-width: 84rem; }
 .playground.front svg.chart { height: 17rem; }
+body:has(.playground:not(.front)) #pst-back-to-top { display: none; }
 `;
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -420,8 +455,7 @@ function drawLines(svg, history, key, x, y, thick) {
   return history.map((runs, arm) => {
     const lines = runs.map((run) => maths.points(run, key)).filter((line) => line.length);
     if (lines.length < runs.length || !lines.length) return [];
-    const even = (line) => (key === "greedy" || key === "kl" || key === "question" ? line : maths.smooth(line));
-    const mean = even(maths.average(lines)), stroke = `var(--arm${arm})`;
+    const even = (line) => maths.line(key, line), mean = even(maths.average(lines)), stroke = `var(--arm${arm})`;
     for (const line of thick > 2 ? lines : []) {
       svg.append(picture("path", { class: "curve", d: path(lines.length > 1 ? even(line) : line, x, y), stroke, "stroke-width": 1, opacity: 0.4 }));
     }
@@ -436,7 +470,7 @@ const highest = (history, key, least) => {
   return least === 1 && (key === "right" || key === "greedy" || key === "question") ? 1 : Math.max(least, ...all);
 };
 
-function drawChart(svg, { history, limit, measure, names, at = null }) {
+function drawChart(svg, { history, limit, measure, names, at = null, empty = "Press Train" }) {
   const [key, title, axis, least, say] = measure;
   const width = svg.clientWidth || 600, height = svg.clientHeight || 300, left = 46, right = 14, top = 30, bottom = 40;
   const most = highest(history, key, least);
@@ -454,7 +488,7 @@ function drawChart(svg, { history, limit, measure, names, at = null }) {
   }
   svg.append(picture("text", { x: (left + width - right) / 2, y: height - 3, "text-anchor": "middle" }, "training step"));
   if (!history.flat().some((run) => run.length)) {
-    svg.append(picture("text", { x: (left + width - right) / 2, y: (top + height - bottom) / 2, "text-anchor": "middle", class: "empty" }, "Press Train"));
+    svg.append(picture("text", { x: (left + width - right) / 2, y: (top + height - bottom) / 2, "text-anchor": "middle", class: "empty" }, empty));
   }
   if (at) svg.append(picture("path", { d: `M${x(at)} ${top}V${height - bottom}`, stroke: "currentColor", "stroke-opacity": 0.5, "stroke-dasharray": "2 3" }));
   const means = drawLines(svg, history, key, x, y, 2.75);
@@ -487,7 +521,7 @@ function drawTree(svg, group, chosen, choose) {
     const one = picture("g", { class: `node${node.text === chosen ? " chosen" : ""}`, tabindex: node.text === chosen || (!chosen && node === nodes[0]) ? 0 : -1,
       role: "button", "aria-pressed": String(node.text === chosen), "data-text": node.text, "aria-label": maths.words(node, group.prompt, size), transform: `translate(${a} ${y(node)})` });
     const sign = still ? "\u00b7" : up ? "\u25b2" : "\u25bc";
-    const small = [node.prob > 0.995 ? "1.0" : node.prob.toFixed(2).slice(1), roomy ? `\u00d7${node.count}` : "", node.bound ? "\u2702" : ""].filter(Boolean).join(" ");
+    const small = [node.prob > 0.995 ? "1.0" : node.prob < 0.005 ? "<.01" : node.prob.toFixed(2).slice(1), roomy ? `\u00d7${node.count}` : "", node.bound ? "\u2702" : ""].filter(Boolean).join(" ");
     one.append(
       picture("rect", { width: box, height: tall, rx: 6, fill: `rgb(var(--${up ? "up" : "down"}) / ${shade.toFixed(3)})` }),
       picture("text", { class: "token", x: roomy ? 9 : box / 2 - 8, y: 18, "text-anchor": roomy ? "start" : "middle" }, maths.shown(node.token)),
@@ -526,7 +560,7 @@ function render({ model, el }) {
 
   // What there is to see: history[arm][seed] is a list of steps.
   const now = {
-    arms: small ? [{ ...DEFAULT }, { ...DEFAULT, verdict: "coin" }] : [{ ...DEFAULT }], limit: LIMIT, selected: 0, number: 0, turn: 0, history: [], running: false,
+    arms: small ? [{ ...DEFAULT }, { ...DEFAULT, verdict: "coin" }] : [{ ...DEFAULT }], limit: LIMIT, selected: 0, number: 0, turn: 0, began: 0, from: 0, history: [], running: false,
     speed: "0", measure: MEASURES[0], question: null, answers: null, challenge: null, guess: null, over: false,
     look: { step: null, group: "mixed", last: false, ticket: 0, asked: 0, node: null, seen: null }, beside: 0, dirty: true, engine: "",
   };
@@ -550,6 +584,7 @@ function render({ model, el }) {
   const go = (once = false) => {
     if (now.over) rebuild();
     now.running = true;
+    Object.assign(now, { began: performance.now(), from: done() });
     now.turn += 1;
     tell("go", { speed: Number(now.speed), once, turn: now.turn });
     if (!once) say("Training.");
@@ -595,9 +630,10 @@ function render({ model, el }) {
   const count = element("span", { className: "count" });
   const chart = picture("svg", { class: "chart", role: "img" });
   const showBar = () => {
-    train.textContent = now.running ? "Pause" : now.over ? "Train again" : "Train";
+    train.textContent = now.running ? "Pause" : now.over ? "Train again" : done() ? "Continue" : "Train";
     one.disabled = now.running || now.over;
-    count.textContent = `step ${done()} of ${now.limit}`;
+    const left = now.running && now.speed === "0" ? maths.left(done() - now.from, Number(now.limit) - done(), performance.now() - now.began) : "";
+    count.textContent = `step ${done()} of ${now.limit}${left}`;
   };
 
   if (small) {
@@ -646,7 +682,10 @@ function render({ model, el }) {
 
   // Whatever changes the arms begins anew and goes into the address.
   const changed = () => {
+    const far = done();
     rebuild();
+    result.replaceChildren();
+    say(far ? "The settings have changed, so all arms begin anew. Press Train." : "");
     history.replaceState(null, "", maths.address(now.arms, now.limit));
     link.value = location.href;
   };
@@ -672,20 +711,21 @@ function render({ model, el }) {
       now.limit = limit.value = LIMIT;
       now.selected = 0;
       now.beside = 1;
+      now.measure = MEASURES[0];
       rebuild();
       link.value = `${location.href.split("#")[0]}#${challenge.id}`;
       say("Choose what you expect, then run it.");
     } else say("");
     showChallenge();
   };
-  const result = element("div", { role: "status" });
+  const result = element("div", { className: "verdict", role: "status" });
   const showChallenge = () => {
     const { challenge } = now;
     for (const other of challenges) other.chip.setAttribute("aria-pressed", String(other === challenge));
     panel.hidden = !challenge;
     if (!challenge) return;
     const run = element("button", { type: "button", className: "go", textContent: "Run it", disabled: true });
-    run.addEventListener("click", () => { if (now.over) rebuild(); if (!now.running) go(); train.focus(); });
+    run.addEventListener("click", () => { if (now.over) rebuild(); if (!now.running) go(); train.focus({ preventScroll: true }); chart.scrollIntoView({ block: "nearest" }); });
     const choices = challenge.options.map((text, i) => {
       const radio = element("input", { type: "radio", name: "guess" });
       radio.addEventListener("change", () => { now.guess = i; run.disabled = false; now.dirty = true; });
@@ -693,22 +733,37 @@ function render({ model, el }) {
     });
     result.replaceChildren();
     panel.replaceChildren(element("h3", { textContent: challenge.title }), element("p", { textContent: challenge.question }),
-      element("fieldset", {}, element("legend", { textContent: "What do you expect?" }), ...choices), run, result);
+      element("fieldset", {}, element("legend", { textContent: "What do you expect?" }), ...choices), run);
   };
   // What came out: said once the run is over, with a mark for each sentence that the reader's own run bears out.
   const showResult = () => {
     const { challenge } = now, same = challenge && JSON.stringify(now.arms) === JSON.stringify(challenge.arms.map((arm) => ({ ...DEFAULT, ...arm })));
-    if (!challenge || !now.over || now.guess === null || !same || result.childNodes.length) return;
-    const claims = challenge.claims.map((claim) => {
-      const holds = maths.holds(now.history, claim), item = element("li", { textContent: claim.say });
+    if (!challenge || !now.over || now.guess === null || !same) { if (result.childNodes.length) result.replaceChildren(); return; }
+    if (result.childNodes.length) return;
+    const claims = maths.sentences(now.history, challenge.claims).map(({ text, own, holds }) => {
+      const item = element("li", {}, text, element("span", { className: "quiet", textContent: ` Here: ${own.join("; ")}.` }));
       item.dataset.mark = holds ? "\u2713" : "\u2717";
       return item;
     });
-    const lead = now.guess === challenge.answer ? "As you expected: " : `You expected \u201c${challenge.options[now.guess]}\u201d. It came out otherwise: `;
+    const answer = `\u201c${challenge.options[challenge.answer]}\u201d.`;
+    const lead = now.guess === challenge.answer ? `As you expected: ${answer}` : `You expected \u201c${challenge.options[now.guess]}\u201d. It came out otherwise: ${answer}`;
     const chapter = element("a", { href: `../${challenge.chapter}.html`, textContent: challenge.chapterTitle });
-    result.replaceChildren(element("p", {}, element("strong", { textContent: lead + challenge.options[challenge.answer].replace(/^./, (c) => c.toLowerCase()) + "." })),
+    const why = element("p", {}, element("strong", { textContent: "Why? " }), challenge.why);
+    if (challenge.look) {
+      const { arm, step, last, words } = challenge.look, show = element("button", { type: "button", textContent: words });
+      show.addEventListener("click", () => {
+        now.selected = arm;
+        updateMenu.value = last ? "last" : "first";
+        groupMenu.value = "mixed";
+        look({ step, last, group: "mixed", node: null });
+        groupPanel.scrollIntoView({ block: "start" });
+        slider.focus({ preventScroll: true });
+      });
+      why.append(" ", show);
+    }
+    result.replaceChildren(element("p", {}, element("strong", { textContent: lead })), why,
       element("ul", { className: "claims" }, ...claims), element("p", {}, "Read on: ", chapter, "."),
-      element("p", { className: "quiet", textContent: "\u2713 stands before what your own run bears out." }));
+      element("p", { className: "quiet", textContent: "\u2713 stands before what your own run bears out; its numbers are means of the steps that the sentence speaks of." }));
   };
 
   // ---- arms and their settings ----
@@ -751,7 +806,7 @@ function render({ model, el }) {
   const showValues = () => {
     [...arms.querySelectorAll("output")].forEach((output, i) => {
       const lines = (now.history[i] ?? []).map((run) => maths.points(run, now.measure[0])).filter((line) => line.length);
-      const mean = lines.length ? maths.smooth(maths.average(lines)).at(-1)?.[1] : undefined;
+      const mean = lines.length ? maths.line(now.measure[0], maths.average(lines)).at(-1)?.[1] : undefined;
       output.textContent = mean === undefined ? "" : now.measure[4](mean);
     });
   };
@@ -763,8 +818,10 @@ function render({ model, el }) {
       const arm = now.arms[now.selected];
       if (!maths.allowed(name, value, rows)) { say(`${label}: ${value || "nothing"} is not between 0 and 999.`); controls[name].value = arm[name]; return; }
       arm[name] = value;
+      const taken = name === "row" && OWN.some((own) => arm[own] !== "");
       if (name === "row") for (const own of OWN) arm[own] = "";
       changed();
+      if (taken) say("All arms begin anew; updates and bounds are now this row's own.");
     };
     if (name === "seed") {
       const input = element("input", { type: "number", min: 0, max: 999, step: 1 });
@@ -806,13 +863,14 @@ function render({ model, el }) {
     return [measure, button, svg];
   });
   const note = element("p", { className: "quiet" });
-  const curves = element("section", { className: "panel" }, chart, note, measures,
+  const curves = element("section", { className: "panel" }, chart, note, result, measures,
     element("details", { className: "more" }, element("summary", { textContent: "The numbers as a table" }), numbers));
   let stepAt = () => 1;
   chart.addEventListener("click", (event) => look({ step: Math.max(1, Math.min(done(), stepAt(event.clientX))) }));
   const showCurves = () => {
     const [key] = now.measure, most = Number(now.limit);
-    stepAt = drawChart(chart, { history: now.history, limit: most, measure: now.measure, names: names(), at: now.look.step });
+    stepAt = drawChart(chart, { history: now.history, limit: most, measure: now.measure, names: names(), at: now.look.step,
+      empty: now.challenge && now.guess === null ? "What do you expect?" : now.challenge ? "Run it" : "Press Train" });
     const several = now.arms.some((arm) => arm.seeds !== "1");
     note.textContent = key === "question" && !now.question ? "Type a question of your own below, and its curve is drawn here from then on."
       : ["greedy", "kl", "question"].includes(key) ? "" : several ? "Thin: a seed each. Thick: their mean. All are means of the last ten steps."
@@ -829,7 +887,7 @@ function render({ model, el }) {
       const head = element("tr", {}, element("th", { textContent: "step" }), ...names().map((name) => element("th", { textContent: name, scope: "col" })));
       const body = steps.map((step) => element("tr", {}, element("th", { textContent: String(step), scope: "row" }), ...now.history.map((runs) => {
         const lines = runs.map((run) => maths.points(run.slice(0, step), key));
-        return element("td", { textContent: lines.every((line) => line.length) ? now.measure[4](maths.smooth(maths.average(lines)).at(-1)[1]) : "" });
+        return element("td", { textContent: lines.every((line) => line.length) ? now.measure[4](maths.line(key, maths.average(lines)).at(-1)[1]) : "" });
       })));
       numbers.replaceChildren(element("table", { className: "table" }, element("thead", {}, head), element("tbody", {}, ...body)));
     }
@@ -867,7 +925,7 @@ function render({ model, el }) {
     slider.max = String(Math.max(1, done()));
     slider.disabled = !done();
     slider.value = String(step ?? slider.max);
-    sliderSays.textContent = step === null ? `${done()}, the latest` : String(step);
+    sliderSays.textContent = step === null ? `${seen?.step ?? done()}, the latest` : String(step);
     if (groupMenu.options.length !== Number(arm.prompts) + 1) {
       groupMenu.replaceChildren(groupMenu.options[0], ...Array.from({ length: Number(arm.prompts) }, (_, p) => element("option", { value: String(p), textContent: `${p + 1} of ${arm.prompts}` })));
       if (now.look.group !== "mixed" && now.look.group >= Number(arm.prompts)) now.look.group = "mixed";
@@ -886,8 +944,8 @@ function render({ model, el }) {
     which.textContent = `${names()[now.selected]}, step ${seen.step}: group ${seen.group + 1} of ${seen.of}` +
       (mixed ? plain ? ", since no group of this step has both right and wrong completions" : ", the first in which some completions are right and some wrong" : ", as you chose") +
       `. The right answer is ${seen.wanted.replace(END, "")}, the sum with its last digit first. In a box: a token, its probability before update ${seen.update} of the batch` +
-      " and how hard this update asks for more (\u25b2) or less (\u25bc) of it, summed over the completions that share it." + (seen.completions.some((one) => one.bound.includes(1)) ? " \u2702: beyond a bound." : "") +
-      (plain && seen.step > 10 ? " Move the slider back to the first steps to see right and wrong part." : "");
+      " and whether this update asks for more (\u25b2) or less (\u25bc) of it or neither (\u00b7), summed over the completions that share it: the stronger, the darker." + (seen.completions.some((one) => one.bound.includes(1)) ? " \u2702: beyond a bound." : "") +
+      (plain && mixed && seen.step > 10 ? " Move the slider back to the first steps to see right and wrong part." : "");
     const nodes = drawTree(tree, seen, node, choose), found = nodes.find((other) => other.text === node);
     about.textContent = found ? maths.words(found, seen.prompt, seen.completions.length) : "Choose a box to read what it says; arrow keys go from box to box.";
     if (asTable.parentElement.open) {
@@ -910,15 +968,17 @@ function render({ model, el }) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const found = ask.value.trim().match(/^(\d{1,3})\s*\+\s*(\d{1,3})\s*=?$/);
-    if (!found) { say(`${ask.value.trim() || "Nothing"} is no question that the model can read: it knows two numbers of up to three digits, as in 407+595=.`); return; }
+    askSays.textContent = found ? "" : `${ask.value.trim() || "Nothing"} is no question that the model can read: it knows two numbers of up to three digits, as in 407+595=.`;
+    if (!found) return;
     now.question = `${found[1].padStart(3, "0")}+${found[2].padStart(3, "0")}=`;
     ask.value = now.question;
     tell("question", { question: now.question });
     say(`Asked ${now.question}`);
   });
+  const askSays = element("p", { className: "quiet", role: "status" });
   const answers = element("table", { className: "answers" });
   const askPanel = element("section", { className: "panel" }, element("h3", { textContent: "Ask it yourself" }),
-    element("p", { className: "quiet", textContent: "A sum of two numbers of three digits. It is asked again and again while the model trains; nothing is learned from it." }), form, answers);
+    element("p", { className: "quiet", textContent: "A sum of two numbers of three digits. It is asked again and again while the model trains; nothing is learned from it." }), form, askSays, answers);
   const showAnswers = () => {
     if (!now.answers || now.answers.question !== now.question) { answers.replaceChildren(); return; }
     const all = names();
@@ -936,11 +996,11 @@ function render({ model, el }) {
 
   // ---- the lines of code ----
 
-  const codes = element("div", { className: "both" });
+  const codes = element("div", { className: "both" }), symbols = element("p", { className: "quiet" });
   const besideMenu = select([["0", ""]], "0", (value) => { now.beside = Number(value); });
   const codePanel = element("section", { className: "panel" }, element("h3", { textContent: "The lines of code of this arm" }),
     element("div", { className: "controls" }, labelled("marked: what differs from", besideMenu)), codes,
-    element("p", { className: "quiet", textContent: "rewards has a number for each completion; logp, old, ref and mask one for each token; group is the size of a group, budget 5." }));
+    symbols);
   const showCode = () => {
     const code = model.get("code"), all = names(), others = now.arms.map((_, i) => i).filter((i) => i !== now.selected);
     if (!others.includes(now.beside)) now.beside = others[0] ?? -1;
@@ -963,6 +1023,8 @@ function render({ model, el }) {
       parts.push(element("p", { className: "quiet", textContent: `${same ? "The lines are the same. " : ""}${apart.length ? `Beside the lines: ${apart.join("; ")}.` : same ? "So are the settings." : ""}` }));
     }
     codes.replaceChildren(...parts);
+    const budget = [...lines, ...other].some(({ text }) => text.includes("budget")) ? ", and budget is 5, the longest completion" : "";
+    symbols.textContent = `rewards has a number for each completion; logp, old, ref and mask one for each token; group is the size of a group${budget}.`;
   };
 
   // ---- to take away ----
@@ -974,9 +1036,9 @@ function render({ model, el }) {
     link.select();
     try {
       await navigator.clipboard.writeText(link.value);
-      say("The link is copied.");
+      shareSays.textContent = "The link is copied.";
     } catch {
-      say("The browser does not let a page copy: the link is selected, copy it with the keyboard.");
+      shareSays.textContent = "The browser does not let a page copy: the link is selected, copy it with the keyboard.";
     }
   });
   const save = element("button", { type: "button", textContent: "Download the run as JSON" });
@@ -984,9 +1046,11 @@ function render({ model, el }) {
     const text = JSON.stringify(maths.record(now, rows), null, 1);
     const anchor = element("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: "playground-run.json" });
     anchor.click();
+    shareSays.textContent = "Saved as playground-run.json, where your browser saves files.";
     setTimeout(() => URL.revokeObjectURL(anchor.href), 1000);
   });
-  const share = element("div", { className: "controls" }, link, copy, save);
+  const shareSays = element("p", { className: "quiet", role: "status" });
+  const share = element("div", {}, element("div", { className: "controls" }, link, copy, save), shareSays);
 
   // ---- all of it ----
 
