@@ -63,8 +63,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         trust=partial(off_policy_sequence, delta=0.5),
     ),
     # DPPO, arXiv 2602.04879: the trust region is a difference of probabilities, not a band of ratios. With the squared
-    # log-ratio of Kimi K2.5, whose coefficient of .001 is twice k2's, it is prime-rl's default loss; verl's form has no
-    # KL and caps the ratio at 20, gate=partial(gates.clip_weight, cap=20.0).
+    # log-ratio of Kimi K2.5, whose coefficient of .001 is twice k2's, it is prime-rl's default of August 2026; verl's
+    # form has no KL and caps the ratio at 20, gate=partial(gates.clip_weight, cap=20.0).
     "dppo": Algorithm(
         advantages.group_centered,
         ratios.token,

@@ -75,7 +75,7 @@ def dppo_tv(
     A ratio is the wrong measure for rare tokens: from 0.0001 to 0.0003 it is 3 although almost nothing has changed,
     from 0.6 to 0.9 it is 1.5. The difference is this token's part of the total variation between the two policies.
 
-    Chapter: off-policy. Source: DPPO, arXiv 2602.04879; verl's `dppo_tv`, prime-rl's default loss.
+    Chapter: off-policy. Source: DPPO, arXiv 2602.04879; verl's `dppo_tv`, prime-rl's default loss of August 2026.
 
     Args:
         mask: [B, T], 1 on trained tokens.
