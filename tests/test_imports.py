@@ -37,7 +37,7 @@ ALLOWED = {
     | {"vocabulary", "timeouts", "functional", "objective", "contrib", "pairs", "models", "tasks", "training", "fit"},
     "__init__": MATHS | {"contrib", "models", "tasks"},
     "__main__": {"cli"},
-    "cli": MATHS | LOOP | {"vocabulary", "models", "tasks", "training", "lab", "runs", "fit", "."},
+    "cli": MATHS | LOOP | {"vocabulary", "timeouts", "models", "tasks", "training", "lab", "runs", "fit", "."},
 }
 
 

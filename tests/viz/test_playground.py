@@ -725,7 +725,9 @@ def test_the_tree_sums_what_is_shared():
     ]
     assert (found["leaves"], found["most"]) == (2, 1)
     assert found["words"].endswith("3 of 3 completions go this way. Pushes of +1.00 and \u22121.00 leave 0.")
-    assert found["fork"].endswith("The pushes on it add up to +1.00. In 1 of the 2 its probability has moved beyond a bound.")
+    assert found["fork"].endswith(
+        "The pushes on it add up to +1.00. In 1 of the 2 its probability has moved beyond a bound."
+    )
 
 
 def test_curves_are_means_of_the_last_ten_points():
