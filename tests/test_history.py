@@ -50,6 +50,18 @@ def test_papers_stand_in_the_order_of_time():
     assert history.month("williams1992") == "1992"
 
 
+def test_the_drawn_timeline_names_every_paper_to_scale_and_no_two_lines_overlap():
+    drawing = ElementTree.fromstring(history.drawn_timeline())
+    names = [part.text for part in drawing.iter("tspan") if "name" in part.get("class", "")]
+    assert sorted(names) == sorted(entry["name"] for entry in TIMELINE)
+    heights = [float(text.get("y")) for text in drawing.findall("text") if text.get("x") == str(history.AXIS + 26)]
+    assert heights == sorted(heights)
+    assert all(low - high >= history.APART for high, low in zip(heights, heights[1:], strict=False))
+    year = history.since("2026-01") - history.since("2025-01")
+    assert year == 6 * (history.since("2016-01") - history.since("2015-01"))  # as the page says
+    assert history.since("2023-01") - history.since("2022-12") == history.SLOW
+
+
 def test_a_row_on_the_timeline_is_that_papers_row():
     for entry in TIMELINE:
         for row in entry.get("rows", ()):

@@ -17,6 +17,9 @@ from rlhf_minimal import ALGORITHMS, diff
 
 HISTORY = ROOT / "book" / "data" / "history.yml"
 LINE, INDENT, TOP, LEFT, WIDTH = 26, 22, 22, 14, 700  # pixels of the drawing
+# Of the timeline: pixels a month before and after the year in which months fill up, between two lines of names, up
+# to the axis.
+SLOW, FAST, BUSY, APART, AXIS = 3, 18, 2023, 17, 44
 
 
 @cache
@@ -47,6 +50,51 @@ def timeline():
         named = f"**{entry['name']}** {source(entry['paper'])}"
         lines.append([month(entry["paper"]), named, ", ".join(rows), entry["changed"]])
     return table(["month", "paper", "row", "what is different after it"], lines)
+
+
+def since(when):
+    """Pixels from January 2015 to a month, to scale on both sides of January 2023; a year alone is its middle."""
+    year, _, number = when.partition("-")
+    months = 12 * (int(year) - BUSY) + (int(number) - 1 if number else 6)
+    return 12 * SLOW * (BUSY - 2015) + months * (FAST if months > 0 else SLOW)
+
+
+def drawn_timeline():
+    """The timeline as a drawing: years to scale on an axis, beside it the papers of each month by their names."""
+    months = {}
+    for entry in entries("timeline"):
+        months.setdefault(month(entry["paper"]), []).append(entry)
+    first, *later = sorted(months, key=since)
+    parts, at, lowest = [], {first: (14, 14)}, 14
+    for when in later:
+        dot = 44 + since(when)
+        lowest = max(dot, lowest + APART)
+        at[when] = (dot, lowest)
+    last = max(dot for dot, _ in at.values())
+    parts.append(f'<path class="edge" d="M{AXIS},14 V22 m-4,4 h8 m-8,4 h8 m-4,4 V{last + 12}"/>')
+    for year in range(2015, int(later[-1][:4]) + 1):
+        y = 44 + since(f"{year}-01")
+        parts.append(f'<path class="edge" d="M{AXIS - 4},{y} h4"/><text class="when" x="0" y="{y + 4}">{year}</text>')
+    parts.append(f'<text class="when" x="0" y="18">{first}</text>')
+    for when, (dot, y) in at.items():
+        parts.append(f'<path class="edge" d="M{AXIS},{dot} L{AXIS + 16},{y} h6"/>')
+        words = []
+        for entry in months[when]:
+            rows = entry.get("rows", ())
+            shade = families()[facts_of(rows[0]).family].color if rows else "currentColor"
+            dotted = f'<tspan class="dot" fill="{shade}">{"●" if rows else "○"}</tspan>'
+            style = "name" if "-" in when or when == first else "name year-only"
+            words.append(
+                f'{dotted} <tspan class="{style}">{escape(entry["name"])}<title>{when}: {escape(entry["changed"])}'
+                "</title></tspan>"
+            )
+        parts.append(f'<text x="{AXIS + 26}" y="{y + 4}">{"  ".join(words)}</text>')
+    height = max(lowest, last) + 16
+    alt = f"A timeline of {len(entries('timeline'))} papers, from {first} to {later[-1]}; the table below has the same."
+    return (
+        f'<svg class="family-tree drawn-timeline" width="375" height="{height}" viewBox="0 0 375 {height}" role="img" '
+        f'aria-label="{escape(alt)}">{"".join(parts)}</svg>'
+    )
 
 
 def reading():
