@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rlhf_minimal.tasks.base import Problem, Task
-from rlhf_minimal.tasks.final_answer import final_answer, package_is_missing
+from rlhf_minimal.tasks.final_answer import final_answer
 from rlhf_minimal.tasks.jsonl import rows_task
 
 SECONDS = 30.0  # to wait for one comparison, which gives up itself after two seconds of computing
@@ -71,6 +71,16 @@ _BEHIND = (
 )
 _JOINS = re.compile(rf"(?:\b(?:{_BEFORE})|n't)\s*$", re.IGNORECASE)
 _PARTS = re.compile(rf"\s*(?:{_BEHIND})\b", re.IGNORECASE)
+
+
+def package_is_missing(task: str, package: str) -> ValueError:
+    """The error of a task whose package is not installed.
+
+    Args:
+        task: The full name of the task.
+        package: What pip calls the package.
+    """
+    return ValueError(f"the task {task} needs the package {package}: pip install {package}")
 
 
 def math_task(file: str) -> Task:

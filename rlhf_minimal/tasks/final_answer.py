@@ -1,4 +1,4 @@
-"""What tasks for real models share: the answer in a completion (`exact:` compares all of it), and an error message.
+"""What tasks for real models share: the answer in a completion (`exact:` compares all of it).
 
 Such a task has no alphabet: its prompts are plain language, and a model that knows single characters cannot read them.
 """
@@ -35,13 +35,3 @@ def final_answer(completion: str) -> str:
     if start >= 0:
         return completion[start + len("<answer>") : end].strip()
     return completion.rpartition("</think>")[2].strip()
-
-
-def package_is_missing(task: str, package: str) -> ValueError:
-    """The error of a task whose package is not installed.
-
-    Args:
-        task: The full name of the task.
-        package: What pip calls the package.
-    """
-    return ValueError(f"the task {task} needs the package {package}: pip install {package}")
