@@ -332,3 +332,13 @@ def test_a_record_without_anything_gives_no_groups():
     """And not those of the book's own record."""
     assert read_groups({}) == {}
     assert explorer_table({})["groups"] == []
+
+
+def test_the_map_has_a_cell_a_pair_in_both_orders_with_opposite_signs_and_marks_what_is_separated():
+    for name, group in page.whole_groups().items():
+        grid, found = page.matrix(name), group.pairs("sampled")
+        assert grid.count("<td style") == 2 * len(found)
+        assert grid.count(">■</td>") == 2 * sum(gap.separated for gap in found.values())
+        for (one, other), gap in found.items():
+            assert f"{one} minus {other}: {page.number(gap.mean)} in" in grid
+            assert f"{other} minus {one}: {page.number(-gap.mean)} in" in grid

@@ -137,7 +137,7 @@ def sections():
                 parts.append(ABOUT[task])
             told.add(task)
             parts += [results(name), shared(name), rates(name)]
-            parts += [f"### What separates: {group.title}", separated(name)]
+            parts += [f"### What separates: {group.title}", matrix(name), separated(name)]
         return "\n\n".join(parts) or NOTHING
 
 
@@ -172,6 +172,49 @@ def results(name):
         start = ["start", "", number(group.start()), "", number(group.start())]
         lines.append(start + [""] * (len(head) - len(start)))
         return box("sortable", table(head, lines))
+
+
+def matrix(name):
+    """A square a pair, in colour: the row at its left minus the row above it, at the end; its sentence when pressed."""
+    with using(PATH):
+        group, rows = group_of(name), group_of(name).own
+        found, doubtful = group.pairs("sampled"), group.doubtful("sampled")
+        largest = max(abs(gap.mean) for gap in found.values())
+        head = "".join(f'<th scope="col"><span>{row}</span></th>' for row in rows)
+        lines = []
+        for one in rows:
+            cells = []
+            for other in rows:
+                if one == other:
+                    cells.append("<td></td>")
+                    continue
+                sign, pair = (1, (one, other)) if (one, other) in found else (-1, (other, one))
+                gap = found[pair]
+                low, high = sorted((sign * gap.low, sign * gap.high))
+                said = "separated" if gap.separated else "not separated"
+                said += " (doubtful)" * (pair in doubtful)
+                mark = "■" if gap.separated else "&nbsp;"
+                color = "0 114 178" if sign * gap.mean > 0 else "213 94 0"
+                text = (
+                    f"{one} minus {other}: {number(sign * gap.mean)} in {group.measure}, [{number(low)}, "
+                    f"{number(high)}] for this pair alone; after the correction {said}."
+                )
+                cells.append(
+                    f'<td style="background: rgb({color} / '
+                    f'{0.75 * abs(gap.mean) / largest:.2f})" tabindex="-1" title="{text}">'
+                    f"{mark}</td>"
+                )
+            lines.append(f'<tr><th scope="row">{one}</th>{"".join(cells)}</tr>')
+        told = (
+            "Blue: the row at the left is ahead of the one above. Orange: it is behind. Strongest: "
+            f"{number(largest)}. A square: separated."
+        )
+        return (
+            f'<div class="pair-matrix"><p>{told}</p><div class="pair-matrix-box"><table role="grid" '
+            f'aria-label="{group.title}: rows minus rows"><thead><tr><td></td>{head}</tr></thead>'
+            f"<tbody>{''.join(lines)}</tbody></table></div>"
+            f'<p class="said" aria-live="polite">Press a cell, or walk with the arrow keys.</p></div>'
+        )
 
 
 def spread(values):
