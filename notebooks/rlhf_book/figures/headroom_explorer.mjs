@@ -51,7 +51,8 @@ const maths = {
 
 const STYLE = `
 .headroom .examples { display: flex; flex-wrap: wrap; gap: 0.3rem; margin-bottom: 0.6rem; }
-.headroom label { display: grid; grid-template-columns: minmax(7rem, 13rem) 1fr 4.5ch; gap: 0.5rem; align-items: center; }
+.headroom label { display: grid; grid-template-columns: minmax(7rem, 13rem) 1fr 7ch; gap: 0.5rem; align-items: center;
+  margin-block: 0.35rem; }
 .headroom input { min-width: 0; width: 100%; margin: 0; accent-color: #3b8fcf; }
 .headroom output { font-variant-numeric: tabular-nums; text-align: end; }
 .headroom svg { display: block; width: 100%; height: auto; margin-top: 0.6rem; }
@@ -60,8 +61,11 @@ const STYLE = `
 .headroom .up { fill: #0072b2; } .headroom .down { fill: #d55e00; }
 .headroom .now { stroke: currentColor; stroke-width: 3; }
 @media (max-width: 480px) { .headroom { font-size: 0.8rem; } .headroom .said { min-height: 8.4em; }
-  .headroom svg text { font-size: 22px; } .headroom label { grid-template-columns: 7rem 1fr 4.5ch; } }
+  .headroom svg text { font-size: 22px; } .headroom label { grid-template-columns: 7rem 1fr 7ch; } }
 `;
+
+// Ticks that would touch one another on a phone if they were written out.
+const POWERS = { 0.00001: "10\u207b\u2075", 0.0001: "10\u207b\u2074", 0.001: "10\u207b\u00b3" };
 
 // One axis of probabilities, with what lies between the bounds and the probability itself.
 function axis(svg, y, title, place, ticks, p, found) {
@@ -75,7 +79,7 @@ function axis(svg, y, title, place, ticks, p, found) {
   for (const tick of ticks) {
     svg.append(picture("line", { x1: place(tick), x2: place(tick), y1: y, y2: y + 5, class: "axis" }));
     const anchor = place(tick) < 20 ? "start" : place(tick) > 580 ? "end" : "middle";
-    svg.append(picture("text", { x: place(tick), y: y + 24, "text-anchor": anchor }, String(tick)));
+    svg.append(picture("text", { x: place(tick), y: y + 24, "text-anchor": anchor }, POWERS[tick] ?? String(tick)));
   }
   svg.append(picture("line", { x1: place(p), x2: place(p), y1: y - 21, y2: y + 4, class: "now" }));
 }
@@ -98,7 +102,7 @@ function render({ model, el }) {
     labels.append(element("label", {}, text, slider, output));
     controls[name] = { slider, output };
   }
-  const svg = picture("svg", { viewBox: "0 0 600 190", role: "img" });
+  const svg = picture("svg", { viewBox: "0 0 600 200", role: "img" });
   const said = element("p", { className: "said", role: "status" });
   root.append(examples, labels, svg, said);
 
@@ -111,9 +115,9 @@ function render({ model, el }) {
     }
     svg.replaceChildren();
     svg.setAttribute("aria-label", `from ${say(found.bottom)} over ${say(p)} to ${say(found.top)}`);
-    axis(svg, 62, "probability", (x) => 10 + 580 * x, [0, 0.25, 0.5, 0.75, 1], p, found);
+    axis(svg, 60, "probability", (x) => 10 + 580 * x, [0, 0.25, 0.5, 0.75, 1], p, found);
     const place = (x) => 10 + 580 * (1 + Math.log10(Math.max(x, 1e-5)) / 5);
-    axis(svg, 152, "the same, logarithmic", place, [0.00001, 0.0001, 0.001, 0.01, 0.1, 1], p, found);
+    axis(svg, 162, "the same, logarithmic", place, [0.00001, 0.0001, 0.001, 0.01, 0.1, 1], p, found);
     said.textContent = maths.words(...now);
   };
   for (const name of ["p", "low", "high"]) model.on(`change:${name}`, draw);
