@@ -31,12 +31,12 @@ const MEANINGS = [
   ["Algorithm", "who gets the credit, how far a step may go, who counts how much: a row of the book's table."],
   ["Learning rate", "the size of a step."],
   ["Updates on a batch", "how many steps are taken on the same completions. From the second on the model is no longer the one that wrote them."],
-  ["Bounds", "how far a token's probability may move away from what it was, as a ratio, before its push is stopped. PPO's clip is two of them."],
+  ["Bounds", "how far a token's probability may move away from what it was, as a ratio, before a push further away is stopped; a push back is not. PPO's clip is two of them."],
   ["Prompts a step, group size", "how many questions a step asks, and how many completions it samples of each: those of one question are a group."],
   ["Baseline", "what is taken off a reward, often the group's mean; what is left is the completion's advantage."],
   ["Rewarded is", "what earns the higher of the two rewards."],
   ["KL penalty", "how strongly the model is held near its start."],
-  ["Push", "how much an update asks for more of a token: the slope of the objective in its log-prob, times the number of completions in the batch. In the tree the pushes of completions that share the token are added up."],
+  ["Push", "how much an update asks for more of a token: the slope of the objective in its log-prob, times the number of completions in the batch. In the tree the pushes of completions that share the token are added up. A token that is nearly certain hardly moves, however hard it is pushed."],
   ["Seeds", "repetitions with other questions and other samples; the first seed says which."],
 ];
 const OWN = ["updates", "low", "high"]; // "" stands for the row's own
@@ -680,12 +680,18 @@ function render({ model, el }) {
   limit.setAttribute("aria-label", "length of the run");
   speed.setAttribute("aria-label", "speed");
 
+  // Whether the arms are those of the question, but for their seeds.
+  const asAsked = (challenge) => {
+    const bare = (arm) => JSON.stringify({ ...DEFAULT, ...arm, seed: "" });
+    return now.arms.length === challenge.arms.length && now.limit === LIMIT && now.arms.every((arm, i) => bare(arm) === bare(challenge.arms[i]));
+  };
   // Whatever changes the arms begins anew and goes into the address.
   const changed = () => {
     const far = done();
     rebuild();
     result.replaceChildren();
-    say(far ? "The settings have changed, so all arms begin anew. Press Train." : "");
+    if (now.challenge && !asAsked(now.challenge)) say("These are no longer the arms of the question, so its answer will not be shown.");
+    else say(far ? "The settings have changed, so all arms begin anew. Press Train." : "");
     history.replaceState(null, "", maths.address(now.arms, now.limit));
     link.value = location.href;
   };
@@ -737,10 +743,11 @@ function render({ model, el }) {
   };
   // What came out: said once the run is over, with a mark for each sentence that the reader's own run bears out.
   const showResult = () => {
-    const { challenge } = now, same = challenge && JSON.stringify(now.arms) === JSON.stringify(challenge.arms.map((arm) => ({ ...DEFAULT, ...arm })));
-    if (!challenge || !now.over || now.guess === null || !same) { if (result.childNodes.length) result.replaceChildren(); return; }
+    const { challenge } = now;
+    if (!challenge || !now.over || now.guess === null || !asAsked(challenge)) { if (result.childNodes.length) result.replaceChildren(); return; }
     if (result.childNodes.length) return;
-    const claims = maths.sentences(now.history, challenge.claims).map(({ text, own, holds }) => {
+    const sentences = maths.sentences(now.history, challenge.claims), failed = sentences.filter(({ holds }) => !holds).length;
+    const claims = sentences.map(({ text, own, holds }) => {
       const item = element("li", {}, text, element("span", { className: "quiet", textContent: ` Here: ${own.join("; ")}.` }));
       item.dataset.mark = holds ? "\u2713" : "\u2717";
       return item;
@@ -763,7 +770,8 @@ function render({ model, el }) {
     }
     result.replaceChildren(element("p", {}, element("strong", { textContent: lead })), why,
       element("ul", { className: "claims" }, ...claims), element("p", {}, "Read on: ", chapter, "."),
-      element("p", { className: "quiet", textContent: "\u2713 stands before what your own run bears out; its numbers are means of the steps that the sentence speaks of." }));
+      element("p", { className: "quiet", textContent: (failed ? "\u2717 stands before what your run does not bear out: the sentences were checked for three other seeds. " : "") +
+        "\u2713 stands before what your own run bears out; its numbers are means of the steps that the sentence speaks of." }));
   };
 
   // ---- arms and their settings ----
@@ -817,10 +825,12 @@ function render({ model, el }) {
     const set = (value) => {
       const arm = now.arms[now.selected];
       if (!maths.allowed(name, value, rows)) { say(`${label}: ${value || "nothing"} is not between 0 and 999.`); controls[name].value = arm[name]; return; }
-      arm[name] = value;
+      const together = name === "seed" && now.arms.length > 1 && now.arms.every((other) => other.seed === arm.seed);
+      for (const one of together ? now.arms : [arm]) one[name] = value;
       const taken = name === "row" && OWN.some((own) => arm[own] !== "");
       if (name === "row") for (const own of OWN) arm[own] = "";
       changed();
+      if (together) say("All arms have this first seed now, as they had one before.");
       if (taken) say("All arms begin anew; updates and bounds are now this row's own.");
     };
     if (name === "seed") {
@@ -1075,7 +1085,10 @@ function render({ model, el }) {
     const challenge = challenges.find(({ id }) => `#${id}` === location.hash);
     if (challenge) {
       open(challenge);
-      requestAnimationFrame(() => root.scrollIntoView({ block: "start" }));
+      // The page has a heading of this name, to which the browser goes when all is laid out: later than that.
+      const here = () => root.scrollIntoView({ block: "start" });
+      requestAnimationFrame(here);
+      if (document.readyState !== "complete") addEventListener("load", () => setTimeout(here, 200), { once: true });
     } else if (location.hash.startsWith(BEGIN)) {
       const { arms: wished, limit: length, problems } = maths.parse(location.hash, rows);
       Object.assign(now, { arms: wished, limit: length, selected: 0, challenge: null });
