@@ -135,10 +135,11 @@ class Apparatus(SphinxDirective):
                 if (path := apparatus.ROOT / f"{page}{suffix}").is_file():
                     self.env.note_dependency(str(path))
 
-    def parsed(self, text):
-        """The nodes of a Markdown text."""
+    def parsed(self, text, match_titles=False):
+        """The nodes of a Markdown text; with `match_titles` it may have headings."""
         box = nodes.Element()
-        self.state.nested_parse(StringList(text.splitlines(), source=self.env.docname), self.content_offset, box)
+        lines = StringList(text.splitlines(), source=self.env.docname)
+        self.state.nested_parse(lines, self.content_offset, box, match_titles=match_titles)
         return box.children
 
     def test_link(self, test):
@@ -282,7 +283,8 @@ class ExerciseList(Apparatus):
             items = [known[name] for name in places if places[name] == page]
             hours = f"{sum(item.minutes for item in items)} minutes in all"
             title = numbering.numbered(apparatus.title_of(page), page)
-            text += ["", f"**[{title}](/{page}.ipynb)**, {hours}", ""]
+            where = "In depth" if page.endswith("-in-depth") else "The chapter"
+            text += ["", f"## {title.partition(': ')[0]}", "", f"[{where}](/{page}.ipynb), {hours}", ""]
             text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
             for item in items:
                 bug = item.id in BUGS
@@ -292,10 +294,11 @@ class ExerciseList(Apparatus):
                 text.append(f"| {number} | {what} | {item.minutes} | {'' if bug else item.difficulty} | {solution} |")
         if left := known.keys() - places.keys():
             raise self.error(f"exercise-list: printed in no chapter: {', '.join(sorted(left))}")
-        shown = self.parsed("\n".join(text))
-        for box in shown:
+        shown = self.parsed("\n".join(text), match_titles=True)  # headings join the page's own sections at once
+        for box in (self.state.document, *shown):
             for found in box.findall(nodes.table):
-                found["classes"].append("exercises")
+                if "exercises" not in found["classes"]:
+                    found["classes"].append("exercises")
         return shown
 
 
@@ -333,8 +336,20 @@ def anchor(app, doctree):
             ):
                 where = f"exercise-{name}"
                 head_of_statement(cells[number])["ids"].append(where)
+                if title := title_of_task(name):  # the search finds it by its title
+                    entry = ("single", title, where, "main", None)
+                    sections[0].insert(1, addnodes.index(entries=[entry]))
+                    app.env.get_domain("index").entries.setdefault(page, []).append(entry)
                 standard.anonlabels[f"{page}#{where}"] = (page, where)
                 standard.labels[f"{page}#{where}"] = (page, where, name)
+
+
+def title_of_task(name):
+    """What an exercise or a bug is called, as the list of exercises has it; empty for another id."""
+    from rlhf_book.exercises import BUGS, EXERCISES
+
+    item = EXERCISES.get(name) or BUGS.get(name)
+    return item.title[0].upper() + item.title[1:] if item else ""
 
 
 def head_of_statement(cell):
