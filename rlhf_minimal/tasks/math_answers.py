@@ -35,24 +35,40 @@ _SIGNS = str.maketrans(
         **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
         **dict.fromkeys("\u00d7\u00b7\u22c5\u2217", r"\cdot "),
         **dict.fromkeys("\u00f7\u2044\u2215", "/"),
-        **dict.fromkeys("\u20ac\u00a3\u00a5", ""),
+        **dict.fromkeys("\u20ac\u00a3\u00a5\u20b9", ""),
         **dict.fromkeys("\u00a0\u2009\u202f\u2007", "~"),
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
-        **{"\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2248": r"\approx ", "\u00b1": r"\pm ", "\u00b0": r"^\circ "},
+        **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", ""),
+        **{
+            "\u03c0": r"\pi ",
+            "\u221e": r"\infty ",
+            "\u2248": r"\approx ",
+            "\u00b1": r"\pm ",
+            "\u00b0": r"^\circ ",
+            "\u00ba": r"^\circ ",
+        },
     }
 )
 _POWERS = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207b]+")
 _VULGAR = re.compile("(?<!\\d)(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
-_ROOT = re.compile("\u221a\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
+_ROOT = re.compile("([\u221a\u221b\u221c])\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
+_DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
 _GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)")
 _REPEATED = re.compile(r"(\d*)\.(\d*)\\overline\s?\{(\d{1,9})\}")
 _MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
 _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(?([^{}()]*)\)?\s*\}")
-_NO_UNIT = r"(?!.*\b(?:is|not?|or|and|wrong|false|incorrect|million|thousand)\b)"
+# words that make another number of the one before them, and no unit
+_MAKES = (
+    "hundred|thousand|million|billion|trillion|mn|mln|bn|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
+    "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial"
+)
+_NO_UNIT = rf"(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
 _UNIT = re.compile(
     rf"(?<=[\d}}])\s*(?:\\[,; ]|~|\s)*\\(?:text|mathrm|mbox)\s?\{{{_NO_UNIT}[^{{}}\d]*\}}(?:\s*\^\s*\{{?[23]\}}?)?\s*$"
 )
+# two numbers side by side are neither one number nor a product; \sqrt16 may be 4, and is 6 in LaTeX
+_SPACE = r"(?:\s|~|\\[,;:! ]|\\q?quad)"
+_BESIDE = re.compile(rf"\d{_SPACE}+\d|(?<!frac)(?<!frac )\d{_SPACE}*\{{\s*\d|\d\s*:\s*\d|[<>]\s*$|\\sqrt\s*\d\d")
 _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
 
 _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
@@ -64,11 +80,32 @@ _BEFORE = (
 )
 _BEHIND = (
     r"and\b.*\d|and (?:an?|one|two|three)|or|to \d|of \d|percent of|to the|is (?:not|wrong|false|incorrect)|isn't"
-    "|hundred|thousand|million|billion|trillion|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?"
-    "|eighths?|ninths?|tenths?|squared|cubed|factorial|times|plus|minus|over|divided"
+    rf"|{_MAKES}|times|plus|minus|over|divided|mod|choose"
 )
-_JOINS = re.compile(rf"(?:\b(?:{_BEFORE})|n't)\s*$", re.IGNORECASE)
+_LEADS_TO = r"(?<!equal )(?<!comes )(?<!amounts )(?<!simplifies )(?<!reduces )(?<!evaluates )"
+_TAKEN_BACK = (
+    r"(?:\b(?:not|cannot|never)|n't)(?:\s+(?:be|equal|equal to|exactly))?|\b(?:twice|double|triple|mod|choose|minus"
+    r"|negative|than|least|most|roots?|(?:root|square|cube|reciprocal|half|opposite|inverse) of)"
+    r"|\blog(?:_?\{?\w+\}?)|\d\s*[eE]"
+)
+_MEASURED = (
+    r"\d\s*(?:hours?|hrs?|h|minutes?|mins?|feet|foot|ft|yards?|pounds?|lbs?|dollars?|weeks?|days?|years?|m|km|kg)"
+)
+_JOINS = re.compile(
+    rf"(?:\b{_LEADS_TO}(?:{_BEFORE})|n't|{_TAKEN_BACK}|{_MEASURED}(?:\s+and)?)\s*$", re.IGNORECASE | re.ASCII
+)
 _PARTS = re.compile(rf"\s*(?:{_BEHIND})\b", re.IGNORECASE)
+# The same around a formula that is marked: it says itself where it begins and ends, so less is a part of it.
+_MARKED_JOINS = re.compile(
+    rf"(?:{_TAKEN_BACK}|[\d}})\]$]\s*,?\s*(?:or|and)|[-+/^\u221a]|\\(?:cdot|times|div|pm)"
+    r"|\\(?:sqrt|[dtc]?frac|log|ln|sin|cos|tan)\s*\{|\^\s*\{)\s*$",
+    re.IGNORECASE,
+)
+_MARKED_PARTS = re.compile(
+    rf"\s*(?:[!^]|\\(?:cdot|times|div|pm)(?![A-Za-z])|[-+/]\s*[\d\\(]|(?:\\text\s?\{{\s*)?(?:{_MAKES}|percent of"
+    r"|or|mod|choose|of \d|is (?:not|wrong|false|incorrect)|isn't)\b)",
+    re.IGNORECASE,
+)
 
 
 def same_answer(completion: str, answer: str) -> bool:
@@ -129,10 +166,13 @@ def _last_formula(text: str) -> list[str]:
     """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
     text = plain_signs(text)
     if "\\boxed" in text:
-        return [latex(in_last_box(text))]
+        start, end = text.rfind("\\boxed"), _last_box(text).stop
+        return [] if _is_part(text[:start], text[end + 1 :], "=") else [latex(in_last_box(text))]
     places = marked(text)
-    for _, _, formula in reversed(places[-FORMULAS:]):
+    for start, stop, formula in reversed(places[-FORMULAS:]):
         found = latex(formula)
+        if re.search(r"\d", found) and _is_part(text[:start], text[stop:], found):
+            return []
         if len(found) <= LONGEST and len(_words(found)) <= 1 and (found == "" or _ask(found)):
             return [found]
     if "\n" not in text.strip() and not _words(text) and len(text) <= LONGEST:
@@ -145,6 +185,15 @@ def _last_formula(text: str) -> list[str]:
     return [_last_in_sentence("".join([*kept, text[end:]]))]
 
 
+def _is_part(before: str, behind: str, formula: str) -> bool:
+    """Whether a marked formula is part of another expression, or the sentence takes it back; a list's dash is none."""
+    before = re.sub(r"(?:\$|\\\(|\\\[)+[ \t]*$", "", before[-LONGEST:])
+    behind = re.sub(r"^(?:\s*(?:\$|\\\)|\\\]))+", "", behind[:LONGEST])
+    if "=" in formula:
+        before = re.sub(r"(?:^|\n)[ \t]*-[ \t]+$", "", before)
+    return bool(_MARKED_JOINS.search(before) or _MARKED_PARTS.match(behind))
+
+
 def _words(text: str) -> list[str]:
     return re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text))
 
@@ -154,9 +203,12 @@ def plain_signs(text: str) -> str:
     text = _VULGAR.sub(_fraction, text)
     text = _POWERS.sub(lambda found: f"^{{{unicodedata.normalize('NFKC', found[0])}}}".replace("\u2212", "-"), text)
     text = "".join(chr(ord(c) - 0xFEE0) if "\uff01" <= c <= "\uff5e" else c for c in text).translate(_SIGNS)
-    text = _ROOT.sub(lambda found: rf"\sqrt{{{found[1].strip('()')}}}", text)
+    text = _ROOT.sub(lambda found: rf"\sqrt{_DEGREE[found[1]]}{{{found[2].strip('()')}}}", text)
+    text = re.sub(r"(?<=\d)\s*x\s*(?=10\s?\^)", r"\\cdot ", text)
+    text = re.sub(r"\^(-\d+)", r"^{\1}", text)
     text = re.sub(r"(?<=[\d)])\*\*(?=[\d(-])", "^", text)
     text = re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<![\w*_)}\\])([*_])([^\s*_](?:[^*_\n]*[^\s*_])?)\1(?![\w*_({\\])", r"\2", text)
     return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
 
 
@@ -181,7 +233,7 @@ def latex(formula: str) -> str:
     if mixed := _MIXED.fullmatch(formula):
         sign, whole, above, below = mixed[1], mixed[2], mixed[3] or mixed[5], mixed[4] or mixed[6]
         formula = rf"{sign}\frac{{{int(whole) * int(below) + int(above)}}}{{{int(below)}}}"
-    return "" if re.search(r"\d\s+\d|\d\s*:\s*\d|[<>]\s*$", formula) else formula.strip()
+    return "" if _BESIDE.search(formula) else formula.strip()
 
 
 def _repeated(found: re.Match[str]) -> str:
@@ -235,14 +287,18 @@ def marked(text: str) -> list[tuple[int, int, str]]:
 
 def in_last_box(text: str) -> str:
     r"""The text in the braces after the last ``\boxed``; "" if none open there, or they are never closed."""
+    return text[_last_box(text)]
+
+
+def _last_box(text: str) -> slice:
     start = text.rfind("\\boxed") + len("\\boxed")
     start += len(text[start:]) - len(text[start:].lstrip(" "))
     depth = 0
     for i in range(start, len(text)):
         depth += (text[i] == "{") - (text[i] == "}")
         if depth == 0:
-            return text[start + 1 : i]
-    return ""
+            return slice(start + 1, max(i, start + 1))
+    return slice(len(text), len(text))
 
 
 class _Worker:

@@ -22,7 +22,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -48,10 +48,14 @@ _READABLE = re.compile(
     r"|\\[\\,;:{}| ])*+"
 )
 _PERCENT = re.compile(r"\s*\\?%(?=\s*(?:[,;)\]}]|\\[})\]]|$))")
-# Texts that would be read wrongly: 5... and 5' as 5, and a 5 with one of the words in `_NEGATION`, as in "not 5".
-_UNCLEAR = re.compile(r"\.\s*\.|\\\w*dots|[\d)}]\s*'")
+# Texts that would be read wrongly: 5..., 5' and 5\text{6} as 5, and 5 with a word of `_NEGATION`, as in "not 5".
+_UNCLEAR = re.compile(
+    r"\.\s*\.|\\\w*dots|[\d)}]\s*'|\d(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mathbf|mbox)\s?\{(?:[^}]*[\d!]|\s*[kKM]\s*\})"
+)
 _NEGATION = re.compile(
-    r"\b(?:not?|isn|or|and|wrong|false|incorrect|never|about|nearly|almost|than|least|most|unless)\b", re.IGNORECASE
+    r"\b(?:not?|isn|or|and|wrong|false|incorrect|never|about|nearly|almost|than|least|most|unless|dozen|mn|bn|factorial"
+    r"|hundred|thousand|[mbtr]+illion|half|halves|thirds?|quarters?|fourths?|fifths?|tenths?|squared|cubed)\b",
+    re.IGNORECASE,
 )
 _SIDES = re.compile(r"((?<![<>!:=])=(?!=)|\\approx(?![A-Za-z]))")
 _NAME = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])(?:_\{?\w+\}?)?'?(?:\([A-Za-z]\))?|\\(?:text|mathrm|mbox)\s?\{[^{}]*\}")
@@ -101,6 +105,9 @@ def _is_rounded(one: Sequence[Any], other: Sequence[Any], text: str) -> bool:
 def _same(answers: Sequence[Any], others: Sequence[Any]) -> bool:
     from math_verify import verify
 
+    letters = [re.sub(r"\W", "", text) for text in (*answers, *others) if isinstance(text, str)]
+    if len(letters) == 2 and all(re.fullmatch("[A-Za-z]", letter) for letter in letters):
+        return letters[0] == letters[1]  # math-verify takes e and E for one
     if not answers or not others or not verify(list(answers), list(others), timeout_seconds=None):
         return False
     # math-verify rounds to six decimals, so it takes 0.0000004 and 0 for the same number.
@@ -109,8 +116,14 @@ def _same(answers: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def _near(one: Any, other: Any) -> bool:
     """Whether the numbers in two expressions that math-verify finds equal are also equal relative to their size."""
+    import sympy
+
     if isinstance(one, str) or isinstance(other, str):
         return bool(one == other)
+    if {isinstance(x, sympy.FiniteSet) for x in (one, other)} == {True, False} and isinstance(
+        other if isinstance(one, sympy.FiniteSet) else one, sympy.Tuple | sympy.Interval
+    ):
+        return False  # a set has no order, and a pair or an interval has one
     ours, theirs = _numbers(one), _numbers(other)
     if ours is None or theirs is None or len(ours) != len(theirs):
         return True  # these are not numbers: math-verify has compared them without rounding
@@ -214,7 +227,7 @@ def _exponent(text: str) -> str | None:
 def read_formula(formula: str) -> tuple[Any, ...]:
     """A formula in LaTeX as math-verify's expressions, an expression of sympy first; () if it cannot be read."""
     from latex2sympy2_extended import NormalizationConfig, latex2sympy2, normalize_latex
-    from math_verify import LatexExtractionConfig, parse
+    from math_verify import LatexExtractionConfig, parse, parser
 
     formula = _PERCENT.sub("", formula.strip().removesuffix("."))
     if not formula or len(formula) > LONGEST or _UNCLEAR.search(formula) or not is_affordable(formula):
@@ -232,6 +245,8 @@ def read_formula(formula: str) -> tuple[Any, ...]:
         return ()  # one word may be a name, two are a sentence
     as_it_is = NormalizationConfig(basic_latex=False, boxed="none")  # the text that was checked must not change again
     config = LatexExtractionConfig(normalization_config=as_it_is)
+    letters_as_they_are = latex2sympy2.ConversionConfig(lowercase_symbols=False)
+    parser.latex2sympy = partial(latex2sympy2.latex2sympy, conversion_config=letters_as_they_are)
     found = parse(f"${formula}$", [config], parsing_timeout=None)
     return tuple(found) if any(not isinstance(expression, str) for expression in found) else ()
 
