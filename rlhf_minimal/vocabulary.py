@@ -207,6 +207,14 @@ class TokenizerVocabulary:
             return ""
 
     @cached_property
+    def _behind_a_question(self) -> str:
+        """What the chat template writes behind what the user says, before anybody is to answer."""
+        try:
+            return self._by_template([{"role": "user", "content": "@user@"}], ask=False).rpartition("@user@")[2]
+        except ValueError:
+            return ""
+
+    @cached_property
     def _turn_end(self) -> tuple[int, ...]:
         """The token with which the chat template ends the assistant's turn; none if it does so with ordinary text."""
         ends = self.tokenizer.encode(self.behind_an_answer.lstrip(), add_special_tokens=False)[:1]
@@ -234,7 +242,12 @@ class TokenizerVocabulary:
         before = [backwards[::-1]] if backwards.strip() else [first, between[1]]
         if not all(text.strip() for text in (*before, between[0], between[2])):
             return None
-        opened, closed = ("|".join(map(re.escape, texts)) for texts in (before, (between[0], between[2])))
+        after = [
+            between[0],
+            between[2],
+            *filter(None, [self._behind_a_question.strip()]),
+        ]  # the last: nobody is to answer
+        opened, closed = ("|".join(map(re.escape, texts)) for texts in (before, after))
         found = re.compile(f"(?:{opened})(.*?)(?={closed})", re.DOTALL)
         with_system = around("system", "user")
         return found, with_system[1] if len(with_system) == 3 and with_system[1].strip() else ""

@@ -367,7 +367,8 @@ def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) 
         text = text_of(raw, "prompt")
         return text, one, other, _around_text(text, vocabulary)
     shared = _common_text(one, other)
-    around = _around_text(shared, vocabulary) or _around_shared(shared)
+    said = vocabulary.asked_in(shared) or _said(shared)
+    around = _of_conversation(said) if said else _around_shared(shared)
     return shared, one[len(shared) :], other[len(shared) :], around
 
 
@@ -391,24 +392,26 @@ def _common_text(one: str, other: str) -> str:
     return (cut if cut.strip() else shared).removesuffix(" ")
 
 
-_SPEAKER = re.compile(r"(?:^|\n)\s*(Human|User|Question|Q|Assistant|Bot|AI|Answer|A|System): ?", re.IGNORECASE)
-_ASKING = ("human", "user", "question", "q")
+# Who speaks, in bare words, as a heading, in bold, or as a tag: "Q:", "### Instruction:", "**User:**", "<|user|>".
+_SPEAKER = re.compile(
+    r"(?:^|\n)\s*(?:#+ ?|\*\*|<\|)?(Human|User|Customer|Question|Problem|Instruction|Prompt|Q|H|Assistant|Bot|AI|Agent"
+    r"|Model|Answer|Solution|Response|Output|A|System)(?::\*\*|\*\*:|:|\|>) ?",
+    re.IGNORECASE,
+)
+_ASKING = ("human", "user", "customer", "question", "problem", "instruction", "prompt", "q", "h")
+_TURN_END = re.compile(r"\s*(?:</s>|<\|[a-z_]+\|>|<[a-z_]+>)\s*$")
 MOST_ENDS = 32  # of a question that nothing marks; of a longer text those at its beginning and at its end are kept
 
 
 def _around_shared(shared: str) -> Around:
     """What two texts without a prompt may ask, if this is their common beginning.
 
-    Where speakers are named, it is what the asking one says. Else the answers may begin alike, and the question may end
-    at every mark, at every end of a line, and behind the last of them at every word.
+    The answers may begin alike, and the question may end at every mark, before every word with a capital, at every end
+    of a line, and behind the last of them at every word.
     """
-    _, *spoken = _SPEAKER.split(shared)
-    said = tuple(text for who, text in zip(spoken[::2], spoken[1::2], strict=True) if who.lower() in _ASKING)
-    if said:
-        return _of_conversation(said)
     ends = [
         match.end()
-        for match in re.finditer(r"[.?!:=\u2026\u3002\uff1f\uff01]+|(?=\n)|(?<=[a-z\d])(?=[A-Z][a-z])", shared)
+        for match in re.finditer(r"[.?!:=\u2026\u3002\uff1f\uff01]+|(?=\n)|(?<=[a-z\d])(?=\s?[A-Z][a-z])", shared)
     ]
     last = max(ends, default=0)
     ends += [last + match.end() for match in re.finditer(r"\S+", shared[last:])]
@@ -416,6 +419,13 @@ def _around_shared(shared: str) -> Around:
     if len(ends) > MOST_ENDS:
         ends = [*ends[: MOST_ENDS // 2], *ends[-MOST_ENDS // 2 :]]
     return {"asked": tuple(shared[:end] for end in ends if shared[:end].strip())}
+
+
+def _said(text: str) -> tuple[str, ...]:
+    """What the asking one says in a text that names its speakers."""
+    _, *spoken = _SPEAKER.split(text)
+    turns = zip(spoken[::2], spoken[1::2], strict=True)
+    return tuple(_TURN_END.sub("", said) for who, said in turns if who.lower() in _ASKING)
 
 
 def _of_conversation(said: tuple[str, ...]) -> Around:
@@ -430,9 +440,15 @@ def _around(prompt: list[dict[str, Any]]) -> Around:
 
 
 def _around_text(prompt: str, vocabulary: Vocabulary | TokenizerVocabulary) -> Around:
-    """The same of a prompt that the chat template has written; `{}` for another text."""
-    said = vocabulary.asked_in(prompt)
-    return _of_conversation(said) if said else {}
+    """The same of a prompt that the chat template has written, or that ends where a named speaker is to answer.
+
+    `{}` for another text. In the second case the whole text is asked, too: a task may have it as its prompt.
+    """
+    if said := vocabulary.asked_in(prompt):
+        return _of_conversation(said)
+    _, *spoken = _SPEAKER.split(prompt)
+    to_answer = spoken and not spoken[-1].strip() and spoken[-2].lower() not in (*_ASKING, "system")
+    return {"asked": (*said, prompt)} if to_answer and (said := _said(prompt)) else {}
 
 
 def _as_texts(

@@ -62,6 +62,12 @@ COMPLETIONS = {
         "prompt": v.prompt_text(q, system="Be brief."),
         "completion": "42",
     },
+    "rendered, nobody is to answer": lambda q, v: {
+        "prompt": v.render([user(q)], ask=False).strip(),
+        "completion": "42",
+    },
+    "named speakers": lambda q, v: {"prompt": f"Q: {q}\nA:", "completion": " 42"},
+    "headings in a prompt": lambda q, v: {"prompt": f"### Instruction:\n{q}\n\n### Response:\n", "completion": "42"},
 }
 PAIRS = {
     "prompt": lambda q, v: {"prompt": q, "chosen": "It is 42.", "rejected": "It is 40."},
@@ -83,6 +89,22 @@ PAIRS = {
         "rejected": f"\n\nHuman: {q}\n\nAssistant: 7",
     },
     "short speakers": lambda q, v: {"chosen": f"Q: {q}\nA: 42", "rejected": f"Q: {q}\nA: 43"},
+    "headings": lambda q, v: {
+        "chosen": f"### Instruction:\n{q}\n\n### Response:\n42",
+        "rejected": f"### Instruction:\n{q}\n\n### Response:\n7",
+    },
+    "bold speakers": lambda q, v: {
+        "chosen": f"**Customer:** {q}\n**Agent:** 42",
+        "rejected": f"**Customer:** {q}\n**Agent:** 7",
+    },
+    "tags": lambda q, v: {
+        "chosen": f"<|user|>\n{q}</s>\n<|assistant|>\n42",
+        "rejected": f"<|user|>\n{q}</s>\n<|assistant|>\n7",
+    },
+    "an answer of sentences": lambda q, v: {
+        "chosen": f"{q} Let me think. First, I add. So it is 42.",
+        "rejected": f"{q} Let me think. First, I add. So it is 41.",
+    },
     "speakers, two turns": lambda q, v: {
         "chosen": f"Human: {q}\n\nAssistant: 42\n\nHuman: Sure?\n\nAssistant: Yes",
         "rejected": f"Human: {q}\n\nAssistant: 42\n\nHuman: Sure?\n\nAssistant: No",
@@ -119,13 +141,17 @@ def test_no_held_out_question_is_trained_on(name, kind, form):
     found, trained, measured = leaked(kind, form, vocabulary)
     assert found == 0
     assert trained + measured <= len(QUESTIONS)
-    exact = not (kind is PairRow and form in LOOSE)
+    exact = form not in LOOSE
     assert trained == len(QUESTIONS) - len(HELD_OUT) if exact else trained > len(QUESTIONS) // 3
     assert measured > 9 or not exact
 
 
-# Where nothing says where the question ends, rows that may hold another question are left out as well.
+# Where nothing says where the question ends, or the whole prompt may be one, too, rows that may hold another question
+# are left out as well.
 LOOSE = [
+    "named speakers",
+    "headings in a prompt",
+    "an answer of sentences",
     "texts without a prompt",
     "number begins alike",
     "sentence begins alike",
