@@ -304,7 +304,9 @@ def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
                     raise ValueError(f"{source} {advice}")
             lines = Path(source).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{source} is no text in UTF-8 ({error}): save it as JSON lines in UTF-8") from error
+            raise ValueError(
+                f"cannot read {source}: it is no text in UTF-8 ({error}), so save it as JSON lines in UTF-8"
+            ) from error
         except OSError as error:
             raise ValueError(f"cannot read {source}: {error.strerror or error}") from error
         for number, line in enumerate(lines, start=1):
