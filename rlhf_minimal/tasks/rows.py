@@ -281,6 +281,13 @@ def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVoc
 _OTHER_FORMATS = {
     b"PAR1": "is parquet, not JSON lines: convert it with datasets.Dataset.from_parquet(FILE).to_json(NEW)",
     b"\x1f\x8b": "is packed by gzip: unpack it with gunzip",
+    b"BZh": "is packed by bzip2: unpack it with bunzip2",
+    b"\xfd7zX": "is packed by xz: unpack it with unxz",
+    b"\x28\xb5\x2f\xfd": "is packed by zstd: unpack it with unzstd",
+    b"PK\x03\x04": "is a zip file: unpack it with unzip",
+    b"ARRO": "is arrow, not JSON lines: convert it with datasets.Dataset.from_file(FILE).to_json(NEW)",
+    b"\xff\xfe\0\0": "is text in UTF-32: save it in UTF-8",
+    b"\0\0\xfe\xff": "is text in UTF-32: save it in UTF-8",
     b"\xff\xfe": "is text in UTF-16: save it in UTF-8",
     b"\xfe\xff": "is text in UTF-16: save it in UTF-8",
 }
@@ -296,8 +303,12 @@ def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
                 if beginning.startswith(magic):
                     raise ValueError(f"{source} {advice}")
             lines = Path(source).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"cannot read {source}: {getattr(error, 'strerror', None) or error}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"cannot read {source}: it is no text in UTF-8 ({error}), so save it as JSON lines in UTF-8"
+            ) from error
+        except OSError as error:
+            raise ValueError(f"cannot read {source}: {error.strerror or error}") from error
         for number, line in enumerate(lines, start=1):
             try:
                 yield f"{source}, row {number}", json.loads(line)

@@ -197,6 +197,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
     ("content", "advice"),
     [
         (b"PAR1\x00\x00", r"rows.data is parquet, .*from_parquet\(FILE\).to_json\(NEW\)"),
+        (b"ARROW1\x00\x00", r"rows.data is arrow, .*from_file\(FILE\).to_json\(NEW\)"),
+        (b"BZh91AY", "packed by bzip2: unpack it with bunzip2"),
+        (b"\xfd7zXZ\x00", "packed by xz: unpack it with unxz"),
+        (b"\x28\xb5\x2f\xfd\x00", "packed by zstd: unpack it with unzstd"),
+        (b"PK\x03\x04\x14", "a zip file: unpack it with unzip"),
+        ('{"prompt": "a"}'.encode("utf-32"), "in UTF-32: save it in UTF-8"),
+        (b'{"prompt": "\xe9"}', "rows.data: it is no text in UTF-8 .*save it as JSON lines in UTF-8"),
         (gzip.compress(b'{"text": "a"}', mtime=0), "rows.data is packed by gzip.*gunzip"),
         ('{"text": "a"}'.encode("utf-16"), "rows.data is text in UTF-16: save it in UTF-8"),
     ],
