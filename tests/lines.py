@@ -12,6 +12,7 @@ Nothing is subtracted.
 """
 
 import ast
+import importlib
 import io
 import sys
 import tempfile
@@ -130,6 +131,9 @@ def trace(command: list[str] = COMMAND) -> set[CodeType]:
 
     from rlhf_minimal.cli import main
 
+    importlib.import_module(
+        f"rlhf_minimal.cli.{command[0]}"
+    )  # what a module does when it is imported is not on the walk
     with (
         tempfile.TemporaryDirectory() as folder,
         patch.object(torch.optim.AdamW, "step", stop),
