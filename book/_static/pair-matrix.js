@@ -16,7 +16,9 @@
     first.tabIndex = 0;
     body.addEventListener("click", (event) => {
       const cell = event.target.closest("td[tabindex]");
-      if (cell) choose(cell);
+      if (!cell) return;
+      choose(cell);
+      cell.focus();
     });
     body.addEventListener("keydown", (event) => {
       const cell = event.target.closest("td[tabindex]");
