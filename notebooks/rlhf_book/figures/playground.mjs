@@ -825,7 +825,7 @@ function render({ model, el }) {
     const set = (value) => {
       const arm = now.arms[now.selected];
       if (!maths.allowed(name, value, rows)) { say(`${label}: ${value || "nothing"} is not between 0 and 999.`); controls[name].value = arm[name]; return; }
-      const together = name === "seed" && now.arms.length > 1 && now.arms.every((other) => other.seed === arm.seed);
+      const together = name === "seed" && now.challenge && now.arms.length > 1 && now.arms.every((other) => other.seed === arm.seed);
       for (const one of together ? now.arms : [arm]) one[name] = value;
       const taken = name === "row" && OWN.some((own) => arm[own] !== "");
       if (name === "row") for (const own of OWN) arm[own] = "";
