@@ -201,7 +201,7 @@ def matrix(name):
                 )
                 cells.append(
                     f'<td style="background: rgb({color} / '
-                    f'{0.75 * abs(gap.mean) / largest:.2f})" tabindex="-1" title="{text}">'
+                    f'{0.55 * abs(gap.mean) / largest:.2f})" tabindex="-1" title="{text}">'
                     f"{mark}</td>"
                 )
             lines.append(f'<tr><th scope="row">{one}</th>{"".join(cells)}</tr>')
