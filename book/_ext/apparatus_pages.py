@@ -287,11 +287,10 @@ class ExerciseList(Apparatus):
             text += ["", f"## {title.partition(': ')[0]}", "", f"[{where}](/{page}.ipynb), {hours}", ""]
             text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
             for item in items:
-                bug = item.id in BUGS
-                what = f"Find the bug: {item.title}" if bug else item.title[0].upper() + item.title[1:]
                 number = f"{{ref}}`{numbering.exercises()[item.id]} <{page}#exercise-{item.id}>`"
                 solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
-                text.append(f"| {number} | {what} | {item.minutes} | {'' if bug else item.difficulty} | {solution} |")
+                difficulty = "" if item.id in BUGS else item.difficulty
+                text.append(f"| {number} | {title_of_task(item.id)} | {item.minutes} | {difficulty} | {solution} |")
         if left := known.keys() - places.keys():
             raise self.error(f"exercise-list: printed in no chapter: {', '.join(sorted(left))}")
         shown = self.parsed("\n".join(text), match_titles=True)  # headings join the page's own sections at once
@@ -345,11 +344,12 @@ def anchor(app, doctree):
 
 
 def title_of_task(name):
-    """What an exercise or a bug is called, as the list of exercises has it; empty for another id."""
+    """What an exercise or a bug is called, in the list of exercises and in the index; empty for another id."""
     from rlhf_book.exercises import BUGS, EXERCISES
 
-    item = EXERCISES.get(name) or BUGS.get(name)
-    return item.title[0].upper() + item.title[1:] if item else ""
+    if name in BUGS:
+        return f"Find the bug: {BUGS[name].title}"
+    return EXERCISES[name].title[0].upper() + EXERCISES[name].title[1:] if name in EXERCISES else ""
 
 
 def head_of_statement(cell):

@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _failed(error: BaseException, command: Any) -> int:
     """One line about an error of the user or of the machine, and the status; an error of this library is raised on."""
-    from rlhf_minimal.models import is_out_of_memory
+    from rlhf_minimal.models import is_out_of_memory  # which needs transformers, so only after an error
 
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
@@ -95,7 +95,7 @@ def _failed(error: BaseException, command: Any) -> int:
 def parsed(argv: list[str] | None) -> argparse.Namespace:
     """The words of a command line as the flags of a command."""
     words = sys.argv[1:] if argv is None else argv
-    grammar = parser(*words[:1])
+    grammar = parser(words[0] if words else "")
     args = grammar.parse_args(words)
     for name, value in vars(args).items():
         if value == []:  # what argparse makes of `--flag=--`

@@ -69,6 +69,13 @@ COMPLETIONS = {
     "named speakers": lambda q, v: {"prompt": f"Q: {q}\nA:", "completion": " 42"},
     "headings in a prompt": lambda q, v: {"prompt": f"### Instruction:\n{q}\n\n### Response:\n", "completion": "42"},
 }
+
+
+def alike(both, chosen="42", rejected="7"):
+    """A pair without a prompt: how both texts begin, with {q} for the question, and how each goes on."""
+    return lambda q, v: {"chosen": both.format(q=q) + chosen, "rejected": both.format(q=q) + rejected}
+
+
 PAIRS = {
     "prompt": lambda q, v: {"prompt": q, "chosen": "It is 42.", "rejected": "It is 40."},
     "prompt as messages": lambda q, v: {"prompt": [user(q)], "chosen": [YES], "rejected": [NO]},
@@ -78,37 +85,19 @@ PAIRS = {
         "chosen": [SYSTEM, user(q), YES],
         "rejected": [SYSTEM, user(q), NO],
     },
-    "texts without a prompt": lambda q, v: {"chosen": f"{q} 42", "rejected": f"{q} 7"},
-    "number begins alike": lambda q, v: {"chosen": f"{q} 42", "rejected": f"{q} 40"},
-    "sentence begins alike": lambda q, v: {"chosen": f"{q} It is 42.", "rejected": f"{q} It is 40."},
-    "one is the other's beginning": lambda q, v: {"chosen": f"{q} maybe", "rejected": f"{q} maybe not"},
-    "lines": lambda q, v: {"chosen": f"{q}\nIt is 42.", "rejected": f"{q}\nIt is 7."},
-    "question and answer": lambda q, v: {"chosen": f"{q}\nA: maybe", "rejected": f"{q}\nA: maybe not"},
-    "speakers": lambda q, v: {
-        "chosen": f"\n\nHuman: {q}\n\nAssistant: 42",
-        "rejected": f"\n\nHuman: {q}\n\nAssistant: 7",
-    },
-    "short speakers": lambda q, v: {"chosen": f"Q: {q}\nA: 42", "rejected": f"Q: {q}\nA: 43"},
-    "headings": lambda q, v: {
-        "chosen": f"### Instruction:\n{q}\n\n### Response:\n42",
-        "rejected": f"### Instruction:\n{q}\n\n### Response:\n7",
-    },
-    "bold speakers": lambda q, v: {
-        "chosen": f"**Customer:** {q}\n**Agent:** 42",
-        "rejected": f"**Customer:** {q}\n**Agent:** 7",
-    },
-    "tags": lambda q, v: {
-        "chosen": f"<|user|>\n{q}</s>\n<|assistant|>\n42",
-        "rejected": f"<|user|>\n{q}</s>\n<|assistant|>\n7",
-    },
-    "an answer of sentences": lambda q, v: {
-        "chosen": f"{q} Let me think. First, I add. So it is 42.",
-        "rejected": f"{q} Let me think. First, I add. So it is 41.",
-    },
-    "speakers, two turns": lambda q, v: {
-        "chosen": f"Human: {q}\n\nAssistant: 42\n\nHuman: Sure?\n\nAssistant: Yes",
-        "rejected": f"Human: {q}\n\nAssistant: 42\n\nHuman: Sure?\n\nAssistant: No",
-    },
+    "texts without a prompt": alike("{q} "),
+    "number begins alike": alike("{q} 4", "2", "0"),
+    "sentence begins alike": alike("{q} It is 4", "2.", "0."),
+    "one is the other's beginning": alike("{q} maybe", "", " not"),
+    "lines": alike("{q}\nIt is ", "42.", "7."),
+    "question and answer": alike("{q}\nA: maybe", "", " not"),
+    "speakers": alike("\n\nHuman: {q}\n\nAssistant: "),
+    "short speakers": alike("Q: {q}\nA: 4", "2", "3"),
+    "headings": alike("### Instruction:\n{q}\n\n### Response:\n"),
+    "bold speakers": alike("**Customer:** {q}\n**Agent:** "),
+    "tags": alike("<|user|>\n{q}</s>\n<|assistant|>\n"),
+    "an answer of sentences": alike("{q} Let me think. First, I add. So it is 4", "2.", "1."),
+    "speakers, two turns": alike("Human: {q}\n\nAssistant: 42\n\nHuman: Sure?\n\nAssistant: ", "Yes", "No"),
     "rendered whole": lambda q, v: {
         "chosen": v.prompt_text(q) + "It is 42.",
         "rejected": v.prompt_text(q) + "It is 40.",

@@ -192,11 +192,7 @@ const maths = {
       const say = MEASURES.find(([key]) => key === claim.left.of)?.[4] ?? percent;
       const sides = [claim.left, claim.right].filter((side) => typeof side !== "number").map((side) => say(maths.measured(history, side)));
       const one = { text: claim.say, own: [sides.join(" against ")], holds: maths.holds(history, claim) }, before = found.at(-1);
-      if (before && /[^.]$/.test(before.text)) {
-        before.text += ` ${one.text}`;
-        if (!before.own.includes(one.own[0])) before.own.push(one.own[0]);
-        before.holds &&= one.holds;
-      } else if (before && /^[a-z]/.test(one.text)) {
+      if (before && (/[^.]$/.test(before.text) || /^[a-z]/.test(one.text))) {
         before.text = `${before.text.replace(/\.$/, ",")} ${one.text}`;
         if (!before.own.includes(one.own[0])) before.own.push(one.own[0]);
         before.holds &&= one.holds;
