@@ -3,7 +3,9 @@
     python notebooks/results/real_model.py                   SmolLM2 on sums in words, one core (about two hours)
     python notebooks/results/real_model.py grpo coin         only these arms
     python notebooks/results/real_model.py --device cuda --model Qwen/Qwen3-0.6B-Base \\
-        --files gsm8k-train.jsonl,gsm8k-test.jsonl           the same on GSM8K, written to real-model-cuda.json
+        --files gsm8k-train.jsonl,gsm8k-test.jsonl --transfer math-500.jsonl
+                                                             the same on GSM8K, written to real-model-cuda.json, and
+                                                             every arm answers MATH-500 greedily, untrained on it
 
 The weights of SmolLM2-135M-Instruct are those of a file that keeps four bits a weight, read back as float32: not quite
 the published model. It is asked without its chat template, with two worked examples before each question.
@@ -138,10 +140,19 @@ class Bench:
         scale: How much of everything.
         model: What `load_pretrained` takes.
         task: With questions and their answers.
+        transfer: Questions that no arm is trained on: all of them are answered greedily.
     """
 
-    def __init__(self, device: torch.device, scale: Scale, model: str, task: Task):
-        self.device, self.scale, self.model, self.task = device, scale, model, task
+    def __init__(
+        self,
+        device: torch.device,
+        scale: Scale,
+        model: str,
+        task: Task,
+        transfer: Task | None = None,
+    ):
+        self.device, self.scale, self.model = device, scale, model
+        self.task, self.transfer = task, transfer
 
     def recipe(self, arm: str, seed: int) -> Recipe:
         config = dataclasses.replace(self.scale.config, seed=seed)
@@ -271,6 +282,26 @@ class Bench:
         if arm == "start":
             found["prompts"] = [problem.prompt for problem in problems]
             found["answers"] = [problem.answer for problem in problems]
+        return found | self.transferred(policy, vocabulary, recipe, arm)
+
+    def transferred(
+        self, policy: Any, vocabulary: Any, recipe: Recipe, arm: str
+    ) -> dict[str, Any]:
+        """One greedy completion of every question of the other file, in its own form and budget."""
+        if self.transfer is None or arm in COOLER:  # a greedy answer has no temperature
+            return {}
+        problems = list(self.transfer.listed)
+        config = dataclasses.replace(recipe.config, max_new_tokens=None)
+        recipe = dataclasses.replace(recipe, task=self.transfer, config=config)
+        said = self.answers(policy, vocabulary, recipe, problems, temperature=0.0)
+        found = {
+            "transfer_right": [int(right) for right in said.correct.tolist()],
+            "transfer_truncated": round(float(said.truncated.float().mean()), 4),
+            "transfer_texts": said.texts,
+        }
+        if arm == "start":
+            found["transfer_prompts"] = [problem.prompt for problem in problems]
+            found["transfer_answers"] = [problem.answer for problem in problems]
         return found
 
 
@@ -292,6 +323,9 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--files", help="in GSM8K's form: TRAIN.jsonl,TEST.jsonl")
+    parser.add_argument(
+        "--transfer", help="in MATH's form: FILE.jsonl, never trained on"
+    )
     chosen = parser.parse_args()
     scale = CPU if chosen.device == "cpu" else CUDA
     arms = [arm for arm in ARMS if arm != "lora" or chosen.device == "cuda"]
@@ -299,9 +333,11 @@ def main() -> None:
     told = "sums in words" if chosen.files is None else f"gsm8k:{chosen.files}"
     if file.exists():  # runs of two models or tasks do not belong into one record
         head = json.loads(file.read_text())
-        if (head["model"], head["task"]) != (chosen.model, told):
+        held = head["model"], head["task"], head.get("transfer")
+        if held != (chosen.model, told, chosen.transfer):
+            also = f" with {held[2]}" if held[2] else ""
             parser.error(
-                f"{file.name} holds runs of {head['model']} on {head['task']}: "
+                f"{file.name} holds runs of {held[0]} on {held[1]}{also}: "
                 "move it away first"
             )
     with tempfile.TemporaryDirectory() as folder:
@@ -319,10 +355,15 @@ def main() -> None:
         name = torch.cuda.get_device_name() if on_gpu else recording.cpu_name()
         asked = f" --device cuda --model {chosen.model}" if on_gpu else ""
         asked += f" --files {chosen.files}" if chosen.files else ""
+        transfer, settings = None, {}
+        if chosen.transfer:
+            transfer = get_task(f"competition-math:{chosen.transfer}")
+            asked += f" --transfer {chosen.transfer}"
+            settings = {"transfer": chosen.transfer}
         recording.record(
             __file__,
             arms,
-            Bench(device, scale, chosen.model, task).run,
+            Bench(device, scale, chosen.model, task, transfer).run,
             seeds=scale.seeds,
             fewer=dict.fromkeys(UNTRAINED, 1),
             to=file,
@@ -334,6 +375,7 @@ def main() -> None:
             tries=scale.tries,
             passes=PASSES,
             machine={"device": name, "threads": torch.get_num_threads()},
+            **settings,
         )
 
 

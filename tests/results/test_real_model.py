@@ -71,6 +71,31 @@ def test_the_same_runs_on_a_model_of_another_architecture(bench):
     assert cooler["drawn_texts"] != start["drawn_texts"]
 
 
+def test_another_file_is_answered_by_every_arm_and_trained_on_by_none(bench, tmp_path):
+    """MATH-500's form: the columns of MATH and more; all questions count, those that would be held out and the rest."""
+    rows = [
+        {"problem": f"What is ${n}+1$?", "solution": rf"It is $\boxed{{{n + 1}}}$.", "level": 1, "unique_id": f"{n}"}
+        for n in range(30)
+    ]
+    file = tmp_path / "math-500.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    other = get_task(f"competition-math:{file}")
+    assert 0 < sum(other.is_held_out(row["problem"]) for row in rows) < 30
+    liked = dataclasses.replace(other, verify=lambda completion, problem: float(int(problem.answer) <= 3))
+    both = script.Bench(bench.device, bench.scale, bench.model, bench.task, liked)
+    alone, start, grpo, cooler = bench.run("grpo", 0), *(both.run(arm, 0) for arm in ("start", "grpo", "start-0.5"))
+    assert sorted(start["transfer_prompts"]) == sorted(row["problem"] for row in rows)
+    asked = zip(start["transfer_prompts"], start["transfer_answers"], start["transfer_right"], strict=True)
+    for prompt, answer, right in asked:
+        assert prompt == f"What is ${int(answer) - 1}+1$?"
+        assert right == (int(answer) <= 3)
+    assert len(grpo["transfer_texts"]) == 30
+    assert "transfer_prompts" not in grpo
+    assert "transfer_texts" not in cooler
+    for what in ("reward", "greedy_texts", "drawn_texts"):  # the other file changes no run
+        assert grpo[what] == alone[what]
+
+
 def test_an_evaluation_in_pieces_answers_every_question_in_order(bench, monkeypatch):
     whole = bench.run("start", 0)
     monkeypatch.setattr(script, "AT_ONCE", 4)
