@@ -249,6 +249,12 @@ def test_negative_log_likelihoods():
         logp=torch.where(trained, logp, 9.0), old_logp=torch.where(trained, old_logp, 9.0)
     )  # nobody reads the padding
     batch(logp=torch.full((B, T), 0.4), old_logp=torch.zeros(B, T))  # a ratio that was made up
+    for name in ("logp", "old_logp"):  # one of the two alone, beside a right one
+        wrong = {"logp": logp, "old_logp": old_logp} | {name: -(logp if name == "logp" else old_logp)}
+        refused(f"{name}: .*more on every trained token.*: if these are negative log-likelihoods", batch, **wrong)
+    one = torch.zeros(B, T)
+    one[0, :2] = 1.0
+    batch(logp=old_logp + 3.0, old_logp=old_logp, mask=one)  # two tokens with a ratio that was made up
 
 
 @pytest.mark.parametrize("name", ["rewards", "baseline", "values", "step_rewards", "old_logp", "ref_logp"])
