@@ -430,7 +430,8 @@ class Batch:
         check_logprobs(logp=logps["logp"], old_logp=logps["old_logp"])
         # If one of the two can only be log pi, the others are asked alone; `logp` not of a few tokens, since a ratio
         # that was made up for one of them may take it above 0.
-        right = [name for name in ("logp", "old_logp") if -ROUNDING > logps[name].min() and logps[name].max() <= ROUNDING]
+        both = logps["logp"], logps["old_logp"]
+        right = any(float(x.min()) < -ROUNDING and float(x.max()) <= ROUNDING for x in both)
         for name, x in logps.items() if right else ():
             if name != "logp" or x.numel() > 3:
                 check_logprobs(**{name: x})

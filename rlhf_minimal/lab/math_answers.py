@@ -91,7 +91,8 @@ _TAKEN_BACK = (
     r"|\blog(?:_?\{?\w+\}?)|\d\s*[eE]"
 )
 _MEASURED = (
-    r"\d\s*(?:hours?|hrs?|h|minutes?|mins?|feet|foot|ft|yards?|pounds?|lbs?|dollars?|weeks?|days?|years?|m|km|kg)"
+    r"\d\s*(?:hours?|hrs?|h|minutes?|mins?|feet|foot|ft|yards?|pounds?|lbs?|dollars?|weeks?|days?|years?"
+    r"|[mcdk]?m|k?g|[cm]?l)"
 )
 _JOINS = re.compile(
     rf"(?:\b{_LEADS_TO}(?:{_BEFORE})|n't|{_TAKEN_BACK}|{_MEASURED}(?:\s+and)?)\s*$", re.IGNORECASE | re.ASCII
@@ -108,6 +109,13 @@ _MARKED_PARTS = re.compile(
     r"|or|mod|choose|of \d|is (?:not|wrong|false|incorrect)|isn't)\b)",
     re.IGNORECASE,
 )
+# A last sentence that names one of several options by its letter, and does nothing else.
+_OPTION = re.compile(
+    r"(?:^|[.!?;]\s|\n)\s*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+)?(?:final\s+|correct\s+|right\s+|best\s+)?"
+    r"(?:answer|option|choice)(?:\s+is)?\s*:?\s*(?:option\s+)?(?:\(([A-Z])\)|([A-Z]))\s*\.?\s*$",
+    re.IGNORECASE,
+)
+_GLUED = re.compile(r"(?<=\d)(?=(?:[mcdk]m|[km]g|[mcd][lL]|km/h|mph)\b)")  # 5cm is 5 cm; 5m may be a product
 
 
 def package_is_missing(task: str, package: str) -> ValueError:
@@ -153,7 +161,8 @@ def same_answer(completion: str, answer: str) -> bool:
 
     The formula is searched for in the completion's `final_answer`. It is the last ``\boxed{...}``. Without a box, it is
     the last formula between dollars, ``\(...\)`` or ``\[...\]`` that can be read. Without these, it is the whole text
-    if that is one line without a word, and otherwise the last number or plain expression in it.
+    if that is one line without a word; the letter, if the last sentence says "the answer is (C)" and no more; otherwise
+    the last number or plain expression in it.
 
     Of an equation, the last side counts, if every other side is a name or has the same value: x = 5 and 2 + 3 = 5 mean
     5, and 6 = 5 means nothing. Of an approximation, both sides count, if one is the other after rounding. A percent
@@ -216,7 +225,9 @@ def _last_formula(text: str) -> list[str]:
         if len(found) <= LONGEST and len(_words(found)) <= 1 and (found == "" or _ask(found)):
             return [found]
     if "\n" not in text.strip() and not _words(text) and len(text) <= LONGEST:
-        return [latex(text)]
+        return [latex(text.strip().removeprefix("="))]
+    if option := _OPTION.search(text):
+        return [option[1] or option[2]]
     kept, end = [], 0
     for start, stop, _ in places:
         if "\\" in text[start:stop]:
@@ -247,7 +258,7 @@ def plain_signs(text: str) -> str:
     text = re.sub(r"(?<=\d)\s*x\s*(?=10\s?\^)", r"\\cdot ", text)
     text = re.sub(r"\^(-\d+)", r"^{\1}", text)
     text = re.sub(r"(?<=[\d)])\*\*(?=[\d(-])", "^", text)
-    text = re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE)
+    text = _GLUED.sub(" ", re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE))
     text = re.sub(r"(?<![\w*_)}\\])([*_])([^\s*_](?:[^*_\n]*[^\s*_])?)\1(?![\w*_({\\])", r"\2", text)
     return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
 

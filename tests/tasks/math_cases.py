@@ -11,6 +11,13 @@ RIGHT = [
     (r"\boxed{\text{(C)}}", "C"),
     (r"\boxed{\textbf{(C)}}", "C"),
     (r"\boxed{\text{E}}", "E"),
+    ("The answer is (C).", "C"),
+    ("So the correct answer is option B.", "B"),
+    ("It rains.\nAnswer: D", "D"),
+    ("= 42", "42"),
+    ("5cm", "5"),
+    ("It weighs 5kg.", "5"),
+    ("12mph", "12"),
     (r"\boxed {42}", "42"),
     ("C", r"\text{(C)}"),
     ("42", "#### 42"),
@@ -105,6 +112,16 @@ RIGHT = [
 
 # (completion, answer): another value, or no answer
 WRONG = [
+    # a letter that the sentence does not choose, and units of two measures
+    ("The answer is not C", "C"),
+    ("The answer is C or D", "D"),
+    ("The answer is A, not C", "C"),
+    ("It is false that the answer is C.", "C"),
+    ("Option C is wrong", "C"),
+    ("3m 5cm", "5"),
+    ("1kg 5g", "5"),
+    ("0.5km", "5"),
+    ("= 42 = 43", "42"),
     # a sign is lost
     ("The answer is \u22125.", "5"),
     ("- 7", "7"),
