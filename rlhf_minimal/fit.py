@@ -12,10 +12,9 @@ import math
 import random
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -31,8 +30,7 @@ from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, poli
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, log_ratio, pairwise_loss, pairwise_scores
 from rlhf_minimal.sample import pad_left, pad_right, sample_ids
-from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, ReplyRow, Task, read_rows
-from rlhf_minimal.tasks.rows import Source
+from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, ReplyRow, Task, completion_rows
 
 Row = TypeVar("Row")
 OnStep = Callable[[Metrics], bool | None]
@@ -247,7 +245,7 @@ IMITATION = FitConfig(steps=1300)  # what makes the shipped start of addition
 def imitate(
     model: PreTrainedModel,
     vocabulary: AnyVocabulary,
-    source: Task | Source | Sequence[CompletionRow],
+    source: Task | Iterable[CompletionRow | Mapping[str, Any]],
     config: FitConfig = IMITATION,
     on_step: OnStep = lambda metrics: None,
 ) -> float:
@@ -259,8 +257,8 @@ def imitate(
     Args:
         model: The policy.
         vocabulary: Its vocabulary.
-        source: A task with a teacher; or rows with prompt and completion (see `tasks.rows`): a list, or the name of a
-            file. Every row comes once in each pass, and the order is new for each.
+        source: A task with a teacher; or rows with prompt and completion, or dicts of these (of a file:
+            `lab.rows.read_rows`). Every row comes once in each pass, and the order is new for each.
         config: The numbers; the seed decides the problems and the teacher's completions, or the order of the rows.
         on_step: As in `fit`.
 
@@ -268,7 +266,7 @@ def imitate(
         The mean loss of the last fifty steps, in nats per token.
 
     Raises:
-        ValueError: If the task has no teacher; if a row cannot be read (`tasks.read_rows`); as from `fit`.
+        ValueError: If the task has no teacher; if a row is faulty (`tasks.completion_rows`); as from `fit`.
 
     Example:
         >>> from rlhf_minimal.models import Vocabulary, tiny_llama
@@ -280,11 +278,7 @@ def imitate(
     if isinstance(source, Task):
         rows: Any = partial(teacher_rows, source, vocabulary, batch_size=config.batch_size, seed=config.seed)
     else:
-        limit = context_length(model)
-        raw: Any = source
-        if not isinstance(source, str | Path):
-            raw = [vars(row) if isinstance(row, CompletionRow) else row for row in source]
-        rows = read_rows(raw, CompletionRow, vocabulary, max_length=limit)
+        rows = completion_rows(source, vocabulary, max_length=context_length(model))
     history = fit(model, rows, lambda batch: completion_loss(model, vocabulary, batch), config, on_step=on_step)
     last = [metrics["loss"] for metrics in history[-50:]]
     return sum(last) / len(last)
@@ -502,8 +496,8 @@ def encode_pairs(
     A completion that is the beginning of the other one is a pair like any other: the two differ by the end token.
 
     Args:
-        rows: Checked rows (`tasks.read_rows`), prompts as the model reads them. Only the beginning-of-text token is put
-            before a prompt, if the tokenizer writes one.
+        rows: Checked rows (`lab.rows.read_rows`), prompts as the model reads them. Only the beginning-of-text token is
+            put before a prompt, if the tokenizer writes one.
         vocabulary: The model's.
         sampled: Whether rejected completions are still to be sampled: those of the rows, if they have any, are left
             out.

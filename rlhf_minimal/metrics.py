@@ -3,7 +3,6 @@
 import math
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -277,38 +276,6 @@ def weight_norm(model: torch.nn.Module) -> float:
     """`weight_norm` of `METRICS`; weights without a gradient do not count."""
     with torch.no_grad():
         return math.hypot(*(weight.norm().item() for weight in model.parameters() if weight.requires_grad))
-
-
-def throughput(history: Sequence[dict[str, int | float]], parameters: int, trained: int | None = None) -> str:
-    """One line on how fast a run was: tokens a second, and the arithmetic that they stand for.
-
-    A forward costs two operations for each parameter and token; a backward two for handing the gradient on, and two
-    for a parameter's own, if it is trained. Divided by the machine's peak, this is the model FLOPs utilisation; the
-    products inside attention, and what checkpointing computes again, are not counted.
-
-    Args:
-        history: The metrics of some steps.
-        parameters: Of the model.
-        trained: How many of them have a gradient (fewer with LoRA). Default: all.
-
-    Example:
-        >>> step = {"tokens": 1000, "tokens_read": 1500, "sampling_seconds": 2.0, "update_seconds": 3.0}
-        >>> throughput([step], 1_000_000)
-        'sampling 500 tokens/s, update 500 tokens/s (0.003 TFLOP/s)'
-        >>> throughput([step], 1_000_000, trained=0)
-        'sampling 500 tokens/s, update 500 tokens/s (0.002 TFLOP/s)'
-    """
-    written, read, sampling, updating = (
-        sum(step.get(name, 0) for step in history)
-        for name in ("tokens", "tokens_read", "sampling_seconds", "update_seconds")
-    )
-    told = [f"sampling {written / sampling:,.0f} tokens/s"] if sampling else []
-    if updating and read:
-        operations = 4 * parameters + 2 * (parameters if trained is None else trained)  # a token
-        told.append(f"update {read / updating:,.0f} tokens/s ({operations * read / updating / 1e12:.3g} TFLOP/s)")
-    if peak := max((step.get("peak_memory", 0) for step in history), default=0):
-        told.append(f"peak memory {peak / 2**30:.2f} GiB")
-    return ", ".join(told)
 
 
 def peak_memory(device: torch.device) -> Metrics:

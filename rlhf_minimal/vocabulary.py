@@ -344,7 +344,7 @@ class TokenizerVocabulary:
     def prompt_text(self, text: str, *, system: str = "") -> str:
         """The prompt as the model reads it, with template and system message: what `encode_prompt` encodes.
 
-        Rows hold their prompts like this, so that training reads what the sampler reads (see `tasks.rows`).
+        Rows hold their prompts like this, so that training reads what the sampler reads (see `lab.rows`).
         """
         if not self.chat:
             return _on_two_lines(system, text)

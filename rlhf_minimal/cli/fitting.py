@@ -29,11 +29,12 @@ from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.fit import FitConfig, fit, optimizer_of, teacher_completions
 from rlhf_minimal.lab import curves
+from rlhf_minimal.lab.rows import hold_out, read_rows, write_rows
 from rlhf_minimal.lab.sampled_rows import write_completions
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, context_length, is_out_of_memory
 from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
-from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, hold_out, read_rows, verify_all, write_rows
+from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.training import checkpoints
 from rlhf_minimal.training.checkpoints import clear_io_errors, flush
@@ -193,7 +194,7 @@ def rows_of(
         plan: The run; a resumed one reads the rows that it has kept.
         model: Its context is the limit of a row's length.
         vocabulary: The model's.
-        kind: What a row is (see `tasks.rows`).
+        kind: What a row is (see `lab.rows`).
         make: Rows of the task itself, from split, number and seed; called where no file is given.
         fresh: Whether every step makes rows of its own, so that only those to measure on are made here.
     """

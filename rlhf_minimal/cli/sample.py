@@ -8,8 +8,9 @@ from typing import Any
 from rlhf_minimal.cli import checkpoint
 from rlhf_minimal.cli.console import at_least_1, in_brief, printable
 from rlhf_minimal.cli.runs import check_writable, mark
+from rlhf_minimal.lab.rows import write_rows
 from rlhf_minimal.lab.sampled_rows import sample_completions
-from rlhf_minimal.tasks import Problem, write_rows
+from rlhf_minimal.tasks import Problem
 from rlhf_minimal.train import roll_out
 from rlhf_minimal.training.checkpoints import clear_io_errors
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from rlhf_minimal.lab.processes import launched
 from rlhf_minimal.lab.trackers import TRACKERS, Trackers
 from rlhf_minimal.lab.trust_region import TrustRegion, trust_region_update
 from rlhf_minimal.learner import Learner, Processes
-from rlhf_minimal.metrics import Metrics, throughput
+from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.train import NothingToLearn, Recipe, check_context, train, update
@@ -264,3 +264,35 @@ def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
     write_report(plan.folder, text, {"before": before.as_json(), "after": after.as_json()}, draw, measured)
     for command, what in (("sample", "try it"), ("diagnose", "check it")):
         print(f"{what + ':':<12}python -m rlhf_minimal {command} {shlex.quote(str(plan.folder.path))}")
+
+
+def throughput(history: Sequence[dict[str, int | float]], parameters: int, trained: int | None = None) -> str:
+    """One line on how fast a run was: tokens a second, and the arithmetic that they stand for.
+
+    A forward costs two operations for each parameter and token; a backward two for handing the gradient on, and two
+    for a parameter's own, if it is trained. Divided by the machine's peak, this is the model FLOPs utilisation; the
+    products inside attention, and what checkpointing computes again, are not counted.
+
+    Args:
+        history: The metrics of some steps.
+        parameters: Of the model.
+        trained: How many of them have a gradient (fewer with LoRA). Default: all.
+
+    Example:
+        >>> step = {"tokens": 1000, "tokens_read": 1500, "sampling_seconds": 2.0, "update_seconds": 3.0}
+        >>> throughput([step], 1_000_000)
+        'sampling 500 tokens/s, update 500 tokens/s (0.003 TFLOP/s)'
+        >>> throughput([step], 1_000_000, trained=0)
+        'sampling 500 tokens/s, update 500 tokens/s (0.002 TFLOP/s)'
+    """
+    written, read, sampling, updating = (
+        sum(step.get(name, 0) for step in history)
+        for name in ("tokens", "tokens_read", "sampling_seconds", "update_seconds")
+    )
+    told = [f"sampling {written / sampling:,.0f} tokens/s"] if sampling else []
+    if updating and read:
+        operations = 4 * parameters + 2 * (parameters if trained is None else trained)  # a token
+        told.append(f"update {read / updating:,.0f} tokens/s ({operations * read / updating / 1e12:.3g} TFLOP/s)")
+    if peak := max((step.get("peak_memory", 0) for step in history), default=0):
+        told.append(f"peak memory {peak / 2**30:.2f} GiB")
+    return ", ".join(told)

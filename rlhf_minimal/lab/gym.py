@@ -32,9 +32,9 @@ from contextlib import redirect_stdout
 from functools import lru_cache
 from typing import Any
 
+from rlhf_minimal.lab.final_answer import MAX_NEW_TOKENS, final_answer
 from rlhf_minimal.lab.math_answers import package_is_missing
 from rlhf_minimal.tasks.base import Problem, Task
-from rlhf_minimal.tasks.final_answer import MAX_NEW_TOKENS, final_answer
 
 INSTRUCTION = "Answer with the result only."
 

@@ -21,9 +21,9 @@ from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 
+from rlhf_minimal.lab.final_answer import final_answer
+from rlhf_minimal.lab.jsonl import rows_task
 from rlhf_minimal.tasks.base import Problem, Task
-from rlhf_minimal.tasks.final_answer import final_answer
-from rlhf_minimal.tasks.jsonl import rows_task
 
 SECONDS = 30.0  # to wait for one comparison, which gives up itself after two seconds of computing
 STARTING = 60.0  # for its first one: importing sympy takes a second, and much longer on a busy machine
@@ -132,7 +132,7 @@ def math_task(file: str) -> Task:
     """A task from a file of prompts: an answer is right if it has the same mathematical value.
 
     Args:
-        file: As for `tasks.jsonl.exact_task`.
+        file: As for `lab.jsonl.exact_task`.
 
     Returns:
         The task; it needs a real model.

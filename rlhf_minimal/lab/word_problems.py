@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
+from rlhf_minimal.lab.final_answer import final_answer
+from rlhf_minimal.lab.jsonl import FEWEST, listed_task, question_key, texts_of
 from rlhf_minimal.lab.math_answers import check_math_verify, in_last_box, same_answer
+from rlhf_minimal.lab.rows import numbered
 from rlhf_minimal.tasks.base import Problem, Task, falls_on_held_out_side, normalised
-from rlhf_minimal.tasks.final_answer import final_answer
-from rlhf_minimal.tasks.jsonl import FEWEST, listed_task, question_key, texts_of
-from rlhf_minimal.tasks.rows import numbered
 
 _SIGNS = r"(?:(?<![\w)])[-\u2212])?(?:[$\u20ac\u00a3]\s?)?"  # a minus is none between two numbers, as in 5-3
 _NUMBER = _SIGNS + r"(?<![\d.,])(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,30})?(?!\d|,\d)"

@@ -12,7 +12,6 @@ from rlhf_minimal.tasks.addition import ADDITION, ADDITION_2
 from rlhf_minimal.tasks.base import Problem, Step, Task
 from rlhf_minimal.tasks.clock import CLOCK, CLOCK_10, clock_task
 from rlhf_minimal.tasks.digits import EVEN, REVERSE
-from rlhf_minimal.tasks.jsonl import exact_task
 from rlhf_minimal.tasks.reviews import REVIEWS
 from rlhf_minimal.tasks.rewards import (
     RewardFunction,
@@ -22,7 +21,7 @@ from rlhf_minimal.tasks.rewards import (
     random_reward,
     verifier_reward,
 )
-from rlhf_minimal.tasks.rows import CompletionRow, PairRow, ReplyRow, StepRow, TextRow, hold_out, read_rows, write_rows
+from rlhf_minimal.tasks.rows import CompletionRow, PairRow, ReplyRow, StepRow, TextRow, completion_rows
 from rlhf_minimal.tasks.scoring import Scored, score_all, verify_all
 from rlhf_minimal.timeouts import VerifierWarning
 
@@ -30,12 +29,10 @@ _SHIPPED = (ADDITION, ADDITION_2, CLOCK, CLOCK_10, REVERSE, EVEN, REVIEWS)
 TASKS: dict[str, Task] = {task.name: task for task in _SHIPPED}
 
 # The name of a family, and the function that makes a task from the text after the colon.
-FAMILIES: dict[str, Callable[[str], Task]] = {
-    "clock": clock_task,
-    "exact": exact_task,
-}
+FAMILIES: dict[str, Callable[[str], Task]] = {"clock": clock_task}
 # Families that stand outside of the core: they are imported when a task of theirs is asked for. Some names stand alone.
 LAB = {
+    "exact": "rlhf_minimal.lab.jsonl:exact_task",
     "ledger": "rlhf_minimal.lab.ledger:ledger_task",
     "math": "rlhf_minimal.lab.math_answers:math_task",
     "reasoning-gym": "rlhf_minimal.lab.gym:reasoning_gym_task",
@@ -56,7 +53,7 @@ def get_task(name: str) -> Task:
         name: One of `TASKS`, `ledger`, `stack`, or `clock:long`, `clock:slip`, `clock:key=value,...` (`tasks.clock`),
             `ledger:2` (`lab.ledger`), `stack:tests=visible` (`lab.stack`), `reasoning-gym:NAME`,
             `reasoning-gym:NAME,key=value,...` (`lab.gym`), `gsm8k:FILE.jsonl` and its like (`lab.word_problems`),
-            `exact:FILE.jsonl` (`tasks.jsonl`), `math:FILE.jsonl` (`lab.math_answers`).
+            `exact:FILE.jsonl` (`lab.jsonl`), `math:FILE.jsonl` (`lab.math_answers`).
 
     Raises:
         ValueError: If there is no task of that name; the message lists the names. If a task of a family cannot be
@@ -94,13 +91,11 @@ __all__ = [
     "TextRow",
     "VerifierWarning",
     "checked_steps",
+    "completion_rows",
     "get_task",
-    "hold_out",
     "model_reward",
     "random_reward",
-    "read_rows",
     "score_all",
     "verifier_reward",
     "verify_all",
-    "write_rows",
 ]

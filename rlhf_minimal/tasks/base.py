@@ -206,7 +206,7 @@ class Task:
     def identity(self, prompt: str) -> str:
         """What decides whether a prompt is held out: its family as a reader sees it, without the task's instruction.
 
-        Rows of data are divided by it, too (`tasks.hold_out`), in whatever form they hold the question.
+        Rows of data are divided by it, too (`lab.rows.hold_out`), in whatever form they hold the question.
         """
         return normalised(self.family(prompt.removeprefix(f"{self.instruction}\n") if self.instruction else prompt))
 

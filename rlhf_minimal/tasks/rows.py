@@ -1,49 +1,24 @@
-"""Training data in TRL's "standard" and "conversational" formats, checked row by row before training begins.
+"""Rows of training data, checked one by one before training begins.
 
     text         {"text": "..."}                                                         pretraining
     completion   {"prompt": "...", "completion": "..."}                                  fine-tuning
-                 {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}]}
     pair         {"prompt": "...", "chosen": "...", "rejected": "..."}                   a reward model, DPO
-                 {"chosen": "...", "rejected": "..."}           the prompt is the common beginning of both
     step         {"prompt": "...", "completion": "...", "steps": [[2, 1.0], ...]}        a scorer of steps
 
-In place of a text there may be a list of messages. The tokenizer's chat template turns it into text (or
-`MINIMAL_TEMPLATE` if it has none: the contents one after another, with nothing between). A prompt that is a text gets
-no template: it is what the model reads, as `sample --rows` writes it. Pairs may have the columns `score_chosen` and
-`score_rejected`. Other columns are ignored.
-
-Only the last message is learnt. What the assistant says before it belongs to the prompt; to learn every turn, give a
-row for each.
-
-A question is the same one in all of these forms (`hold_out`): as a text, as what the user says in messages, and in a
-text that the chat template has written.
-
-Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`. The package `datasets` is not needed:
-anything that yields dicts works.
+A prompt is what the model reads, as `sample --rows` writes it: of a chat model, with its template. Files, conversations
+and other forms are read by `lab.rows`.
 """
 
-import json
-import math
-import os
-import re
-import unicodedata
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, normalised
-from rlhf_minimal.tasks.rewards import read_steps
-
-Source = str | Path | Iterable[Mapping[str, Any]]
-Around = dict[str, Any]  # the fields of `_Asked`
+from rlhf_minimal.tasks.base import Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
+class Asked:
     """What the rows have in common.
 
     Attributes:
@@ -55,20 +30,22 @@ class _Asked:
     asked: tuple[str, ...] = field(default=(), compare=False, repr=False)
     turns_before: int = field(default=0, compare=False, repr=False)
 
+    @property
+    def question(self) -> str:
+        """The text that decides whether the row is held out: what is asked, or all of a text without a prompt."""
+        _, prompt, text = self.sequences()[0]
+        return self.asked[-1] if self.asked else prompt or text
 
-_NOT_DATA = tuple(vars(_Asked()))
+    def sequences(self) -> list[tuple[str, str, str]]:
+        """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class TextRow(_Asked):
+class TextRow(Asked):
     """A text for pretraining."""
 
     text: str
-
-    @property
-    def question(self) -> str:
-        """The text that decides whether the row is held out; here it is the whole text."""
-        return self.text
 
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
@@ -76,16 +53,11 @@ class TextRow(_Asked):
 
 
 @dataclass(frozen=True)
-class CompletionRow(_Asked):
+class CompletionRow(Asked):
     """A prompt and the answer to imitate, without its end token."""
 
     prompt: str
     completion: str
-
-    @property
-    def question(self) -> str:
-        """The text that decides whether the row is held out; the answer does not matter."""
-        return self.asked[-1] if self.asked else self.prompt
 
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
@@ -107,7 +79,7 @@ class StepRow(CompletionRow):
 
 
 @dataclass(frozen=True)
-class PairRow(_Asked):
+class PairRow(Asked):
     """A prompt and two answers, of which one was preferred. The scores are None if the data has none."""
 
     prompt: str
@@ -116,373 +88,57 @@ class PairRow(_Asked):
     score_chosen: float | None = None
     score_rejected: float | None = None
 
-    @property
-    def question(self) -> str:
-        """The text that decides whether the row is held out; the answers do not matter."""
-        return self.asked[-1] if self.asked else self.prompt
-
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
         both = (("chosen", self.chosen), ("rejected", self.rejected))
         return [(f"prompt and {name}", self.prompt, text) for name, text in both]
 
 
-Row = TypeVar("Row", TextRow, CompletionRow, PairRow, StepRow)
-
-
-def read_rows(
-    source: Source, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabulary, *, max_length: int
-) -> list[Row]:
-    """All rows of a source, or an error that names the first faulty row: no row is skipped, and none is shortened.
+def completion_rows(
+    source: Iterable[Any], vocabulary: Vocabulary | TokenizerVocabulary, *, max_length: int
+) -> list[CompletionRow]:
+    """Rows with a prompt and a completion that a model can read, or an error that names the first faulty one.
 
     Args:
-        source: A list of dicts, the name of a JSON-lines file, or a `datasets.Dataset`.
-        kind: `TextRow`, `CompletionRow`, `PairRow` or `StepRow`.
-        vocabulary: The model's; its tokenizer's chat template writes conversations.
+        source: `CompletionRow`s, or dicts with the columns `prompt` and `completion`.
+        vocabulary: The model's.
         max_length: The most tokens that the model can read, the end token included.
 
-    Returns:
-        The rows, in their order.
-
     Raises:
-        ValueError: If a column is missing or is not a text; if a text is empty or blank; if both answers of a pair are
-            equal; if a score is not a finite number, or a step is none; if a text holds the end token, or something
-            that the vocabulary cannot write; if it is longer than `max_length`; or if there is no row at all. The
-            message names the row (the first is row 1) and says what to do.
+        ValueError: If a row is none of both; if a text is missing or blank, cannot be written, or is too long; if there
+            is no row at all.
 
     Example:
         >>> data = [{"prompt": "1+2=", "completion": "3"}, {"prompt": "2+2=", "completion": ""}]
-        >>> read_rows(data, CompletionRow, Vocabulary("0123456789+="), max_length=16)
+        >>> completion_rows(data, Vocabulary("0123456789+="), max_length=16)
         Traceback (most recent call last):
         ValueError: row 2: the completion is empty; remove the row, or write what the model should answer
     """
-    rows: list[Row] = []
-    for where, raw in numbered(source):
+    if isinstance(source, str) or not isinstance(source, Iterable):
+        raise ValueError(f"expected rows; got {source!r}: read a file with rlhf_minimal.lab.rows.read_rows")
+    rows: list[CompletionRow] = []
+    for number, raw in enumerate(source, start=1):
         try:
-            row = _parse(raw, kind, vocabulary)
+            row = raw if isinstance(raw, CompletionRow) else completion_row(raw)
+            check_filled("prompt", row.prompt, "remove the row, or write what the model is asked")
+            check_filled("completion", row.completion, "remove the row, or write what the model should answer")
             for name, read, answer in row.sequences():
-                _check_fits(name, read, answer, vocabulary, max_length)
+                check_fits(name, read, answer, vocabulary, max_length)
         except ValueError as error:
-            raise ValueError(f"{where}: {error}") from error
+            raise ValueError(f"row {number}: {error}") from error
         rows.append(row)
     if not rows:
-        raise ValueError(f"there is no row in {source if isinstance(source, str | Path) else 'the data'}: give some")
+        raise ValueError("there is no row in the data: give some")
     return rows
 
 
-def hold_out(
-    rows: Sequence[Row], most: int, identity: Callable[[str], str] = normalised
-) -> tuple[list[Row], list[Row]]:
-    """Rows to train on, and rows to measure on. No question is in both.
-
-    Whether a row is held out depends on its question alone, as in every task: on a checksum of the text as a reader
-    sees it (`base.normalised`). So the order of a file does not matter, rows with the same question stay together, and
-    every command holds out the same questions, whatever form a file has them in. A row that occurs twice counts once.
-
-    A conversation holds several questions, and the text of a pair without a prompt may end its question in several
-    places. Such a row is trained on if none of them is held out, and measured if none of them is trained on. What many
-    conversations hold beside other questions ("Go on") decides nothing.
-
-    Args:
-        rows: All rows of a source.
-        most: The most rows to measure on; further held-out rows are not used at all.
-        identity: What is the same for all ways to ask a question; that of a task is `Task.identity`.
-
-    Returns:
-        Both lists, in the order of the source. If nothing is left to measure on, one question is moved there.
-
-    Raises:
-        ValueError: If all rows have the same question, or if all of them are held out.
-
-    Example:
-        >>> both = hold_out([TextRow("a"), TextRow("b"), TextRow(" b "), TextRow("a")], most=9)
-        >>> [[row.text for row in side] for side in both]
-        [['a'], ['b', ' b ']]
-    """
-    distinct = list(dict.fromkeys(rows))
-    asked = _deciding(distinct, identity)
-    questions = {deciding[-1] for deciding in asked.values()}
-    if len(questions) < 2:
-        raise ValueError(
-            "the data holds one row only, and at least one more is needed to measure on (rows with the same question "
-            "count as one)"
-        )
-    train = [row for row in distinct if not any(map(falls_on_held_out_side, asked[row]))]
-    if not train:
-        raise ValueError(
-            "every row holds a question that all commands hold out (one in ten is, by a checksum of its text), so none "
-            "is left to train on: add rows"
-        )
-
-    def measured() -> list[Row]:
-        trained = set[str]().union(*(asked[row] for row in train))
-        return [row for row in distinct if trained.isdisjoint(asked[row])]
-
-    found = measured()
-    for question in sorted(questions, key=lambda question: zlib.crc32(question.encode()))[:100]:
-        if found:
-            break
-        train = [row for row in train if question not in asked[row]] or train
-        found = measured()
-    if not found:
-        raise ValueError("every question of the data occurs in a row to train on, too: give pairs a column prompt")
-    return train, found[:most]
-
-
-MANY = 10  # a message in so many conversations may be one that goes with every question
-
-
-def _deciding(rows: Sequence[Row], identity: Callable[[str], str]) -> dict[Row, tuple[str, ...]]:
-    """The questions of each row that decide on which side it stands.
-
-    Of several these do not: one that stands in more than half of all rows, and a later message of `MANY` conversations.
-    """
-    asked = {row: tuple(dict.fromkeys(map(identity, row.asked or (row.question,)))) for row in rows}
-    rows_with = Counter(question for questions in asked.values() for question in questions)
-    many = {question for question, n in rows_with.items() if n >= MANY}
-    common = {question for question in many if rows_with[question] > len(rows) / 2}
-
-    def deciding(row: Row) -> tuple[str, ...]:
-        first, *later = asked[row]
-        without = many if row.turns_before else common
-        return tuple({first} - common) + tuple(question for question in later if question not in without) or asked[row]
-
-    return {row: deciding(row) for row in rows}
-
-
-def write_rows(path: Path, rows: Iterable[TextRow | CompletionRow | PairRow]) -> None:
-    """Writes rows as a JSON-lines file that `read_rows`, `datasets` and TRL read."""
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows:
-            kept = {name: value for name, value in vars(row).items() if value is not None and name not in _NOT_DATA}
-            file.write(json.dumps(kept, ensure_ascii=False) + "\n")
-
-
-def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVocabulary, *, ask: bool) -> str:
-    """A conversation as text.
-
-    Args:
-        messages: Dicts with `role` and `content`.
-        vocabulary: Its tokenizer's chat template is used if there is one, else contents follow each other directly.
-        ask: Whether it is now the assistant's turn (the template may write the beginning of it).
-
-    Raises:
-        ValueError: If a message has no role, if its content is not a text, or if the template refuses the conversation.
-    """
-    for i, message in enumerate(messages, start=1):
-        if not isinstance(message, Mapping) or not isinstance(message.get("content"), str) or not message.get("role"):
-            raise ValueError(
-                f'message {i} is {message!r}; write each message as {{"role": "user", "content": "..."}} with a text'
-            )
-    return vocabulary.render(messages, ask=ask)
-
-
-# How files begin that hold rows in another form, and what to do with them.
-_OTHER_FORMATS = {
-    b"PAR1": "is parquet, not JSON lines: convert it with datasets.Dataset.from_parquet(FILE).to_json(NEW)",
-    b"\x1f\x8b": "is packed by gzip: unpack it with gunzip",
-    b"BZh": "is packed by bzip2: unpack it with bunzip2",
-    b"\xfd7zX": "is packed by xz: unpack it with unxz",
-    b"\x28\xb5\x2f\xfd": "is packed by zstd: unpack it with unzstd",
-    b"PK\x03\x04": "is a zip file: unpack it with unzip",
-    b"ARRO": "is arrow, not JSON lines: convert it with datasets.Dataset.from_file(FILE).to_json(NEW)",
-    b"\xff\xfe\0\0": "is text in UTF-32: save it in UTF-8",
-    b"\0\0\xfe\xff": "is text in UTF-32: save it in UTF-8",
-    b"\xff\xfe": "is text in UTF-16: save it in UTF-8",
-    b"\xfe\xff": "is text in UTF-16: save it in UTF-8",
-}
-
-
-def numbered(source: Source) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Every row, after the name that error messages give it."""
-    if isinstance(source, str | Path):
-        try:
-            with Path(source).open("rb") as file:
-                beginning = file.read(4)
-            for magic, advice in _OTHER_FORMATS.items():
-                if beginning.startswith(magic):
-                    raise ValueError(f"{source} {advice}")
-            lines = Path(source).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"cannot read {source}: it is no text in UTF-8 ({error}), so save it as JSON lines in UTF-8"
-            ) from error
-        except OSError as error:
-            raise ValueError(f"cannot read {source}: {error.strerror or error}") from error
-        for number, line in enumerate(lines, start=1):
-            try:
-                yield f"{source}, row {number}", json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise ValueError(
-                    f"{source}, row {number}: this line is not JSON ({error}); write one object a line"
-                ) from error
-        return
-    if isinstance(source, Mapping):
-        raise ValueError(f"this is a dict of splits, not of rows: choose one of {', '.join(map(str, source))}")
-    for number, row in enumerate(source, start=1):
-        yield f"row {number}", row
-
-
-def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabulary) -> Row:
+def completion_row(raw: Mapping[str, Any]) -> CompletionRow:
+    """A row from its two columns."""
     if not isinstance(raw, Mapping):
         raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
-    row: Any
-    if kind is TextRow:
-        row = TextRow(text_of(raw, "text"))
-        if not row.text.strip():
-            raise ValueError("the text is empty; remove the row")
-    elif issubclass(kind, CompletionRow):
-        prompt, completion, around = _completion(raw, vocabulary)
-        check_filled("prompt", prompt, "remove the row, or write what the model is asked")
-        check_filled("completion", completion, "remove the row, or write what the model should answer")
-        row = CompletionRow(prompt, completion, **around)
-        if kind is StepRow:
-            row = StepRow(prompt, completion, _labelled(raw, completion), **around)
-    else:
-        prompt, chosen, rejected, around = _pair(raw, vocabulary)
-        if chosen == rejected:
-            raise ValueError("chosen and rejected are equal, so nothing is preferred; remove the row")
-        check_filled("prompt", prompt, "remove the row, or write what the model was asked")
-        for name, text in (("chosen", chosen), ("rejected", rejected)):
-            check_filled(f"{name} completion", text, "remove the row")
-        scores = _score(raw, "score_chosen"), _score(raw, "score_rejected")
-        row = PairRow(prompt, chosen, rejected, *scores, **around)
-    return row
-
-
-def _completion(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str, Around]:
-    if "messages" in raw:
-        messages = _messages(raw, "messages")
-        if not messages or not isinstance(messages[-1], Mapping) or messages[-1].get("role") != "assistant":
-            raise ValueError("the last message is not the assistant's, so there is no answer to learn; remove the row")
-        return *_as_texts(messages[:-1], messages[-1:], vocabulary), _around(messages[:-1])
-    if isinstance(raw.get("prompt"), list):
-        prompt = _messages(raw, "prompt")
-        return *_as_texts(prompt, _messages(raw, "completion"), vocabulary), _around(prompt)
-    text = text_of(raw, "prompt")
-    return text, text_of(raw, "completion"), _around_text(text, vocabulary)
-
-
-def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, str, str, Around]:
-    if isinstance(raw.get("chosen"), list):
-        chosen, rejected = _messages(raw, "chosen"), _messages(raw, "rejected")
-        if "prompt" in raw:
-            prompt = _messages(raw, "prompt")
-        else:
-            prompt = _common_messages(chosen, rejected)
-            chosen, rejected = chosen[len(prompt) :], rejected[len(prompt) :]
-        asked, better = _as_texts(prompt, chosen, vocabulary)
-        return asked, better, _as_texts(prompt, rejected, vocabulary)[1], _around(prompt)
-    one, other = text_of(raw, "chosen"), text_of(raw, "rejected")
-    if "prompt" in raw:
-        text = text_of(raw, "prompt")
-        return text, one, other, _around_text(text, vocabulary)
-    shared = _common_text(one, other)
-    said = vocabulary.asked_in(shared) or _said(shared)
-    around = _of_conversation(said) if said else _around_shared(shared)
-    return shared, one[len(shared) :], other[len(shared) :], around
-
-
-def _common_messages(one: list[Any], other: list[Any]) -> list[Any]:
-    """The prompt of two conversations: what they have in common, up to where the assistant is to speak."""
-    length = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    while length and isinstance(one[length - 1], Mapping) and one[length - 1].get("role") == "assistant":
-        length -= 1
-    return one[:length]
-
-
-def _common_text(one: str, other: str) -> str:
-    """The prompt of two texts: their common beginning, as far as whole words go, without a space at its end."""
-    shared = os.path.commonprefix([one, other])
-    behind = [text[len(shared) :][:1] for text in (one, other)]
-    within_a_word = all(behind) and any(c.isalnum() or unicodedata.combining(c) for c in behind)
-    # If one is the other's beginning, its last word is an answer. Read from the end: from the front it takes n² steps.
-    last_word = r"\W*\w+" if not all(behind) else r"\w+" if within_a_word else ""
-    found = re.match(last_word, shared[::-1])
-    cut = shared[: len(shared) - (found.end() if found else 0)]
-    return (cut if cut.strip() else shared).removesuffix(" ")
-
-
-# Who speaks, in bare words, as a heading, in bold, or as a tag: "Q:", "### Instruction:", "**User:**", "<|user|>".
-_SPEAKER = re.compile(
-    r"(?:^|\n)\s*(?:#+ ?|\*\*|<\|)?(Human|User|Customer|Question|Problem|Instruction|Prompt|Q|H|Assistant|Bot|AI|Agent"
-    r"|Model|Answer|Solution|Response|Output|A|System)(?::\*\*|\*\*:|:|\|>) ?",
-    re.IGNORECASE,
-)
-_ASKING = ("human", "user", "customer", "question", "problem", "instruction", "prompt", "q", "h")
-_TURN_END = re.compile(r"\s*(?:</s>|<\|[a-z_]+\|>|<[a-z_]+>)\s*$")
-MOST_ENDS = 32  # of a question that nothing marks; of a longer text those at its beginning and at its end are kept
-
-
-def _around_shared(shared: str) -> Around:
-    """What two texts without a prompt may ask, if this is their common beginning.
-
-    The answers may begin alike, and the question may end at every mark, before every word with a capital, at every end
-    of a line, and behind the last of them at every word.
-    """
-    ends = [
-        match.end()
-        for match in re.finditer(r"[.?!:=\u2026\u3002\uff1f\uff01]+|(?=\n)|(?<=[a-z\d])(?=\s?[A-Z][a-z])", shared)
-    ]
-    last = max(ends, default=0)
-    ends += [last + match.end() for match in re.finditer(r"\S+", shared[last:])]
-    ends = sorted({*ends})
-    if len(ends) > MOST_ENDS:
-        ends = [*ends[: MOST_ENDS // 2], *ends[-MOST_ENDS // 2 :]]
-    return {"asked": tuple(shared[:end] for end in ends if shared[:end].strip())}
-
-
-def _said(text: str) -> tuple[str, ...]:
-    """What the asking one says in a text that names its speakers."""
-    _, *spoken = _SPEAKER.split(text)
-    turns = zip(spoken[::2], spoken[1::2], strict=True)
-    return tuple(_TURN_END.sub("", said) for who, said in turns if who.lower() in _ASKING)
-
-
-def _of_conversation(said: tuple[str, ...]) -> Around:
-    return {"asked": said, "turns_before": len(said) - 1}
-
-
-def _around(prompt: list[dict[str, Any]]) -> Around:
-    """The fields `asked` and `turns_before` of a row whose prompt are these messages."""
-    roles = [message["role"] for message in prompt]
-    said = tuple(message["content"] for message in prompt if message["role"] == "user")
-    return {"asked": said, "turns_before": roles.count("assistant")}
-
-
-def _around_text(prompt: str, vocabulary: Vocabulary | TokenizerVocabulary) -> Around:
-    """The same of a prompt that the chat template has written, or that ends where a named speaker is to answer.
-
-    `{}` for another text. In the second case the whole text is asked, too: a task may have it as its prompt.
-    """
-    if said := vocabulary.asked_in(prompt):
-        return _of_conversation(said)
-    _, *spoken = _SPEAKER.split(prompt)
-    to_answer = spoken and not spoken[-1].strip() and spoken[-2].lower() not in (*_ASKING, "system")
-    return {"asked": (*said, prompt)} if to_answer and (said := _said(prompt)) else {}
-
-
-def _as_texts(
-    prompt: list[dict[str, Any]], answer: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVocabulary
-) -> tuple[str, str]:
-    """Prompt and answer as text, without an end token that the template writes: the library adds its own later."""
-    if not prompt:
-        raise ValueError("the prompt has no message; remove the row, or write what the model is asked")
-    asked = render(prompt, vocabulary, ask=True)
-    whole = render(prompt + answer, vocabulary, ask=False)
-    if not whole.startswith(asked):
-        raise ValueError(
-            "the tokenizer's chat template writes the prompt differently once the answer is there, so the two cannot "
-            "be told apart; give prompt and completion as texts"
-        )
-    completion = whole[len(asked) :]
-    if not isinstance(vocabulary, TokenizerVocabulary):
-        return asked, completion
-    for end in (vocabulary.end_id, vocabulary.eos_id):
-        text, found, behind = completion.rpartition(vocabulary.tokenizer.convert_ids_to_tokens(end))
-        if found and (not behind.strip() or vocabulary.behind_an_answer.endswith(behind)):
-            return asked, text
-    return asked, completion
+    if "messages" in raw or isinstance(raw.get("prompt"), list):
+        raise ValueError("this is a conversation: read the rows with rlhf_minimal.lab.rows.read_rows first")
+    return CompletionRow(text_of(raw, "prompt"), text_of(raw, "completion"))
 
 
 def text_of(raw: Mapping[str, Any], name: str) -> str:
@@ -500,41 +156,16 @@ def text_of(raw: Mapping[str, Any], name: str) -> str:
     return str(raw[name])
 
 
-def _messages(raw: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    value = raw.get(name)
-    if not isinstance(value, list):
-        raise ValueError(
-            f"{name} is {value!r}, and should be a list of messages, as the other columns are; if these begin with the "
-            "question themselves, leave the column prompt out"
-        )
-    return value
-
-
-def _score(raw: Mapping[str, Any], name: str) -> float | None:
-    value = raw.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{name} is {value!r}, and should be a finite number; correct it, or leave the column out")
-    return float(value)
-
-
-def _labelled(raw: Mapping[str, Any], completion: str) -> tuple[Step, ...]:
-    steps = read_steps(raw.get("steps"), completion)
-    if not steps or not all(0 <= mark <= 1 for _, mark in steps):
-        raise ValueError(f"steps is {raw.get('steps')!r}, and should hold a step and labels from 0 to 1; correct it")
-    return tuple(steps)
-
-
 def check_filled(name: str, text: str, advice: str) -> None:
     """Refuses a text without a visible character; `advice` says what to do."""
     if not text.strip():
         raise ValueError(f"the {name} is empty; {advice}")
 
 
-def _check_fits(
+def check_fits(
     name: str, read: str, answer: str, vocabulary: Vocabulary | TokenizerVocabulary, max_length: int
 ) -> None:
+    """Refuses a text that the vocabulary cannot write, that holds the end token itself, or that is too long."""
     asked, answered = vocabulary.encode(read) if read else [], vocabulary.encode_after(read, answer)
     ends = {vocabulary.eos_id, vocabulary.end_id if read else vocabulary.eos_id}  # a text to pretrain on ends in eos
     if not ends.isdisjoint(answered):  # a prompt may hold them: every turn ends so

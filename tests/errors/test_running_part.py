@@ -7,10 +7,11 @@ from rlhf_book import plotting
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import imitate
+from rlhf_minimal.lab.rows import read_rows
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.lab.trust_region import mean_kl
 from rlhf_minimal.models import Vocabulary, tiny_llama
-from rlhf_minimal.tasks import PairRow, TextRow, get_task, read_rows
+from rlhf_minimal.tasks import PairRow, TextRow, get_task
 from rlhf_minimal.train import Recipe
 
 

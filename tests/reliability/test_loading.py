@@ -14,6 +14,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from rlhf_minimal.cli import main
+from rlhf_minimal.lab.rows import read_rows
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import (
     RewardModel,
@@ -24,7 +25,7 @@ from rlhf_minimal.models import (
     tiny_llama,
 )
 from rlhf_minimal.runs import resume_learner, save_learner
-from rlhf_minimal.tasks import CompletionRow, read_rows
+from rlhf_minimal.tasks import CompletionRow
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "rlhf_minimal"

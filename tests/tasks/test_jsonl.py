@@ -6,9 +6,9 @@ import unicodedata
 
 import pytest
 
+from rlhf_minimal.lab.jsonl import FEWEST
 from rlhf_minimal.tasks import Problem, get_task
 from rlhf_minimal.tasks.base import normalised
-from rlhf_minimal.tasks.jsonl import FEWEST
 
 ROWS = [{"prompt": f"What comes after {i}?", "answer": str(i + 1), "source": "a book"} for i in range(80)]
 

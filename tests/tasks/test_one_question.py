@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 
 from rlhf_minimal.cli import main
+from rlhf_minimal.lab.rows import hold_out, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks import CompletionRow, PairRow, get_task, hold_out, read_rows
+from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
 from rlhf_minimal.tasks.base import Problem, Task, normalised
 from tests.chat_model import TEMPLATE, tokenizer, write_chat_model
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import rlhf_minimal
+from rlhf_minimal.lab.rows import hold_out, read_rows, write_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
-from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task, hold_out, read_rows, write_rows
+from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
 from rlhf_minimal.tasks.base import normalised
 
 EVEN = get_task("even")
@@ -306,7 +307,8 @@ def test_prompt_and_answer_are_counted_as_they_are_trained():
 
 WRITE = """
 from pathlib import Path
-from rlhf_minimal.tasks import TextRow, write_rows
+from rlhf_minimal.lab.rows import write_rows
+from rlhf_minimal.tasks import TextRow
 write_rows(Path("rows.jsonl"), [TextRow("\\u00fc 1 \\u2212 1")])
 """
 

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +14,10 @@ from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.fit import FitConfig, batch_of_step, imitate, supervised_loss
+from rlhf_minimal.lab.rows import read_rows, write_rows
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer, tiny_llama
-from rlhf_minimal.tasks import CompletionRow, get_task, write_rows
+from rlhf_minimal.tasks import CompletionRow, get_task
 from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import load_policy
 
@@ -89,18 +91,18 @@ def rows_of(n=6):
     return [{"prompt": f"{i:04d}>", "completion": f"{i:04d}"[::-1]} for i in range(n)]
 
 
-@pytest.mark.parametrize("given", ["dicts", "rows", "file", "generator"])
+@pytest.mark.parametrize("given", ["dicts", "rows", "read from a file", "generator"])
 def test_imitation_of_given_rows_is_the_loop_written_out(tmp_path, given):
     """Every row once in a pass; AdamW on the mean over the tokens of the completions."""
     rows, config = rows_of(), FitConfig(steps=4, batch_size=3, seed=1)
+    file, vocabulary = tmp_path / "rows.jsonl", Vocabulary("0123456789>")
+    write_rows(file, [CompletionRow(**row) for row in rows])
     source = {
         "dicts": rows,
         "rows": [CompletionRow(**row) for row in rows],
-        "file": tmp_path / "rows.jsonl",
+        "read from a file": read_rows(file, CompletionRow, vocabulary, max_length=64),
         "generator": (row for row in rows),
     }[given]
-    write_rows(tmp_path / "rows.jsonl", [CompletionRow(**row) for row in rows])
-    vocabulary = Vocabulary("0123456789>")
     mine, other = (tiny_llama(len(vocabulary), width=32, layers=1, heads=2) for _ in range(2))
     seen = []
     mean = imitate(mine, vocabulary, source, config, lambda metrics: seen.append(metrics["loss"]))
@@ -120,7 +122,11 @@ def test_rows_that_cannot_be_imitated_are_named():
         ([{"prompt": "1>", "completion": ""}], "row 1: the completion is empty"),
         ([{"prompt": "1>", "completion": "1" * 20}], "row 1: 23 tokens .* reads at most 12"),
         ([], "there is no row"),
-        ("nowhere.jsonl", "cannot read nowhere.jsonl"),
+        ([CompletionRow("1>", " ")], "row 1: the completion is empty"),
+        ([{"prompt": [{"role": "user", "content": "1"}], "completion": []}], "row 1: .*lab.rows.read_rows"),
+        ([{"messages": []}], "row 1: this is a conversation: read the rows with rlhf_minimal.lab.rows.read_rows"),
+        ("nowhere.jsonl", "got 'nowhere.jsonl': read a file with rlhf_minimal.lab.rows.read_rows"),
+        (Path("nowhere.jsonl"), "read a file with rlhf_minimal.lab.rows.read_rows"),
     ):
         with pytest.raises(ValueError, match=message):
             imitate(policy, vocabulary, rows, QUICK)

@@ -6,7 +6,7 @@
 
 `exact:` compares the whole completion: `<answer>yes</answer>` and a `yes` after some reasoning are wrong. So a model
 learns to write the answer alone. If it may reason first, use `math:`, which looks at the completion's `final_answer`
-only, or write a task of your own whose verifier calls `tasks.final_answer.final_answer`.
+only, or write a task of your own whose verifier calls `lab.final_answer.final_answer`.
 
 `math:` takes answers in LaTeX, with or without dollars, or as plain expressions of numbers. It compares values: if the
 prompt asks for 17 * 23, the completion `17 * 23` counts as right. If the model has to work out the result, use
@@ -25,9 +25,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rlhf_minimal.lab.final_answer import MAX_NEW_TOKENS
+from rlhf_minimal.lab.rows import numbered
 from rlhf_minimal.tasks.base import Problem, Task, normalised
-from rlhf_minimal.tasks.final_answer import MAX_NEW_TOKENS
-from rlhf_minimal.tasks.rows import check_filled, numbered, text_of
+from rlhf_minimal.tasks.rows import check_filled, text_of
 
 FEWEST = 10  # smallest number of different prompts in a file
 
