@@ -90,7 +90,8 @@ def as_svg(figure: Figure) -> str:
     with mpl.rc_context({"svg.hashsalt": SALT, "svg.fonttype": "path"}):
         figure.savefig(text, format="svg", bbox_inches="tight", metadata=silent)
     drawn = text.getvalue()
-    drawn = drawn[drawn.index("<svg ") :]
+    # In one line: a notebook's file wraps every line of an output, which would be a third of its size.
+    drawn = " ".join(drawn[drawn.index("<svg ") :].split()).replace("> <", "><")
     return PLACE.sub(_shortened, drawn)
 
 
