@@ -7,7 +7,7 @@
 PYTHON ?= python3
 BIN = .venv/bin
 
-.PHONY: book test smollm2 train lab notebooks generated deck course offline pages epub pdf slides axe bench env mutants clean
+.PHONY: book test smollm2 train lab figures notebooks generated deck course offline pages epub pdf slides axe bench env mutants clean
 
 book: env  ## build the book from the committed, executed notebooks
 	$(BIN)/jupyter-book build .
@@ -30,6 +30,9 @@ train: env  ## a tiny language model learns to add, by GRPO (`train grpo --fast`
 
 lab: env  ## read and run the chapters
 	$(BIN)/jupyter lab --notebook-dir=. notebooks/contents/chapters.ipynb
+
+figures: env  ## draw the figures of the chapters again, and leave their numbers and texts as they are
+	$(BIN)/python book/_tools/notebooks.py --pictures notebooks/*.ipynb
 
 notebooks: env  ## execute every chapter again, in place, and normalise what is saved
 	$(BIN)/python book/_tools/notebooks.py notebooks/*.ipynb

@@ -121,7 +121,7 @@ def test_a_bar_over_hidden_code_says_what_the_code_is_for():
     cells = [
         code("x\nimport math"),
         code("print(1)", ["text/plain"]),
-        code("plot()", ["text/plain"], ["image/png"]),
+        code("plot()", ["text/plain"], ["image/svg+xml"]),
         code("def f(): ..."),
         code("shown", hidden=False),
     ]

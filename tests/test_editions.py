@@ -187,6 +187,18 @@ def test_a_slide_holds_whole_sentences_and_the_first_rows():
     assert slides.shortened("- a. B.\n- c.", words=1) == "- a. B.\n- c."
 
 
+def test_a_figure_of_either_kind_is_in_its_deck():
+    def shown(kind, content):
+        output = {"output_type": "display_data", "data": {kind: content, "text/plain": "<Figure>"}}
+        cell = {"cell_type": "code", "source": "", "metadata": {}, "outputs": [output]}
+        (block,) = slides.blocks({"cells": [cell]})
+        return slides.Writer().block(block, whole=True)
+
+    assert shown("image/png", "iVBO\nRw0K\n") == '<img src="data:image/png;base64,iVBORw0K" alt="">'
+    drawing = shown("image/svg+xml", ["<svg>\n", "</svg>"])
+    assert drawing == '<img src="data:image/svg+xml;base64,PHN2Zz4KPC9zdmc+" alt="">'
+
+
 def test_a_chapter_that_lacks_something_is_named():
     cells = [{"cell_type": "markdown", "metadata": {}, "source": "# Short\n\nWhy?"}]
     with pytest.raises(ValueError, match="Short: no cell has the tag main-point"):

@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_facts  # noqa: E402
 
+PICTURES = {"image/svg+xml", "image/png"}
 FORM = (
     "from-zero",
     "language-models",
@@ -175,6 +176,6 @@ def names(cells):
 def test_a_picture_is_also_told(path):
     """Every printed picture has an alternative text (the browser's test sees the page; this one sees it in no time)."""
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
-    drawn = [cell for cell in cells if any("image/png" in output.get("data", {}) for output in cell.outputs)]
+    drawn = [cell for cell in cells if any(PICTURES & {*output.get("data", {})} for output in cell.outputs)]
     told = [cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "") for cell in drawn]
     assert [cell.id for cell, text in zip(drawn, told, strict=True) if len(text) < 20] == []

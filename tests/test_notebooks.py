@@ -102,13 +102,38 @@ def test_a_chapter_that_raises_is_left_as_it_was(tmp_path):
 
 def test_two_runs_of_a_chapter_give_the_same_bytes(tmp_path):
     path = tmp_path / "chapter.ipynb"
-    source = "import matplotlib.pyplot as plt\nprint(object())\nplt.plot([1, 2])\nplt.show()"
+    source = "from rlhf_book import plotting\nplotting.use_style()\nimport matplotlib.pyplot as plt\nprint(object())\n"
+    source += "plt.plot([1, 2])\nplt.show()"
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, id="a")]), path)
     tool.main([str(path)])
     first = path.read_bytes()
-    assert b"image/png" in first
+    assert b"image/svg+xml" in first
+    assert b"image/png" not in first
     tool.main([str(path)])
     assert path.read_bytes() == first
+
+
+def test_new_figures_leave_every_number_as_it_was():
+    def notebook(number, kind, figures=1):
+        outputs = [nbformat.v4.new_output("stream", text=number)]
+        shown = {kind: number, "text/plain": number}
+        outputs += [nbformat.v4.new_output("display_data", shown) for _ in range(figures)]
+        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("draw()", outputs=outputs, id="a")])
+
+    old, new = notebook("1", "image/png"), notebook("2", "image/svg+xml")
+    tool.take_pictures(old, new)
+    assert [output.get("text") or output.data for output in old.cells[0].outputs] == [
+        "1",
+        {"image/svg+xml": "2", "text/plain": "1"},
+    ]
+    with pytest.raises(ValueError, match="cell a drew 1 figures and draws 2: execute it whole"):
+        tool.take_pictures(old, notebook("2", "image/svg+xml", figures=2))
+
+
+def test_a_notebook_without_figures_is_not_run_for_them(tmp_path):
+    path = tmp_path / "chapter.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")]), path)
+    tool.main(["--pictures", str(path)])
 
 
 def test_a_kernel_that_dies_at_birth_is_started_again(monkeypatch):

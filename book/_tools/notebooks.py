@@ -1,9 +1,12 @@
 """Execute the chapters in place and save them in one normal form: `python book/_tools/notebooks.py notebooks/*.ipynb`.
 
+    python book/_tools/notebooks.py --pictures notebooks/*.ipynb    replaces nothing but the figures
+
 What a run leaves behind by chance (timings, kernel versions, memory addresses, widget ids) is removed. So executing
 an unchanged chapter twice gives the same bytes, and a difference in version control is a difference in results.
 """
 
+import argparse
 import copy
 import os
 import re
@@ -77,13 +80,47 @@ def normalise(notebook: NotebookNode) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def main(paths: list[str]) -> None:
+def pictures(cell: NotebookNode) -> list[NotebookNode]:
+    """The data of each output that holds a picture."""
+    shown = [output.get("data", {}) for output in cell.get("outputs", [])]
+    return [data for data in shown if any(kind.startswith("image/") for kind in data)]
+
+
+def take_pictures(notebook: NotebookNode, drawn: NotebookNode) -> None:
+    """Put the figures of an executed notebook into the same notebook as it was; all numbers and texts stay.
+
+    A number that is trained on another machine differs in its last places, and what the chapter says was written beside
+    the old one. A new style of the figures is no reason to write it again.
+
+    Raises:
+        ValueError: a cell draws more or fewer figures than it did.
+    """
+    for cell, new in zip(notebook.cells, drawn.cells, strict=True):
+        here, there = pictures(cell), pictures(new)
+        if len(here) != len(there):
+            raise ValueError(f"cell {cell.id} drew {len(here)} figures and draws {len(there)}: execute it whole")
+        for data, taken in zip(here, there, strict=True):
+            for kind in [kind for kind in data if kind.startswith("image/")]:
+                del data[kind]
+            data.update({kind: value for kind, value in taken.items() if kind.startswith("image/")})
+
+
+def main(words: list[str]) -> None:
     """Execute and normalise each notebook; one that raises stops everything and is left as it was."""
-    for path in map(Path, paths):
+    parser = argparse.ArgumentParser(description="Execute the chapters in place and save them in one normal form.")
+    parser.add_argument("--pictures", action="store_true", help="replace figures only; skip notebooks without any")
+    parser.add_argument("paths", nargs="+", type=Path)
+    asked = parser.parse_args(words)
+    for path in asked.paths:
         start = time.monotonic()
         notebook = nbformat.read(path, as_version=4)
-        execute(notebook, path.resolve().parent)
-        path.write_text(normalise(notebook), encoding="utf-8")
+        if asked.pictures and not any(map(pictures, notebook.cells)):
+            continue
+        executed = copy.deepcopy(notebook)
+        execute(executed, path.resolve().parent)
+        if asked.pictures:
+            take_pictures(notebook, executed)
+        path.write_text(normalise(notebook if asked.pictures else executed), encoding="utf-8")
         print(f"{path}: {time.monotonic() - start:.1f} s", flush=True)
 
 

@@ -7,6 +7,7 @@ network: pictures and formulas are inside, and without JavaScript the slides sta
 """
 
 import argparse
+import base64
 import json
 import re
 import sys
@@ -35,7 +36,7 @@ class Block:
     """A paragraph, a list, a table or a figure of a chapter, and where it stands."""
 
     kind: str  # text, heading, math, figure, table
-    text: str  # Markdown; of a figure its PNG in base64
+    text: str  # Markdown; of a figure its address, which holds it
     section: str
     alt: str = ""
     origin: str = ""
@@ -74,11 +75,26 @@ def blocks(notebook: dict) -> Iterator[Block]:
             alt = data.get("mystnb", {}).get("image", {}).get("alt", "")
             for output in cell["outputs"]:
                 shown = output.get("data", {})
-                if "image/png" in shown:
-                    yield Block("figure", "".join(shown["image/png"]).replace("\n", ""), section, alt)
+                if address := address_of(shown):
+                    yield Block("figure", address, section, alt)
                 elif "text/markdown" in shown:
                     text = "".join(shown["text/markdown"]).strip()
                     yield Block("table" if text.startswith("|") else "text", text, section)
+
+
+def address_of(shown: dict) -> str | None:
+    """The picture among what an output shows, as an address that needs no file; None where there is none.
+
+    Example:
+        >>> address_of({"image/svg+xml": ["<svg/>"]})
+        'data:image/svg+xml;base64,PHN2Zy8+'
+    """
+    if "image/svg+xml" in shown:
+        drawn = base64.b64encode("".join(shown["image/svg+xml"]).encode()).decode()
+        return f"data:image/svg+xml;base64,{drawn}"
+    if "image/png" in shown:
+        return "data:image/png;base64," + "".join(shown["image/png"]).replace("\n", "")
+    return None
 
 
 def _pieces(source: str) -> list[str]:
@@ -208,7 +224,7 @@ class Writer:
 
     def block(self, block: Block, *, whole: bool) -> str:
         if block.kind == "figure":
-            return f'<img src="data:image/png;base64,{block.text}" alt="{escape(block.alt)}">'
+            return f'<img src="{block.text}" alt="{escape(block.alt)}">'
         if block.kind == "heading":
             return f"<p><b>{self.markdown.renderInline(block.text)}</b></p>"
         return self.markdown.render(block.text if whole else shortened(block.text))

@@ -177,9 +177,9 @@ def test_a_widget_carries_its_source_its_words_and_a_picture_for_where_nothing_r
     assert len(state["alt"]) > 100
     assert state["alt"] in repr(widget)
     shown, _ = widget._repr_mimebundle_()
-    assert shown["image/png"].startswith("iVBORw0KGgo")
+    assert shown["image/svg+xml"].startswith("<svg ")
     assert "application/vnd.jupyter.widget-view+json" in shown
-    assert "image/png" not in figure()._repr_mimebundle_()[0]
+    assert "image/svg+xml" not in figure()._repr_mimebundle_()[0]
 
 
 def test_a_widget_starts_where_its_module_does():

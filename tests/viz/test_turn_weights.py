@@ -314,7 +314,7 @@ def test_the_widget_carries_its_source_its_words_and_a_picture_and_offers_what_t
     assert (state["replies"], state["divisor"], state["credit"], state["price"]) == ("trained", "nothing", "reset", 0)
     assert state["_esm"] == in_a_notebook(MODULE)
     assert TURN_WEIGHTS_ALT in repr(widget)
-    assert widget._repr_mimebundle_()[0]["image/png"].startswith("iVBORw0KGgo")
+    assert widget._repr_mimebundle_()[0]["image/svg+xml"].startswith("<svg ")
     assert "http" not in MODULE.read_text(encoding="utf-8")
     for name, values in (("replies", REPLIES), ("divisors", DIVISORS), ("credits", CREDITS)):
         assert list(in_node(f"console.log(JSON.stringify(maths.{name}))")) == values

@@ -4,8 +4,6 @@ They compute in the browser. Saved with the notebook's widget state they stay al
 kernel and without a network. Needs the extra `notebooks` (anywidget).
 """
 
-import base64
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,7 +74,7 @@ class LiveFigure(anywidget.AnyWidget):
             raise TypeError(f"{type(self).__name__} has the settings {names}")
         if twice := {*names[: len(settings)]} & {*named}:
             raise TypeError(f"{type(self).__name__} is given {twice} twice")
-        self._static = None if static is None else _png(static)
+        self._static = None if static is None else _drawn(static)
         super().__init__(**dict(zip(names, settings)), **named)
 
     def __repr__(self) -> str:
@@ -85,18 +83,19 @@ class LiveFigure(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle and self._static:
-            bundle[0]["image/png"] = self._static
+            bundle[0]["image/svg+xml"] = self._static
         return bundle
 
 
-def _png(figure: Any) -> str:
+def _drawn(figure: Any) -> str:
     """A matplotlib figure as a notebook keeps it, and closed."""
     import matplotlib.pyplot as plt
 
-    text = io.BytesIO()
-    figure.savefig(text, format="png", bbox_inches="tight")
+    from rlhf_book.plotting import as_svg
+
+    drawn = as_svg(figure)
     plt.close(figure)
-    return base64.b64encode(text.getvalue()).decode("ascii")
+    return drawn
 
 
 GROUP_EXPLORER_ALT = (
