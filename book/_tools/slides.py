@@ -10,6 +10,7 @@ import argparse
 import json
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
@@ -35,7 +36,7 @@ class Block:
     """A paragraph, a list, a table or a figure of a chapter, and where it stands."""
 
     kind: str  # text, heading, math, figure, table
-    text: str  # Markdown; of a figure its PNG in base64
+    text: str  # Markdown; of a figure its picture, as an address that holds it
     section: str
     alt: str = ""
     origin: str = ""
@@ -74,11 +75,18 @@ def blocks(notebook: dict) -> Iterator[Block]:
             alt = data.get("mystnb", {}).get("image", {}).get("alt", "")
             for output in cell["outputs"]:
                 shown = output.get("data", {})
-                if "image/png" in shown:
-                    yield Block("figure", "".join(shown["image/png"]).replace("\n", ""), section, alt)
+                if drawn := _picture(shown):
+                    yield Block("figure", drawn, section, alt)
                 elif "text/markdown" in shown:
                     text = "".join(shown["text/markdown"]).strip()
                     yield Block("table" if text.startswith("|") else "text", text, section)
+
+
+def _picture(shown: dict) -> str:
+    """What a cell has drawn, as an address that holds it; nothing, if it has drawn nothing."""
+    if "image/svg+xml" in shown:
+        return f"data:image/svg+xml;base64,{b64encode(''.join(shown['image/svg+xml']).encode()).decode()}"
+    return f"data:image/png;base64,{''.join(shown.get('image/png', '')).replace(chr(10), '')}" * ("image/png" in shown)
 
 
 def _pieces(source: str) -> list[str]:
@@ -208,7 +216,7 @@ class Writer:
 
     def block(self, block: Block, *, whole: bool) -> str:
         if block.kind == "figure":
-            return f'<img src="data:image/png;base64,{block.text}" alt="{escape(block.alt)}">'
+            return f'<img src="{block.text}" alt="{escape(block.alt)}">'
         if block.kind == "heading":
             return f"<p><b>{self.markdown.renderInline(block.text)}</b></p>"
         return self.markdown.render(block.text if whole else shortened(block.text))
