@@ -2,10 +2,13 @@
 
 import json
 import re
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import yaml
 
@@ -22,10 +25,13 @@ ONE = """<html><body><div role="main"><section id="one">
 <p id="here">See <a href="two.xhtml#there">two</a>, <a href="two.html#gone">its end</a>,
 <a href="../book/trainer.xhtml">the
 trainer</a>, <a href="#here">here</a> and <a href="https://arxiv.org">out</a>.</p><p id="here">Twice.</p>
-<script>alert(1)</script><button>Press</button><details><summary>More</summary><p><div>Lies open</div></p></details>
+<script>alert(1)</script><button>Press</button><form hidden=""><label>Choose</label><output></output></form>
+<script type="application/vnd.jupyter.widget-view+json">{}</script><div class="toctree-wrapper">
+</div><p role="doc-biblioentry">Cited</p><details><summary>More</summary><p><div>Lies open</div></p></details>
 <div class="cell tag_remove-cell">set-up</div><div class="mjs-figure" aria-label="A curve."></div>
 <img src="../_images/a.png" data-x="1" width="50%"><img src="../_images/none.png" alt="Nothing there">
-<svg viewbox="0 0 2 2" width="2"><a href="two.xhtml"><title>no</title><circle r="1"></circle></a></svg>
+<svg viewbox="0 0 2 2" width="2"><a href="two.xhtml"><title>no</title>
+<pattern id="hatch" patterntransform="rotate(45)"></pattern><circle r="1"></circle></a></svg>
 <table><tr><td><code>a_long_name</code></td><td>A sentence that needs some room.</td></tr></table>
 </section></div></body></html>"""
 TWO = '<html><body><div role="main"><h1>Two</h1><p id="there">There.</p></div></body></html>'
@@ -83,7 +89,10 @@ def test_an_epub_is_valid_and_its_links_lead_somewhere(built, tmp_path):
     ]
     assert "the\ntrainer," in page
     assert not any(word in page for word in ("alert", "Press", "set-up", "headerlink", "data-x", "50%", "<title>no"))
+    assert not any(word in page for word in ("<form", "Choose", "<output", "toctree-wrapper", "doc-biblioentry"))
     assert "A live figure stands here on the site. A curve." in page
+    assert '<p class="still">A live figure stands here on the site.</p>' in page  # one of a cell without a still
+    assert 'patternTransform="rotate(45)"' in page
     assert "Lies open" in page
     assert 'viewBox="0 0 2 2"' in page
     assert '<td><code>a_<wbr/>long_<wbr/>name</code></td><td class="long">A sentence' in page
@@ -99,7 +108,8 @@ def test_what_a_reading_system_would_refuse_is_said(built, tmp_path):
     with zipfile.ZipFile(target) as book:
         files = {name: book.read(name) for name in book.namelist()}
     bad = files | {
-        "notebooks/two.xhtml": b'<p xmlns="http://www.w3.org/1999/xhtml"><a href="#x">x</a></p>',
+        "notebooks/two.xhtml": b'<p xmlns="http://www.w3.org/1999/xhtml"><a href="#x">x</a><label/>'
+        b'<img src="https://example.org/a.png"/></p>',
         "more.txt": b"",
     }
     bad["notebooks/two-in-depth.xhtml"] = b"<p><br></p>"
@@ -113,7 +123,60 @@ def test_what_a_reading_system_would_refuse_is_said(built, tmp_path):
     assert "_images/a.png is listed and not there" in said
     assert "more.txt is there and not listed" in said
     assert "notebooks/two.xhtml: #x leads nowhere" in said
+    assert "notebooks/two.xhtml: a label is of use in a browser alone" in said
+    assert "notebooks/two.xhtml: a img has no words beside it" in said
+    assert "notebooks/two.xhtml: https://example.org/a.png is on the network" in said
     assert "notebooks/one.xhtml: two.xhtml#there leads nowhere" in said
+
+
+def test_epubcheck_has_nothing_to_say(built, tmp_path):
+    program = shutil.which("epubcheck")
+    if program is None or shutil.which("java") is None:
+        pytest.skip("epubcheck is not installed (Debian: apt-get install epubcheck)")
+    figure, axes = plt.subplots(figsize=(1, 1))
+    axes.plot([1, 2], label="$x^2$")
+    axes.fill_between([0, 1], [1, 2], hatch="/")
+    for kind in ("png", "svg"):  # figures of either kind, as matplotlib writes them
+        figure.savefig(built / "_images" / f"a.{kind}")
+    plt.close(figure)
+    (built / "notebooks" / "two.xhtml").write_text(TWO.replace("There.", '<img src="../_images/a.svg" alt="A line">'))
+    target = tmp_path / "book.epub"
+    assert epub.write(built, CONTENTS, target, "a test") == []
+    said = subprocess.run(  # Debian's program is the archive itself, which not every kernel starts
+        [*(["java", "-jar"] if Path(program).resolve().suffix == ".jar" else []), program, str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"^(?:FATAL|ERROR|WARNING).*", said.stdout + said.stderr, re.MULTILINE)
+    assert (found, said.returncode) == ([], 0)
+
+
+def test_a_table_too_wide_for_a_reading_system_becomes_lists():
+    heads = "".join(f"<th>column {i}</th>" for i in range(8))
+    row = "<td><p>ppo</p></td><td>-</td>" + "<td><code>a-quite-long_word</code></td>" * 5 + "<td>\ue0000\ue001</td>"
+    soup = editions.BeautifulSoup(
+        f"<table id='t'><thead><tr>{heads}</tr></thead><tbody><tr>{row}</tr></tbody></table>", "html.parser"
+    )
+    assert epub.room(soup.table, ["<math>abc</math>"]) == 8 * 8  # two beside each word; "column" is six
+    assert epub.room(soup.table, [f"<math><mi>{'x' * 40}</mi></math>"]) == 7 * 8 + 42
+    epub.stack(soup.table)
+    assert str(soup).startswith(
+        '<div class="stacked" id="t"><p class="row"><span class="column">column 0: </span><span>ppo</span></p><ul><li>'
+        '<span class="column">column 2: </span><code>a-quite-long_word</code></li>'
+    )
+    assert "column 1" not in str(soup)  # a dash says nothing
+    spans = editions.BeautifulSoup("<table><tr><td colspan='2'>1</td></tr></table>", "html.parser")
+    epub.stack(spans.table)
+    assert spans.table is not None
+
+
+def test_a_figure_on_a_slide_is_drawn_in_lines_where_its_cell_has_them():
+    assert slides._picture({"image/png": "aGk\n=\n", "image/svg+xml": ["<svg>", "</svg>"]}).startswith(
+        "data:image/svg+xml;base64,PHN2Zz48"
+    )
+    assert slides._picture({"image/png": "aGk\n=\n"}) == "data:image/png;base64,aGk="
+    assert slides._picture({"text/plain": "5"}) == ""
 
 
 def test_without_built_pages_it_says_what_to_do(tmp_path, capsys):

@@ -43,10 +43,11 @@ LIVE = {
 LOOKED_UP = {"index", "how-to-read", "notation", "statistics", "algorithms", "cheat-sheet", "glossary", "bibliography"}
 # Of a browser: what is pressed, what is unfolded to read a figure's program, and anchors beside headings.
 LEFT_OUT = (
-    "script, noscript, style, template, button, input, iframe, a.headerlink, .copybtn, p.downloads, "
+    "script, noscript, style, template, button, input, form, iframe, a.headerlink, .copybtn, p.downloads, "
     ".hero-words .sd-btn, .link-target, details.above-input, .tag_remove-cell, .exercise-tick, div.mjs-figure, "
     "svg a > title"
 )
+LIVE_FIGURE = 'div.mjs-figure, script[type="application/vnd.jupyter.widget-view+json"]'  # where no still was saved
 NO_ATTRIBUTES = re.compile(
     r"^(data-|on|aria-hidden$|align$|valign$|border$|width$|height$|bgcolor$|name$|target$|rel$)"
 )
@@ -147,13 +148,16 @@ def text_of(page: Path) -> Tag:
     main = soup.select_one('[role="main"]') or soup.select_one("main") or soup.body
     if main is None:
         raise ValueError(f"{page} holds no text")
-    for figure in main.select("div.mjs-figure"):
+    for figure in main.select(LIVE_FIGURE):
         said = soup.new_tag("p")
         said.string = f"A live figure stands here on the site. {figure.get('aria-label', '')}".strip()
         said["class"] = "still"
         figure.insert_before(said)
     for gone in main.select(LEFT_OUT):
         gone.decompose()
+    for box in main.select(".toctree-wrapper, .clearer"):
+        if not box.get_text(strip=True):
+            box.decompose()
     for link in main.select("svg a"):
         link.unwrap()
     return main
@@ -180,8 +184,15 @@ def tidy(text: Tag) -> set[str]:
                 ids.add(tag["id"])
         if tag.name == "details":
             tag["open"] = "open"
+        if tag.get("role") in (
+            "doc-biblioentry",
+            "status",
+        ):  # the first is given up; the second is of a page that changes
+            del tag["role"]
         if tag.name == "svg":
             tag["xmlns"] = "http://www.w3.org/2000/svg"
+            if tag.get("role") == "group":  # of links, and none is left in it
+                tag["role"] = "img"
         if tag.name == "table" and "wide" not in (tag.parent.get("class") or []):
             tag.wrap(BeautifulSoup("", "html.parser").new_tag("div", attrs={"class": "wide"}))
         if tag.name in ("tt", "big", "center"):

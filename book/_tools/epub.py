@@ -18,7 +18,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -39,7 +39,10 @@ ACCESSIBLE += [("accessibilityHazard", "none")]
 ACCESSIBLE += [("accessibilityFeature", one) for one in ("alternativeText", "MathML", "tableOfContents")]
 # A parser of HTML writes every name in small letters; these of SVG have another form.
 CAMEL = ("viewBox", "preserveAspectRatio", "gradientUnits", "gradientTransform", "clipPath", "linearGradient", "refX")
-CAMEL += ("refY", "markerWidth", "markerHeight", "patternUnits", "textLength")
+CAMEL += ("refY", "markerWidth", "markerHeight", "markerUnits", "patternUnits", "patternTransform", "textLength")
+CAMEL += ("patternContentUnits", "clipPathUnits", "maskUnits", "spreadMethod", "lengthAdjust", "textPath")
+BROWSER = {"script", "form", "input", "button", "select", "label", "output", "textarea", "iframe", "object"}
+ROOM = 95  # characters of a table that stand beside each other on a page 600 wide
 # How Unicode calls the letters of a variant of MathML; MathML Core knows them by no other way.
 VARIANTS = {
     "double-struck": "DOUBLE-STRUCK",
@@ -107,8 +110,13 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> lis
 
         link(name, page, pages, address_of)
         for _, file in pictures(name, page, built):
-            files[file] = (built / file).read_bytes()
+            data = (built / file).read_bytes()
+            # A drawing may not name its grammar by an address, as matplotlib's do.
+            files[file] = re.sub(rb"<!DOCTYPE[^>]*>", b"", data) if file.endswith(".svg") else data
         page.formulas[:] = map(plain_mathml, page.formulas)
+        for table in page.text.select("table"):
+            if room(table, page.formulas) > ROOM:
+                stack(table)
         style = f'<link rel="stylesheet" type="text/css" href="{"../" * name.count("/")}pages.css"/>'
         written = XHTML.format(title=escape(page.title), css=style, body=_camel(page.html()))
         files[f"{name}.xhtml"] = written.encode()
@@ -122,6 +130,60 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> lis
         for name, data in files.items():
             book.writestr(name, data)
     return check(target)
+
+
+def room(table: Tag, formulas: list[str]) -> int:
+    """About how many characters the columns of a table need beside each other at least."""
+
+    def word(cell: Tag) -> int:
+        said = re.sub(
+            "\ue000(\\d+)\ue001",
+            lambda found: "x" * len(re.sub(r"<[^>]+>|&\w+;", "", formulas[int(found[1])])),
+            cell.get_text(),
+        )
+        longest = max(map(len, re.split(r"\s+|(?<=[_-])", said)))
+        return max(longest, 18 if "long" in cell.get("class", []) else 0) + 2  # as edition.css has it
+
+    rows = [row.find_all(["th", "td"], recursive=False) for row in table.select("tr")]
+    return sum(max(map(word, column)) for column in zip(*rows, strict=False))
+
+
+def stack(table: Tag) -> None:
+    """A table that is too wide for a reading system, which cannot scroll: a list for each of its rows.
+
+    One without headings, or with cells that span several, stays a table.
+    """
+    rows = [row.find_all(["th", "td"], recursive=False) for row in table.select("tr")]
+    heads, *rest = rows
+    if not table.select("thead th") or len({len(row) for row in rows}) != 1 or table.select("[colspan], [rowspan]"):
+        return
+    names = [" ".join(cell.get_text().split()) for cell in heads]
+    make = BeautifulSoup("", "html.parser").new_tag
+    stacked = make("div", attrs={"class": "stacked"} | ({"id": table["id"]} if table.get("id") else {}))
+    if caption := table.find("caption"):
+        caption.name = "p"
+        stacked.append(caption.extract())
+
+    def line(kind: str, name: str, cell: Tag) -> Tag:
+        made, column = (
+            make(kind, attrs={"class": "row"} if kind == "p" else {}),
+            make("span", attrs={"class": "column"}),
+        )
+        column.string = f"{name}: "
+        for paragraph in cell.find_all("p"):
+            paragraph.name = "span"
+        made.extend([column, *list(cell.contents)] if name else list(cell.contents))
+        return made
+
+    for first, *others in rest:
+        stacked.append(line("p", names[0], first))
+        listed = make("ul")
+        for name, cell in zip(names[1:], others, strict=True):
+            if cell.get_text().strip() not in ("", "-", "–"):
+                listed.append(line("li", name, cell))
+        if listed.contents:
+            stacked.append(listed)
+    table.replace_with(stacked)
 
 
 def _camel(text: str) -> str:
@@ -175,7 +237,8 @@ def check(file: Path) -> list[str]:
     """What a reading system would refuse in an EPUB; epubcheck, where one has it, says more.
 
     The file of the type comes first and unpacked, every page is well-formed XML with ids that are its own, whatever the
-    package lists is there and nothing else is, and every link and picture leads to something in the book.
+    package lists is there and nothing else is, and every link and picture leads to something in the book. Pictures and
+    formulas have words beside them, and nothing is there that only a browser can use.
     """
     wrong: list[str] = []
     with zipfile.ZipFile(file) as book:
@@ -201,6 +264,13 @@ def check(file: Path) -> list[str]:
     wrong += [f"{name} is there and not listed" for name in sorted(there - listed)]
     for name, page in pages.items():
         for element in page.iter():
+            kind = element.tag.rpartition("}")[2]
+            if kind in BROWSER:
+                wrong.append(f"{name}: a {kind} is of use in a browser alone")
+            if kind in ("img", "math") and element.get("alt", element.get("alttext")) is None:
+                wrong.append(f"{name}: a {kind} has no words beside it")
+            if urlsplit(element.get("src") or "").scheme not in ("", "data"):
+                wrong.append(f"{name}: {element.get('src')} is on the network")
             for key in ("href", "src"):
                 address = urlsplit(element.get(key) or "")
                 if name == "content.opf" or address.scheme or not (address.path or address.fragment):

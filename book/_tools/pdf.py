@@ -46,7 +46,10 @@ section.part > h1 { font-size: 24pt; margin: 0 0 .6em; }
 section.part > h1 + section.page { break-before: avoid; }
 h2 { font-size: 19pt; } h3 { font-size: 14pt; } h4 { font-size: 12pt; } h5, h6 { font-size: 10.5pt; }
 p, li { orphans: 2; widows: 2; }
+/* Room below the last line of a page is a sheet of its own when nothing is left of this one. */
+section > ul:last-child, section > ul:last-child > li:last-child > p:last-child { margin-bottom: 0; }
 a { color: #14507f; text-decoration: none; }
+svg.family-tree { max-height: 215mm; break-inside: avoid; } /* under its heading, on one sheet */
 pre, code { font-family: "DejaVu Sans Mono", "Liberation Mono", monospace; }
 .wide, div.math { overflow: visible; }
 section.title { text-align: center; padding-top: 30%; }
@@ -236,7 +239,7 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> int
             page.evaluate(FIT)
             page.print_to_pdf(
                 target,
-                seconds=900,
+                seconds=3600,  # a busy machine takes more than a quarter of an hour for the larger edition
                 generateTaggedPDF=True,
                 generateDocumentOutline=True,
                 displayHeaderFooter=True,
