@@ -172,11 +172,11 @@ def test_a_table_too_wide_for_a_reading_system_becomes_lists():
 
 
 def test_a_figure_on_a_slide_is_drawn_in_lines_where_its_cell_has_them():
-    assert slides._picture({"image/png": "aGk\n=\n", "image/svg+xml": ["<svg>", "</svg>"]}).startswith(
+    assert slides.address_of({"image/png": "aGk\n=\n", "image/svg+xml": ["<svg>", "</svg>"]}).startswith(
         "data:image/svg+xml;base64,PHN2Zz48"
     )
-    assert slides._picture({"image/png": "aGk\n=\n"}) == "data:image/png;base64,aGk="
-    assert slides._picture({"text/plain": "5"}) == ""
+    assert slides.address_of({"image/png": "aGk\n=\n"}) == "data:image/png;base64,aGk="
+    assert slides.address_of({"text/plain": "5"}) is None
 
 
 def test_without_built_pages_it_says_what_to_do(tmp_path, capsys):
