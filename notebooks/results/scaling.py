@@ -1,6 +1,6 @@
 """The recorded measurements of the chapter on scaling up: a real model of 135 million parameters on this machine.
 
-    python notebooks/results/scaling.py                    everything, on the CPU (about three hours of one core)
+    python notebooks/results/scaling.py                    everything, on the CPU (about four hours of one core)
     python notebooks/results/scaling.py --device cuda      the same on a GPU, with larger batches
     python notebooks/results/scaling.py speed precision    only the parts named
 
@@ -10,6 +10,9 @@ and measured again when it is deleted there. The model is SmolLM2-135M-Instruct,
     learn        an arithmetic task of reasoning-gym, several algorithms, one set of settings for all. Asked without the
                  chat template: as a conversation the model talks about the sum and is next to never right, while after
                  "12 + 30 =" it goes on with a number
+    controls     the same runs with a coin as reward, and with the start's own right completions imitated: as many of its
+                 completions, at the same questions, each right one three times. What a gain of `learn` has to exceed
+                 before it is due to the reward, and due to reinforcement
     temperature  the start's answers again, drawn at several temperatures, without any training
     sharper      one trained model and the start, the same problems at the same temperatures. Its weights were not kept,
                  so the first run of `learn` is repeated. The problems are distinct, more, and not those of `learn`
@@ -22,13 +25,14 @@ and measured again when it is deleted there. The model is SmolLM2-135M-Instruct,
 import argparse
 import dataclasses
 import json
+import math
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +43,8 @@ import transformers
 
 from rlhf_minimal import ALGORITHMS, __version__
 from rlhf_minimal.config import Config
-from rlhf_minimal.evaluate import evaluate
+from rlhf_minimal.evaluate import Evaluation, evaluate
+from rlhf_minimal.fit import FitConfig, imitate
 from rlhf_minimal.functional.kl import k3
 from rlhf_minimal.functional.masked import masked_mean
 from rlhf_minimal.lab.compiled import sample_compiled
@@ -50,7 +55,7 @@ from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import peak_memory, synchronized_time
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.sample import pad_left, sample
-from rlhf_minimal.tasks import Problem, get_task
+from rlhf_minimal.tasks import CompletionRow, Problem, get_task, random_reward
 from rlhf_minimal.train import (
     NothingToLearn,
     Recipe,
@@ -69,6 +74,10 @@ ARMS = (
     "rloo",
     "dapo",
 )  # a standard deviation, none; a filter and a length penalty, without a KL term
+
+CONTROLS = ("coin", "own")  # a reward that looks at nothing; imitation, no reward
+SHOWN = 12  # greedy answers that are kept as they are
+PASSES = 3  # over the right completions of `own`
 
 TRIES = 16
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0)
@@ -174,66 +183,147 @@ class Bench:
 
     def learn(self, kept: list[dict[str, Any]]) -> Any:
         """Yields the runs so far, one more at a time: every arm's first seed, every arm's second, ..."""
+        yield from self.each(kept, ((arm, s) for s in self.scale.seeds for arm in ARMS))
+
+    def controls(self, kept: list[dict[str, Any]]) -> Any:
+        """As `learn`: every seed of the coin, then every seed of the imitation."""
+        order = ((arm, s) for arm in CONTROLS for s in self.scale.seeds)
+        yield from self.each(kept, order)
+
+    def each(
+        self, kept: list[dict[str, Any]], order: Iterable[tuple[str, int]]
+    ) -> Iterator[list[dict[str, Any]]]:
+        """Adds the runs of an order that are not there yet."""
         runs = list(kept)
-        for seed in self.scale.seeds:
-            for arm in ARMS:
-                if any((run["arm"], run["seed"]) == (arm, seed) for run in runs):
-                    continue
-                recipe = self.recipe(
-                    dataclasses.replace(self.scale.learn, seed=seed), arm
-                )
-                learner = self.learner(recipe)
-                before = evaluate(
-                    learner.policy, learner.vocabulary, recipe, n=self.scale.held_out
-                )
-                # Every run begins with the same model and is asked with the same draws.
-                tries = {
-                    "before": runs[0]["tries"]["before"]
-                    if runs
-                    else self.tries(learner, recipe)
-                }
-                history: list[dict[str, Any]] = []
-                stopped = None
-                try:
-                    train(learner, recipe, partial(show, history))
-                except NothingToLearn as reason:  # a filter that finds no group to keep
-                    stopped = str(reason)
-                after = evaluate(
-                    learner.policy, learner.vocabulary, recipe, n=self.scale.held_out
-                )
-                tries["after"] = self.tries(learner, recipe)
-                samples = [
-                    [p.prompt, one, other]
-                    for p, one, other in zip(
-                        before.greedy_samples.problems,
-                        before.greedy_samples.texts,
-                        after.greedy_samples.texts,
-                        strict=True,
-                    )
-                ]
-                names = (
-                    "reward",
-                    "accuracy",
-                    "length",
-                    "truncated",
-                    "entropy",
-                    "kl",
-                    "seconds",
-                    "tokens",
-                )
-                series = {
-                    name: [round(step[name], 4) for step in history] for name in names
-                }
-                ends = {
-                    "before": before.as_json(),
-                    "after": after.as_json(),
-                    "samples": samples[:12],
-                    "tries": tries,
-                }
-                runs.append(
-                    {"arm": arm, "seed": seed, "stopped": stopped, **ends, **series}
-                )
+        for arm, seed in order:
+            if all((run["arm"], run["seed"]) != (arm, seed) for run in runs):
+                found = self.one(arm, seed, runs[0] if runs else None)
+                runs.append({"arm": arm, "seed": seed, **found})
                 yield runs
+
+    def one(
+        self, arm: str, seed: int, other: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """A run: how it went, and what the model could do before and after.
+
+        Args:
+            arm: Of `ARMS` or `CONTROLS`.
+            seed: Of the run.
+            other: Another run. Every run begins with the same model and is asked with the same draws, so that what was
+                measured before that run need not be measured again.
+        """
+        config = dataclasses.replace(self.scale.learn, seed=seed)
+        recipe = self.recipe(config, "grpo" if arm in CONTROLS else arm)
+        if arm == "coin":
+            recipe = dataclasses.replace(recipe, reward=random_reward(seed))
+        learner = self.learner(recipe)
+        if other is None:
+            found = self.ask(learner, recipe)
+            greedy = found.greedy_samples
+            other = {
+                "before": found.as_json(),
+                "tries": {"before": self.tries(learner, recipe)},
+                "samples": [
+                    [problem.prompt, text, ""]
+                    for problem, text in zip(
+                        greedy.problems[:SHOWN], greedy.texts[:SHOWN], strict=True
+                    )
+                ],
+            }
+        series = (self.imitate_own if arm == "own" else self.reinforce)(learner, recipe)
+        after = self.ask(learner, recipe)
+        samples = [
+            [prompt, before, now]
+            for (prompt, before, _), now in zip(
+                other["samples"], after.greedy_samples.texts, strict=False
+            )
+        ]
+        tries = {
+            "before": other["tries"]["before"],
+            "after": self.tries(learner, recipe),
+        }
+        return {
+            "stopped": series.pop("stopped"),
+            "before": other["before"],
+            "after": after.as_json(),
+            "samples": samples,
+            "tries": tries,
+            **series,
+        }
+
+    def ask(self, learner: Learner, recipe: Recipe) -> Evaluation:
+        """Held-out problems, one sampled answer and one greedy answer each."""
+        n = self.scale.held_out
+        return evaluate(learner.policy, learner.vocabulary, recipe, n=n)
+
+    def reinforce(self, learner: Learner, recipe: Recipe) -> dict[str, Any]:
+        """Trains by the recipe's reward; the metrics of its steps."""
+        history: list[dict[str, Any]] = []
+        stopped = None
+        try:
+            train(learner, recipe, partial(show, history))
+        except NothingToLearn as reason:  # a filter that finds no group to keep
+            stopped = str(reason)
+        names = (
+            "reward",
+            "accuracy",
+            "length",
+            "truncated",
+            "entropy",
+            "kl",
+            "seconds",
+            "tokens",
+        )
+        series: dict[str, Any] = {
+            name: [round(step[name], 4) for step in history] for name in names
+        }
+        return {"stopped": stopped, **series}
+
+    def imitate_own(self, learner: Learner, recipe: Recipe) -> dict[str, Any]:
+        """Rejection sampling: the questions and the number of completions of a run of `learn`, none of its updates."""
+        rows: list[CompletionRow] = []
+        drawn, accuracy = 0, []
+        for step in range(1, recipe.config.steps + 1):
+            _, sampled = collect(learner.policy, learner.vocabulary, recipe, step)
+            right = 0
+            for rollout in sampled:
+                answers = zip(
+                    rollout.problems,
+                    rollout.texts,
+                    rollout.correct.tolist(),
+                    rollout.truncated.tolist(),
+                    strict=True,
+                )
+                for problem, text, score, cut in answers:
+                    drawn += 1
+                    if score >= 1:  # one that is close gets less than 1
+                        right += 1
+                        # What the budget has cut has no end: its first sentence, if that is right, has one.
+                        said = text.partition(".")[0] + "." if cut else text
+                        if recipe.task.verify(said, problem) < 1:
+                            said = text
+                        rows.append(CompletionRow(problem.prompt, said))
+            accuracy.append(round(right / sum(len(r.texts) for r in sampled), 4))
+            print(f"step {step}: {drawn} drawn, {len(rows)} right", flush=True)
+        losses: list[float] = []
+        if rows:
+            size = min(16, len(rows))
+            fit = FitConfig(
+                steps=math.ceil(PASSES * len(rows) / size),
+                batch_size=size,
+                lr=recipe.config.lr,
+                warm_up=2,
+                seed=recipe.config.seed,
+            )
+            keep = lambda metrics: losses.append(round(float(metrics["loss"]), 4))  # noqa: E731
+            imitate(learner.policy, learner.vocabulary, rows, fit, keep)
+        return {
+            "stopped": None,
+            "drawn": drawn,
+            "imitated": len(rows),
+            "accuracy": accuracy,
+            "loss": losses,
+        }
 
     def tries(
         self, learner: Learner, recipe: Recipe, temperature: float = 1.0
@@ -692,6 +782,7 @@ def main() -> None:
     """Measure what is asked for and not yet on file."""
     parts = (
         "learn",
+        "controls",
         "temperature",
         "sharper",
         "speed",
@@ -735,12 +826,12 @@ def main() -> None:
         recording.write(file, json.dumps(found, indent=1) + "\n")
 
     for part in args.part or parts:
-        if part == "learn":
+        if part in ("learn", "controls"):
             found["learn_config"] = dataclasses.asdict(bench.scale.learn) | {
                 "held_out": bench.scale.held_out
             }
-            for runs in bench.learn(found.get("learn", [])):
-                found["learn"] = runs
+            for runs in getattr(bench, part)(found.get(part, [])):
+                found[part] = runs
                 save(part)
         elif part == "sharper":
             kept = found.get(part, {})

@@ -42,6 +42,35 @@ def test_runs_are_added_one_by_one(bench):
     assert list(bench.learn(runs)) == []  # all are on file
 
 
+def test_controls_are_the_same_runs_without_the_verifier_or_without_reinforcement(bench):
+    *_, runs = bench.controls([])
+    assert [(run["arm"], run["seed"]) for run in runs] == [(arm, 0) for arm in script.CONTROLS]
+    coin, own = runs
+    assert coin["accuracy"] == [0.0, 0.0]  # an untrained model's answers are all wrong
+    assert 0 < sum(coin["reward"]) < 2  # and the coin pays all the same
+    assert (own["drawn"], own["imitated"], own["loss"]) == (16, 0, [])
+    assert coin["before"] == own["before"]
+    assert list(bench.controls(runs)) == []  # all are on file
+
+
+def test_own_right_completions_are_imitated_three_times_each(bench, monkeypatch):
+    """Completions that the budget has cut end with their first sentence, if that is right."""
+    recipe = bench.recipe(SMALL, "grpo")
+    recipe = dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, verify=lambda *_: 1.0))
+    learner, seen = bench.learner(recipe), []
+    monkeypatch.setattr(script, "imitate", lambda *given: seen.append(given))
+    found = bench.imitate_own(learner, recipe)
+    ((policy, _, rows, config, _),) = seen
+    assert policy is learner.policy
+    assert found["drawn"] == found["imitated"] == len(rows) == 16
+    assert (config.steps, config.batch_size, config.lr) == (3, 16, SMALL.lr)
+    assert all(row.completion.count(".") <= 1 for row in rows if row.completion.endswith("."))
+    assert found["accuracy"] == [1.0, 1.0]
+    nearly = dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, verify=lambda *_: 0.9))
+    found = bench.imitate_own(learner, nearly)
+    assert (found["drawn"], found["imitated"], found["accuracy"]) == (16, 0, [0.0, 0.0])
+
+
 def test_a_start_is_asked_at_several_temperatures(bench):
     found = bench.temperature()
     assert list(found) == [str(value) for value in script.TEMPERATURES]
@@ -113,6 +142,26 @@ def test_the_record_is_whole(device):
             assert [share["low"], share["high"]] == pytest.approx(wilson(share["share"] * worth, worth), abs=1e-4)
     assert [row["name"] for row in record["memory"]] == list(script.WAYS_TO_SAVE)
     assert {"device", "torch", "transformers", "threads"} <= set(record["machine"])
+
+
+def test_the_controls_on_record_begin_as_the_runs_with_a_verifier_do():
+    """Two arms of three seeds are in the script; those that were recorded stand in its order."""
+    found = FOUND["cpu"]["controls"]
+    order = [(arm, seed) for arm in script.CONTROLS for seed in script.CPU.seeds]
+    assert [one for one in order if one in {(run["arm"], run["seed"]) for run in found}] == [
+        (run["arm"], run["seed"]) for run in found
+    ]
+    assert ("coin", 0) in {(run["arm"], run["seed"]) for run in found}
+    verified = {run["seed"]: run for run in FOUND["cpu"]["learn"] if run["arm"] == "grpo"}
+    for run in found:
+        other = verified[run["seed"]]
+        assert run["accuracy"][0] == other["accuracy"][0]  # the same model, questions and draws
+        assert len(run["accuracy"]) == script.CPU.learn.steps
+        assert run["before"] == found[0]["before"]
+        if run["arm"] == "coin":
+            assert run["length"][0] == other["length"][0]
+            assert statistics.mean(run["reward"]) == pytest.approx(0.5, abs=0.03)
+            assert statistics.mean(run["accuracy"][-10:]) < statistics.mean(other["accuracy"][-10:]) - 0.2
 
 
 def test_start_and_one_trained_model_were_asked_other_problems_at_all_temperatures():
