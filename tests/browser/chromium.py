@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NETLESS = ["--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=direct://", "--disable-quic", "--disable-gpu"]
+_SESSIONS: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()  # a page's size lasts as long as its session
 INSIDE = ("file:", "data:", "blob:", "about:", "chrome:")
 
 # All of the page is there, it leads to no other, its mathematics is typeset, and its widgets stand in their places.
@@ -99,7 +101,9 @@ def open_page(browser: Browser, address: Path | str, wrong: list[str], **look: A
 def resize(page: Page, width: int, height: int = 900) -> None:
     """Set the size of the window; below 600 wide it is a phone, which Playwright cannot say of a page that is open."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-    page.context.new_cdp_session(page).send("Emulation.setDeviceMetricsOverride", size)
+    if page not in _SESSIONS:
+        _SESSIONS[page] = page.context.new_cdp_session(page)
+    _SESSIONS[page].send("Emulation.setDeviceMetricsOverride", size)
     draw(page)
 
 

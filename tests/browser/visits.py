@@ -176,4 +176,7 @@ class Visits:
 
     def of(self, name: str) -> Visit:
         """What was seen on a page; waits for it if need be, and raises what went wrong on the way."""
+        for worker in self._workers:
+            if worker.done():
+                worker.result()  # a thread that could not start its browser says why
         return self._visits[name].result(timeout=900)
