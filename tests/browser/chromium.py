@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, expect, sync_playwright
 
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NETLESS = ["--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=direct://", "--disable-quic", "--disable-gpu"]
 _SESSIONS: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()  # a page's size lasts as long as its session
+PATIENCE = 60_000  # milliseconds: a busy machine takes its time
 INSIDE = ("file:", "data:", "blob:", "about:", "chrome:")
 
 # All of the page is there, it leads to no other, its mathematics is typeset, and its widgets stand in their places.
@@ -55,6 +56,7 @@ def started() -> Iterator[Browser]:
     """
     if PROGRAM is None:
         raise FileNotFoundError("no Chromium found: install Debian's package `chromium`")
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PROGRAM, args=NETLESS)
         yield browser
@@ -77,7 +79,7 @@ def new_page(
     look: dict[str, Any] = {"viewport": {"width": width, "height": height}, "is_mobile": width < 600}
     look["color_scheme"] = "dark" if dark else "light"
     page = browser.new_context(offline=True, **look, **context).new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(PATIENCE)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
     page.on("request", lambda asked: None if asked.url.startswith(INSIDE) else wrong.append(asked.url))
