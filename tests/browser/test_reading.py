@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.chromium import draw, go, resize
+from tests.browser.chromium import draw, go
 from tests.browser.explorers import press, style
 
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
@@ -13,17 +13,6 @@ BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 pytestmark = pytest.mark.skipif(
     not (BUILT / "search.html").is_file(), reason="the book is not built: run `make book` first"
 )
-
-
-@pytest.fixture(scope="module")
-def resized(kept):
-    """A page at some width; it is opened once, whatever the width."""
-
-    def resized(name, width):
-        resize(page := kept(name), width)
-        return page
-
-    return resized
 
 
 @pytest.mark.parametrize(
@@ -58,8 +47,8 @@ def test_the_search_field_is_in_sight(opened, name):
 
 
 @pytest.mark.parametrize("width", [960, 1024, 1240, 1280, 1366, 1440, 1920])
-def test_a_line_of_88_characters_fits_beside_the_contents(resized, width):
-    page = resized("notebooks/from-zero.html", width)
+def test_a_line_of_88_characters_fits_beside_the_contents(opened, width):
+    page = opened(BUILT / "notebooks/from-zero.html", width=width)
     fits = """(pre, length) => {
       pre.textContent = "x".repeat(length);
       return pre.scrollWidth <= pre.clientWidth && pre.parentElement.scrollWidth <= pre.parentElement.clientWidth;
@@ -77,23 +66,23 @@ def cut(tables):
 @pytest.mark.parametrize(
     "name", ["notebooks/grpo.html", "notebooks/gspo.html", "book/cheat-sheet.html", "book/index.html"]
 )
-def test_tables_are_whole_on_a_large_screen(resized, name):
-    page = resized(name, 1920)
+def test_tables_are_whole_on_a_large_screen(opened, name):
+    page = opened(BUILT / name, width=1920)
     assert page.locator(".bd-article table").count() > 0
     assert cut(page.locator(".pst-scrollable-table-container, .cell_output:has(table)")) == 0
 
 
 @pytest.mark.parametrize(("name", "count"), [("index", 1), ("cheat-sheet", 2), ("comparison", 5), ("inspector", 1)])
-def test_the_tables_of_a_page_are_whole_on_a_small_laptop(resized, name, count):
-    page = resized(f"book/{name}.html", 1280)
+def test_the_tables_of_a_page_are_whole_on_a_small_laptop(opened, name, count):
+    page = opened(BUILT / f"book/{name}.html", width=1280)
     boxes = page.locator(":is(.algorithm-table, .cheat-sheet, .sortable, .numbers) .pst-scrollable-table-container")
     assert boxes.count() >= count
     assert cut(boxes) == 0
 
 
-def test_a_table_that_is_cut_has_a_shadow_at_the_edge_and_keeps_its_names(resized):
+def test_a_table_that_is_cut_has_a_shadow_at_the_edge_and_keeps_its_names(opened):
     """Where rows are no cards yet: the box has four layers of background, and the first column stays in its place."""
-    box = resized("book/comparison.html", 610).locator(".sortable .pst-scrollable-table-container").first
+    box = opened(BUILT / "book/comparison.html", width=610).locator(".sortable .pst-scrollable-table-container").first
     assert cut(box) == 1
     assert style(box, "backgroundImage").count("linear-gradient") == 4
     name = box.locator("tbody td").first
@@ -103,16 +92,16 @@ def test_a_table_that_is_cut_has_a_shadow_at_the_edge_and_keeps_its_names(resize
 
 
 @pytest.mark.parametrize("name", ["notebooks/grpo.html", "notebooks/dr-grpo.html"])
-def test_the_first_table_of_a_chapter_is_whole_beside_the_contents(resized, name):
+def test_the_first_table_of_a_chapter_is_whole_beside_the_contents(opened, name):
     first = ".bd-article .cell_output:has(table), .bd-article .pst-scrollable-table-container"
-    assert cut(resized(name, 1400).locator(first).first) == 0
+    assert cut(opened(BUILT / name, width=1400).locator(first).first) == 0
 
 
 @pytest.mark.parametrize(
     ("name", "least"), [("book/cheat-sheet.html", 11), ("book/algorithms.html", 12), ("notebooks/grpo.html", 12)]
 )
-def test_no_code_in_a_table_is_too_small_to_read(resized, name, least):
-    code = resized(name, 1400).locator(".bd-article table code")
+def test_no_code_in_a_table_is_too_small_to_read(opened, name, least):
+    code = opened(BUILT / name, width=1400).locator(".bd-article table code")
     assert min(code.evaluate_all("(all) => all.map((e) => parseFloat(getComputedStyle(e).fontSize))")) >= least
 
 
