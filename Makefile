@@ -65,9 +65,7 @@ pdf: pages  ## the book as PDF, cores alone and cores with depths, _build/rlhf-b
 slides: env  ## a deck of slides a core, from what its chapter has, _build/slides/index.html (needs Chromium)
 	$(BIN)/python book/_tools/slides.py
 
-# Not part of the environment: one script of another licence, used as it is.
-axe: book  ## ask axe-core for what WCAG 2.2 AA forbids, on every page, light and dark (half an hour; not part of test)
-	test -f _build/axe/package/axe.min.js || (mkdir -p _build/axe && cd _build/axe && npm pack axe-core@4.14.1 && tar xzf axe-core-4.14.1.tgz)
+axe: book  ## ask axe-core for what WCAG 2.2 AA forbids, on every page, light and dark (half an hour; five pages are part of test)
 	$(BIN)/python -m tests.browser.axe
 
 bench: env  ## how fast, against TRL, on this machine (half an hour; not part of test)

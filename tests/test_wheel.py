@@ -11,9 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests import wheels
-from tests.browser.chrome import PROGRAM, Browser
+from tests.browser.chromium import PROGRAM, open_page, started
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -142,16 +143,12 @@ def test_a_figure_that_was_saved_moves(tried, tmp_path):
         f'<script src="{(VENDOR / name).as_uri()}"></script>' for name in ("require.js", "setup.js", "embed-amd.js")
     )
     page.write_text(page.read_text(encoding="utf-8").replace("<script", scripts + "<script", 1), encoding="utf-8")
-    with Browser() as browser:
-        opened = browser.open(page)
-        values = "[...document.querySelectorAll('input[type=range]')].map((e) => Number(e.value))"
-        for _ in range(50):
-            if opened.evaluate(values):
-                break
-            opened.settle(0.1)
-        assert opened.evaluate(values)[-4:] == [1, 0, 0, 1]
-        assert opened.errors == []
-        assert opened.outside_requests == []
+    with started() as browser:
+        opened = open_page(browser, page, wrong := [])
+        expect(opened.locator("input[type=range]").nth(3)).to_be_attached()
+        values = opened.locator("input[type=range]").evaluate_all("(all) => all.map((e) => Number(e.value))")
+        assert values[-4:] == [1, 0, 0, 1]
+    assert wrong == []
 
 
 def test_the_tried_packages_are_not_those_of_the_working_tree(tmp_path):

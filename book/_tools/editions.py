@@ -9,7 +9,6 @@ keeps the addresses of the builder for which it was read: `jupyter-book build . 
 --path-output _build/editions`. There a live figure is the still that its notebook has saved.
 """
 
-import json
 import posixpath
 import re
 import sys
@@ -272,18 +271,17 @@ def set_formulas(formulas: list[tuple[str, bool]], form: str) -> dict[tuple[str,
     if not keys:
         return {}
     with chromium() as browser:
-        page = browser.open("about:blank")
+        page = browser.new_page()
         settings = "{startup: {typeset: false}, loader: {load: []}, svg: {fontCache: 'none'}}"
-        page.evaluate(f"globalThis.MathJax = {settings}; true")
-        page.evaluate(MATHJAX.read_text(encoding="utf-8") + "\n;true")
+        page.evaluate(f"() => {{ globalThis.MathJax = {settings}; }}")
+        page.add_script_tag(path=MATHJAX)
         page.evaluate("MathJax.startup.promise.then(() => true)")
         does = {
             "mml": "MathJax.tex2mml(tex, {display})",
             "svg": "MathJax.tex2svg(tex, {display}).querySelector('svg').outerHTML",
         }
-        found = []
-        for i in range(0, len(keys), 200):  # a minute is what the browser may take for an answer
-            found += page.evaluate(f"{json.dumps(keys[i : i + 200])}.map(([tex, display]) => {does[form]})")
+        found = page.evaluate(f"(keys) => keys.map(([tex, display]) => {does[form]})", keys)
+        page.close()
     for (tex, _), said in zip(keys, found, strict=True):
         if "<merror" in said or 'data-mml-node="merror"' in said:
             raise ValueError(f"MathJax cannot read {tex!r}")
@@ -299,8 +297,8 @@ def chromium():
         ValueError: If there is none.
     """
     sys.path[:0] = [str(ROOT)] * (str(ROOT) not in sys.path)
-    from tests.browser.chrome import PROGRAM, Browser
+    from tests.browser.chromium import PROGRAM, started
 
     if PROGRAM is None:
         raise ValueError("formulas and pages are set in Chromium: install it (Debian: apt-get install chromium)")
-    return Browser()
+    return started()

@@ -234,18 +234,21 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> int
     with chromium() as browser:
         for _ in range(2):
             source.write_text(joined(built, contents, subtitle, numbers, pages), encoding="utf-8")
-            page = browser.open(source, width=WIDTH)
-            page.prefer(medium="print")
+            page = browser.new_page(viewport={"width": WIDTH, "height": 900})
+            page.goto(source.resolve().as_uri(), timeout=600_000)
+            page.emulate_media(media="print")
             page.evaluate(FIT)
-            page.print_to_pdf(
-                target,
-                seconds=3600,  # a busy machine takes more than a quarter of an hour for the larger edition
-                generateTaggedPDF=True,
-                generateDocumentOutline=True,
-                displayHeaderFooter=True,
-                headerTemplate="<span></span>",
-                footerTemplate=FOOT,
+            page.pdf(
+                path=target,
+                prefer_css_page_size=True,
+                print_background=True,
+                tagged=True,
+                outline=True,
+                display_header_footer=True,
+                header_template="<span></span>",
+                footer_template=FOOT,
             )
+            page.close()
             numbers = sheets(target.read_bytes())
     source.unlink()
     target.write_bytes(packed(target.read_bytes()))

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from rlhf_book.figures.playground import engine, kernel, rows, weights
-from tests.browser.chrome import Browser
+from tests.browser.chromium import open_page, started
 from tests.viz.engine import PRELUDE, in_engine
 
 WAYS = {"tree, WebAssembly": (True, True), "tree, JavaScript": (True, False), "no tree, WebAssembly": (False, True)}
@@ -38,7 +38,7 @@ def in_chromium(script: str) -> dict[str, list[float]]:
     }
     prelude = PRELUDE % {name: json.dumps(value) for name, value in values.items()}
     source = f"{engine()}\n{prelude.replace('console.log(JSON.stringify(value))', 'postMessage(value)')}\n{script}"
-    with tempfile.TemporaryDirectory() as folder, Browser() as browser:
+    with tempfile.TemporaryDirectory() as folder, started() as browser:
         page = Path(folder) / "page.html"
         page.write_text(
             f'<meta charset="utf-8"><script>const source = {json.dumps(source)};'
@@ -47,7 +47,7 @@ def in_chromium(script: str) -> dict[str, list[float]]:
             "worker.onmessage = ({ data }) => resolve(data); });</script>",
             encoding="utf-8",
         )
-        found: dict[str, list[float]] = browser.open(page).evaluate("window.done")
+        found: dict[str, list[float]] = open_page(browser, page, []).evaluate("window.done")
         return found
 
 

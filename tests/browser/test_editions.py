@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.chromium import draw
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book" / "_tools"))
 
@@ -25,10 +27,10 @@ CONTENTS = [editions.Part("Both", (("a/one", False), ("a/two", False)))]
 
 
 @pytest.fixture(autouse=True)
-def one_browser(browser, monkeypatch):
+def one_browser(chromium, monkeypatch):
     """The tools start a Chromium each; here they share that of the session."""
     for tool in (editions, pdf):
-        monkeypatch.setattr(tool, "chromium", lambda: nullcontext(browser))
+        monkeypatch.setattr(tool, "chromium", lambda: nullcontext(chromium))
 
 
 @pytest.fixture
@@ -104,26 +106,26 @@ def stream_at(data, where):
     return zlib.decompress(data[where + head.end() :][:length]), head[1]
 
 
-def test_slides_are_turned_by_keys_and_ask_for_nothing(tmp_path, browser):
+def test_slides_are_turned_by_keys_and_ask_for_nothing(tmp_path, opened):
     slides.write([ROOT / "notebooks" / "grpo.ipynb"], tmp_path)
-    page = browser.open(tmp_path / "grpo.html", width=960, height=540)
+    page = opened(tmp_path / "grpo.html", width=960, height=540)
     now = "[...document.querySelectorAll('section')].findIndex((slide) => slide.getClientRects().length)"
-    assert page.errors == []
-    assert page.outside_requests == []
+    key, notes = page.keyboard.press, page.locator("section.now .notes").first
     assert page.evaluate(now) == 0
-    page.press("ArrowRight", times=2)
+    key("ArrowRight")
+    key("ArrowRight")
     assert page.evaluate(now) == 2
     assert page.evaluate("location.hash") == "#3"
-    page.press("End")
-    page.press("ArrowRight")
-    count = page.evaluate("document.querySelectorAll('section').length")
+    key("End")
+    key("ArrowRight")
+    count = page.locator("section").count()
     assert page.evaluate(now) == count - 1
-    page.press("Home")
-    assert page.evaluate("document.querySelectorAll('section.now .notes')[0].getClientRects().length") == 0
-    page.press("n")
-    assert page.evaluate("document.querySelectorAll('section.now .notes')[0].getClientRects().length") == 1
+    key("Home")
+    assert not notes.is_visible()
+    key("n")
+    assert notes.is_visible()
     for _ in range(count):  # with notes and without, no slide is cut
-        page.draw()
-        over = "((s) => [s.scrollHeight - s.clientHeight, s.scrollWidth - s.clientWidth])"
-        assert max(page.evaluate(f"{over}(document.querySelector('section.now .shown'))")) <= 1
-        page.press("ArrowRight")
+        draw(page)
+        over = "(s) => Math.max(s.scrollHeight - s.clientHeight, s.scrollWidth - s.clientWidth)"
+        assert page.locator("section.now .shown").first.evaluate(over) <= 1
+        key("ArrowRight")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.browser.explorers import press, stays_in_its_place, unnamed
+from tests.browser.chromium import resize
+from tests.browser.explorers import button, has_focus, press, said, stays_in_its_place, texts, unnamed
 
 # Of each figure the place of a handle, and where its number goes with one arrow key.
 HANDLES = {
@@ -14,91 +15,74 @@ HANDLES = {
 each_figure = pytest.mark.parametrize("name", HANDLES)
 
 
-def found(name):
-    figure = f"document.querySelector('.{name.replace('_', '-')}')"
-    return figure, f"{figure}.querySelector('.said').textContent", f"{figure}.querySelector('.handle')"
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1280, 390])
 @each_figure
-def test_a_handle_moves_by_keyboard(browser, figures, name, width, dark):
-    figure, said, handle = found(name)
-    page = browser.open(figures / f"{name}.html", width=width, dark=dark)
-    before, after = HANDLES[name]
-    number = f"({handle}.getAttribute('aria-valuetext') ?? {handle}.getAttribute('aria-valuenow'))"
-    words = page.evaluate(said)
-    assert page.evaluate(number).startswith(before)
-    page.evaluate(f"{handle}.focus()")
-    page.press("ArrowUp")
-    assert page.evaluate(number).startswith(after)
-    assert page.evaluate(said) != words
-    assert page.evaluate(f"{handle} === document.activeElement"), "focus was lost"
-    page.press("Home")
-    page.press("End")
-    assert page.evaluate(f"{handle}.getAttribute('aria-valuenow') === {handle}.getAttribute('aria-valuemax')")
-    assert stays_in_its_place(page, f"{figure}", width)
+def test_a_handle_moves_by_keyboard(figure, name, width, dark):
+    shown = figure(name, width=width, dark=dark)
+    handle, words, (before, after) = shown.locator(".handle").first, said(shown), HANDLES[name]
+
+    def number(of="now"):
+        return handle.get_attribute("aria-valuetext") or handle.get_attribute(f"aria-value{of}")
+
+    assert number().startswith(before)
+    press(handle, "ArrowUp")
+    assert number().startswith(after)
+    assert said(shown) != words
+    assert has_focus(handle), "focus was lost"
+    press(handle, "Home")
+    press(handle, "End")
+    assert handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemax")
+    assert stays_in_its_place(shown, width)
 
 
 @each_figure
-def test_a_handle_follows_the_pointer_while_it_is_held(browser, figures, name):
-    figure, said, handle = found(name)
-    page = browser.open(figures / f"{name}.html")
-    words = page.evaluate(said)
-    page.evaluate(
-        f"""{{
-        const handle = {handle}, place = handle.querySelector('.hit').getBoundingClientRect();
-        const x = place.x + place.width / 2, y = place.y + place.height / 2;
-        handle.setPointerCapture = () => {{}};
-        handle.hasPointerCapture = () => window.held;
-        const send = (type, dx, dy) => handle.dispatchEvent(
-          new PointerEvent(type, {{ clientX: x + dx, clientY: y + dy, pointerId: 1, bubbles: true }}));
-        window.held = false;
-        send('pointermove', 60, 20); // not held
-        window.before = {said};
-        window.held = true;
-        send('pointerdown', 0, 0);
-        send('pointermove', 60, 20);
-        }}"""
-    )
-    assert page.evaluate("window.before") == words
-    assert page.evaluate(said) != words
-    assert page.errors == []
+def test_a_handle_follows_the_pointer_while_it_is_held(figure, name):
+    shown = figure(name)
+    words, mouse = said(shown), shown.page.mouse
+    hit = shown.locator(".handle").first.locator(".hit")
+    hit.scroll_into_view_if_needed()
+    box = hit.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    mouse.move(x, y)
+    mouse.move(x + 60, y + 20)  # not held
+    assert said(shown) == words
+    mouse.move(x, y)
+    mouse.down()
+    mouse.move(x + 60, y + 20)
+    assert said(shown) != words
+    mouse.up()
 
 
 @each_figure
-def test_every_example_changes_what_is_said_and_everything_has_a_name(browser, figures, name):
-    figure, said, _ = found(name)
-    page = browser.open(figures / f"{name}.html")
-    names = page.evaluate(f"[...{figure}.querySelector('[aria-label=examples]').children].map((b) => b.textContent)")
+def test_every_example_changes_what_is_said_and_everything_has_a_name(figure, name):
+    shown = figure(name)
+    names = shown.locator("[aria-label=examples] > *").all_text_contents()
     heard = set()
     for example in names:
-        press(page, figure, example)
-        heard.add(page.evaluate(said))
+        press(button(shown, example), "Enter")
+        heard.add(said(shown))
     assert len(heard) == len(names) >= 5
-    assert unnamed(page, figure) == 0
-    assert page.evaluate(f"[...{figure}.querySelectorAll('.handle')].filter((e) => !e.ariaLabel).length") == 0
+    assert unnamed(shown) == 0
+    assert shown.locator(".handle").evaluate_all("(all) => all.filter((e) => !e.ariaLabel).length") == 0
 
 
-def test_the_buttons_of_a_choice_say_which_is_pressed(browser, figures):
-    figure, said, _ = found("gae_staircase")
-    page = browser.open(figures / "gae_staircase.html")
-    press(page, figure, "48")
-    assert (
-        "the advantage of \u201c48\u201d is \u22120.20 \u00d7 1.00 \u2212 0.10 \u00d7 0.50 = \u22120.25"
-        in page.evaluate(said)
+def test_the_buttons_of_a_choice_say_which_is_pressed(figure):
+    shown = figure("gae_staircase")
+    press(button(shown, "48"), "Enter")
+    assert "the advantage of \u201c48\u201d is \u22120.20 \u00d7 1.00 \u2212 0.10 \u00d7 0.50 = \u22120.25" in said(
+        shown
     )
-    pressed = f"[...{figure}.querySelectorAll('[aria-pressed=true]')].map((b) => b.textContent)"
-    assert page.evaluate(pressed) == ["48", "wrong, 0"]
-    page.evaluate(f"{figure}.querySelector('.lam').focus()")
-    page.press("Home")
-    assert "With \u03bb = 0.00" in page.evaluate(said)
+    assert texts(shown.locator("[aria-pressed=true]")) == ["48", "wrong, 0"]
+    press(shown.locator(".lam"), "Home")
+    assert "With \u03bb = 0.00" in said(shown)
 
 
-def test_a_figure_draws_itself_anew_at_another_width(browser, figures):
-    page = browser.open(figures / "mean_balance.html", width=1280)
-    box = "document.querySelector('.mean-balance svg').viewBox.baseVal.width"
-    wide = page.evaluate(box)
-    page.resize(390, 900)
-    page.settle(0.3)
-    assert page.evaluate(box) < wide
+def test_a_figure_draws_itself_anew_at_another_width(figure):
+    shown = figure("mean_balance", width=1280)
+    box = shown.locator("svg").first.get_attribute("viewBox")
+    resize(shown.page, 390)
+    shown.page.wait_for_function(
+        "(before) => document.querySelector('.mean-balance svg').viewBox.baseVal.width < before",
+        arg=float(box.split()[2]),
+    )

@@ -7,6 +7,7 @@ import torch
 from rlhf_book import plotting
 from rlhf_book.figures.gates import gate_gallery
 from rlhf_minimal import ALGORITHMS, gradient_weight
+from tests.browser.explorers import press, said
 from tests.complete import all_rows_complete
 
 SOURCE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "gate_gallery.mjs"
@@ -14,8 +15,7 @@ LOG2 = [-3, -1, -0.6, -0.3, -0.01, 0, 0.01, 0.25, 0.3, 0.35, 0.5, 0.6, 1, 2.3, 3
 
 # Choose a row, a sign and a ratio with the page's own controls, and read the weight that it shows.
 READ = """
-(() => {
-  const root = document.querySelector('.gate-gallery');
+(root, ratios) => {
   const set = (selector, value, event) => {
     const control = root.querySelector(selector);
     control.value = value;
@@ -26,18 +26,16 @@ READ = """
     for (const sign of [1, -1]) {
       set('select.first', row, 'change'); set('select.sign', sign, 'change');
       const weight = (x) => { set('input.ratio', x, 'input'); return Number(root.dataset.first); };
-      result[`${row} ${sign}`] = RATIOS.map(weight);
+      result[`${row} ${sign}`] = ratios.map(weight);
     }
   }
   return result;
-})()
+}
 """
 
 
-def test_its_numbers_are_the_gradients_of_the_library(browser, figures):
-    page = browser.open(figures / "gate_gallery.html")
-    shown = page.evaluate(READ.replace("RATIOS", str(LOG2)))
-    assert page.errors == []
+def test_its_numbers_are_the_gradients_of_the_library(figure):
+    shown = figure("gate_gallery").evaluate(READ, LOG2)
     assert set(shown) == {f"{row} {sign}" for row in ALGORITHMS for sign in (1, -1)}
     ratios = 2 ** torch.tensor(LOG2, dtype=torch.float64)
     for row in ALGORITHMS:
@@ -47,38 +45,29 @@ def test_its_numbers_are_the_gradients_of_the_library(browser, figures):
             torch.testing.assert_close(theirs, ours, rtol=1e-6, atol=0)  # the table has seven digits
 
 
-def test_the_keyboard_moves_the_ratio_and_the_picture_follows(browser, figures):
-    page = browser.open(figures / "gate_gallery.html")
-    picture = "document.querySelector('.gate-gallery svg').innerHTML"
-    words = "document.querySelector('.gate-gallery .said').textContent"
-    before, said = page.evaluate(picture), page.evaluate(words)
-    assert "grpo: weight 0.00. It has been helped enough." in said
-    page.evaluate("document.querySelector('.gate-gallery input.ratio').focus()")
-    page.press("ArrowLeft", times=10)
-    assert page.evaluate(picture) != before
-    assert "grpo: weight 1.15" in page.evaluate(words)
-    assert page.evaluate("document.querySelector('.gate-gallery').getAttribute('aria-label')") != ""
-    assert page.errors == []
+def test_the_keyboard_moves_the_ratio_and_the_picture_follows(figure):
+    shown = figure("gate_gallery")
+    before = shown.locator("svg").inner_html()
+    assert "grpo: weight 0.00. It has been helped enough." in said(shown)
+    press(shown.locator("input.ratio"), "ArrowLeft", 10)
+    assert shown.locator("svg").inner_html() != before
+    assert "grpo: weight 1.15" in said(shown)
+    assert shown.get_attribute("aria-label") != ""
 
 
-def test_it_fits_a_phone_and_can_be_seen_in_the_dark(browser, figures):
-    page = browser.open(figures / "gate_gallery.html", width=390, height=844, dark=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert page.outside_requests == []
+def test_it_fits_a_phone_and_can_be_seen_in_the_dark(figure):
+    shown = figure("gate_gallery", width=390, height=844, dark=True)
+    assert shown.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 @all_rows_complete
-def test_it_is_drawn_in_the_books_colours_and_lines(browser, figures):
-    page = browser.open(figures / "gate_gallery.html")
-    drawn = page.evaluate("""
-      [...document.querySelector('.gate-gallery select.first').options].map(({ value }) => {
-        const select = document.querySelector('.gate-gallery select.first');
-        select.value = value;
-        select.dispatchEvent(new Event('change', { bubbles: true }));
-        const { attributes } = document.querySelector('.gate-gallery polyline.first');
-        return [value, attributes.stroke.value, attributes['stroke-dasharray'].value !== 'none'];
-      })
-    """)
+def test_it_is_drawn_in_the_books_colours_and_lines(figure):
+    shown = figure("gate_gallery")
+    drawn = []
+    for name in shown.locator("select.first option").evaluate_all("(all) => all.map((e) => e.value)"):
+        shown.locator("select.first").select_option(name)
+        line = shown.locator("polyline.first").first
+        drawn.append((name, line.get_attribute("stroke"), line.get_attribute("stroke-dasharray") != "none"))
     assert [name for name, _, _ in drawn] == list(ALGORITHMS)
     for name, color, dashed in drawn:
         assert color in (plotting.color(name), "currentColor")

@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from rlhf_book.figures import joined, widgets
+from tests.browser.explorers import press
 
 FIGURES = sorted(file for file in Path(widgets.__file__).parent.glob("*.mjs") if file.name != "kit.mjs")
 PARAMS = {"gate_gallery.mjs": "rlhf_book.figures.gates:gate_gallery"}
@@ -26,8 +28,8 @@ const module_ = await import("data:text/javascript;charset=utf-8," + encodeURICo
 window.cleanup = await module_.default.render({{ model, el: document.getElementById("figure") }});
 window.model = model;
 </script>"""
-CONTROLS = "[...document.querySelectorAll('#figure :is(input, select, button)')]"
-OPEN_TO_SHORTCUTS = f"{CONTROLS}.filter((c) => c.dataset.lmSuppressShortcuts !== 'true').length"
+CONTROLS = "#figure :is(input, select, button)"
+OPEN_TO_SHORTCUTS = f"{CONTROLS}:not([data-lm-suppress-shortcuts=true])"
 
 
 def values_of(file):
@@ -50,43 +52,41 @@ def values_of(file):
     }
 
 
-def opened(browser, tmp_path, file, source):
-    text = PAGE.format(source=json.dumps(source).replace("</", "<\\/"), values=json.dumps(values_of(file), default=str))
-    (tmp_path / "page.html").write_text(text, encoding="utf-8")
-    page = browser.open(tmp_path / "page.html")
-    for _ in range(30):
-        if page.evaluate(f"{CONTROLS}.length > 0"):
-            break
-        page.settle(0.1)
-    assert page.errors == []
-    assert page.evaluate(f"{CONTROLS}.length") >= 3
-    return page
+@pytest.fixture
+def in_a_cell(opened, tmp_path):
+    def in_a_cell(file, source):
+        values = json.dumps(values_of(file), default=str)
+        text = PAGE.format(source=json.dumps(source).replace("</", "<\\/"), values=values)
+        (tmp_path / "page.html").write_text(text, encoding="utf-8")
+        page = opened(tmp_path / "page.html")
+        page.wait_for_function("window.model")
+        assert page.locator(CONTROLS).count() >= 3
+        return page
+
+    return in_a_cell
 
 
 @pytest.mark.parametrize("file", FIGURES, ids=lambda file: file.stem)
-def test_every_control_of_every_figure_keeps_its_keys(browser, tmp_path, file):
-    page = opened(browser, tmp_path, file, widgets.in_a_notebook(file))
-    assert page.evaluate(OPEN_TO_SHORTCUTS) == 0
+def test_every_control_of_every_figure_keeps_its_keys(in_a_cell, file):
+    page = in_a_cell(file, widgets.in_a_notebook(file))
+    assert page.locator(OPEN_TO_SHORTCUTS).count() == 0
     assert page.evaluate("typeof window.cleanup") == "function"  # anywidget calls it when the cell goes
 
 
-def test_controls_that_are_made_later_keep_theirs(browser, tmp_path):
+def test_controls_that_are_made_later_keep_theirs(in_a_cell):
     (file,) = (file for file in FIGURES if file.name == "group_explorer.mjs")
-    page = opened(browser, tmp_path, file, widgets.in_a_notebook(file))
-    before = page.evaluate(f"{CONTROLS}.length")
+    page = in_a_cell(file, widgets.in_a_notebook(file))
+    before = page.locator(CONTROLS).count()
     page.evaluate("model.set('rewards', [0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1])")
-    page.settle(0.1)
-    assert page.evaluate(f"{CONTROLS}.length") > before
-    assert page.evaluate(OPEN_TO_SHORTCUTS) == 0
-    page.evaluate("document.querySelectorAll('.reward-slider')[9].focus()")
-    page.press("ArrowLeft", times=4)
+    expect(page.locator(OPEN_TO_SHORTCUTS)).to_have_count(0)
+    assert page.locator(CONTROLS).count() > before
+    press(page.locator(".reward-slider").nth(9), "ArrowLeft", 4)
     assert page.evaluate("model.get('rewards')[9]") == pytest.approx(0.8)
 
 
-def test_without_it_the_keys_would_go_to_the_notebook(browser, tmp_path):
-    file = FIGURES[0]
-    page = opened(browser, tmp_path, file, joined(file))
-    assert page.evaluate(OPEN_TO_SHORTCUTS) == page.evaluate(f"{CONTROLS}.length")
+def test_without_it_the_keys_would_go_to_the_notebook(in_a_cell):
+    page = in_a_cell(FIGURES[0], joined(FIGURES[0]))
+    assert page.locator(OPEN_TO_SHORTCUTS).count() == page.locator(CONTROLS).count()
 
 
 def test_a_module_without_its_export_is_refused(tmp_path):

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from rlhf_book.figures import joined
+from tests.browser.explorers import press
 from tests.browser.tiny_book import build
 
 SLIDER = """\
@@ -42,24 +43,20 @@ The **slider** and its value.
 """
 
 
-def test_a_figure_moves_without_kernel_or_network(browser, tmp_path):
+def test_a_figure_moves_without_kernel_or_network(opened, tmp_path):
     result = build(tmp_path / "book", {"index": PAGE}, {"slider.mjs": SLIDER})
     assert result.returncode == 0, result.stderr
-    page = browser.open(tmp_path / "book" / "out" / "index.html")
-    assert page.errors == []
-    assert page.outside_requests == []
-    texts = "[...document.querySelectorAll('output')].map(o => o.textContent)"
-    assert page.evaluate(texts) == [
+    page = opened(tmp_path / "book" / "out" / "index.html")
+    texts = page.locator("output")
+    assert texts.all_text_contents() == [
         'value 3 of </script> & "</script><b>"',
         'value 7 of </script> & "undefined"',
     ]
-    page.evaluate("document.querySelector('input[type=range]').focus()")
-    page.press("ArrowRight", times=2)
-    assert page.evaluate(texts)[0].startswith("value 5 ")
-    assert page.evaluate(texts)[1].startswith("value 7 ")  # two figures on a page do not share state
-    label = "document.querySelector('.mjs-figure').getAttribute('aria-label')"
-    assert page.evaluate(label) == 'A slider "from zero" to ten & its value.'
-    assert "Fig. 1" in page.evaluate("document.querySelector('figcaption').textContent")
+    press(page.locator("input[type=range]").first, "ArrowRight", 2)
+    assert texts.nth(0).text_content().startswith("value 5 ")
+    assert texts.nth(1).text_content().startswith("value 7 ")  # two figures on a page do not share state
+    assert page.locator(".mjs-figure").first.get_attribute("aria-label") == 'A slider "from zero" to ten & its value.'
+    assert "Fig. 1" in page.locator("figcaption").first.text_content()
 
 
 def test_a_figure_on_the_kit_stands_alone(tmp_path):

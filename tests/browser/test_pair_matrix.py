@@ -3,27 +3,20 @@
 import pytest
 
 from tests.browser.conftest import BUILT
-
-BOX = "document.querySelector('.pair-matrix')"
-SAID = f"{BOX}.querySelector('.said').textContent"
+from tests.browser.explorers import said
 
 
-@pytest.fixture
-def page(browser):
+def test_a_cell_says_its_sentence(opened):
     if not (BUILT / "book" / "comparison.html").is_file():
         pytest.skip("the book is not built: make book")
-    return browser.open(BUILT / "book" / "comparison.html")
-
-
-def test_a_cell_says_its_sentence(page):
-    before = page.evaluate(SAID)
-    page.evaluate(f"{BOX}.querySelectorAll('tbody tr')[0].querySelectorAll('td')[1].click()")
-    first = page.evaluate(SAID)
+    box = opened(BUILT / "book" / "comparison.html").locator(".pair-matrix").first
+    before = said(box)
+    box.locator("tbody tr").nth(0).locator("td").nth(1).click()
+    first = said(box)
     assert first != before
     assert " 0." in first
-    page.press("ArrowDown")
-    page.press("ArrowDown")
-    assert page.evaluate(SAID) not in (before, first)
-    assert page.evaluate(f"{BOX}.querySelectorAll('tbody [tabindex=\"0\"]').length") == 1
-    assert page.evaluate(f"{BOX}.contains(document.activeElement)")
-    assert page.errors == []
+    box.page.keyboard.press("ArrowDown")
+    box.page.keyboard.press("ArrowDown")
+    assert said(box) not in (before, first)
+    assert box.locator('tbody [tabindex="0"]').count() == 1
+    assert box.locator(":focus").count() == 1

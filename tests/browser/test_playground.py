@@ -1,19 +1,17 @@
 """The playground trains in a page opened from disk: by keyboard, on a phone, in the dark, and one loop at a time."""
 
 import json
-import time
 
 import pytest
 
-from tests.browser.explorers import unnamed
-from tests.browser.test_group_explorer import contrast
+from tests.browser.chromium import draw, go, prefer
+from tests.browser.explorers import contrast, press, unnamed
 from tests.browser.tiny_book import with_the_playground
 
 FIGURE = "document.querySelector('.playground')"
 SAID = f"{FIGURE}.querySelector('.said').textContent"
 GO = f"{FIGURE}.querySelector('.bar .go')"
 COUNT = f"{FIGURE}.querySelector('.count').textContent"
-SHOWN = f"{FIGURE}.querySelector('.arms output').textContent"
 NODES = f"{FIGURE}.querySelectorAll('svg.tree .node')"
 # What the worker says is kept for the tests, and a page that asks for it gets no WebAssembly.
 LISTEN = """
@@ -33,37 +31,28 @@ def book(tmp_path_factory):
     return with_the_playground(tmp_path_factory.mktemp("playground") / "book")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def listening(browser):
-    page = browser.open("about:blank")
-    made = page.send("Page.addScriptToEvaluateOnNewDocument", source=LISTEN)
-    yield
-    page.send("Page.removeScriptToEvaluateOnNewDocument", identifier=made["identifier"])
+@pytest.fixture
+def playground(opened, book):
+    """Opens the page, or another one, with a tail to its address, once its worker is there."""
+
+    def playground(tail="", name="playground", **look):
+        page = opened("about:blank", **look)
+        page.add_init_script(LISTEN)
+        go(page, (book / f"{name}.html").as_uri() + tail)
+        wait(page, f"{FIGURE}?.dataset.engine")
+        return page
+
+    return playground
 
 
-def opened(browser, book, tail="", name="playground", **look):
-    browser.open("about:blank")  # or an address that differs by its end alone would not load anew
-    page = browser.open((book / f"{name}.html").as_uri() + tail, **look)
-    wait(page, f"{FIGURE}?.dataset.engine")
-    return page
-
-
-def wait(page, condition, seconds=300):
+def wait(page, condition):
     """Until it holds on the page; a busy machine may take its time."""
-    ask = (
-        f"(async () => {{ for (let i = 0; i < 200; i++) {{ if ({condition}) return true; "
-        "await new Promise((resolve) => setTimeout(resolve, 50)); } return false; })()"
-    )
-    end = time.monotonic() + seconds
-    while not page.evaluate(ask):
-        assert time.monotonic() < end, (condition, page.evaluate(SAID), page.errors)
-    page.draw()
+    page.wait_for_function(condition, timeout=300_000, polling=50)
+    draw(page)
 
 
 def stands(page, width):
-    """No error, no request, and nothing that leaves the page or its own box, but where the box scrolls."""
-    assert page.errors == []
-    assert page.outside_requests == []
+    """Nothing leaves the page or its own box, but where the box scrolls."""
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     sticking = page.evaluate(
         f"(() => {{ const right = {FIGURE}.getBoundingClientRect().right + 1; "
@@ -74,45 +63,42 @@ def stands(page, width):
     assert sticking == []
 
 
-def test_it_trains_from_disk_by_keyboard(browser, book):
-    page = opened(browser, book)
+def test_it_trains_from_disk_by_keyboard(playground):
+    page = playground()
     assert page.evaluate(f"{FIGURE}.dataset.engine") == "WebAssembly"
     first = f"{FIGURE}.querySelector('button, select, input, a')"
     assert page.evaluate(f"{first} === {GO}")
-    page.evaluate(f"{GO}.focus()")
-    page.press("Enter")
+    press(page.locator(".playground .bar .go"), "Enter")
     wait(page, f"{SAID} === 'Done: 120 steps.'")
     steps = page.evaluate(STEPS)
     assert [step["step"] for step in steps] == list(range(1, 121))
     right = [step["right"] for step in steps]
     assert sum(right[100:]) / 20 > 0.85 > 0.6 > sum(right[:20]) / 20
     assert (page.evaluate(COUNT), page.evaluate(f"{GO}.textContent")) == ("step 120 of 120", "Train again")
-    assert int(page.evaluate(SHOWN).split()[0]) > 85
+    assert int(page.locator(".playground .arms output").first.text_content().split()[0]) > 85
     assert "Right answers" in page.evaluate(f"{FIGURE}.querySelector('.chart').ariaLabel")
     stands(page, 1400)
     # The slider goes back to the first steps, in which right and wrong part; the tree says what stands where.
-    page.evaluate(f"{FIGURE}.querySelector('input[type=range]').focus()")
-    page.press("Home")
+    press(page.locator(".playground input[type=range]").first, "Home")
     wait(page, f"{FIGURE}.textContent.includes('step 1: group')")
     page.evaluate(f"{NODES}[0].focus()")
-    page.press("Enter")
+    page.keyboard.press("Enter")
     assert "completions go this way" in page.evaluate(f"{FIGURE}.querySelector('.about').textContent")
     before = page.evaluate("document.activeElement.dataset.text")
-    page.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
     after = page.evaluate("document.activeElement.dataset.text")
     assert (len(after), after[: len(before)]) == (len(before) + 1, before)
-    page.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
     assert page.evaluate("document.activeElement.dataset.text") == before
     # The same seed again is the same run.
     page.evaluate("window.said = []")
-    page.evaluate(f"{GO}.focus()")
-    page.press("Space")
+    press(page.locator(".playground .bar .go"), "Space")
     wait(page, f"{STEPS}.length >= 20")
     assert [step["right"] for step in page.evaluate(STEPS)][:20] == right[:20]
 
 
-def test_fifty_times_pause_and_train_leave_one_loop(browser, book):
-    page = opened(browser, book, "#play=grpo,prompts=4,group=4;steps=60")
+def test_fifty_times_pause_and_train_leave_one_loop(playground):
+    page = playground("#play=grpo,prompts=4,group=4;steps=60")
     page.evaluate(
         f"(async () => {{ for (let i = 0; i < 101; i++) {{ {GO}.click(); if (i % 7 === 0) await new Promise((r) => "
         f"setTimeout(r, 5)); }} }})()"
@@ -120,11 +106,10 @@ def test_fifty_times_pause_and_train_leave_one_loop(browser, book):
     wait(page, f"{SAID} === 'Done: 60 steps.'")
     steps = page.evaluate(STEPS)
     assert [step["step"] for step in steps] == list(range(1, 61))
-    assert page.errors == []
 
 
-def test_one_step_is_one_step_of_every_arm_and_never_passes_the_end(browser, book):
-    page = opened(browser, book, "#play=grpo,prompts=4,group=2;rloo,prompts=4,group=2,seeds=2;steps=60")
+def test_one_step_is_one_step_of_every_arm_and_never_passes_the_end(playground):
+    page = playground("#play=grpo,prompts=4,group=2;rloo,prompts=4,group=2,seeds=2;steps=60")
     one = f"[...{FIGURE}.querySelectorAll('.bar button')].find((b) => b.textContent === 'One step')"
     for n in (1, 2, 3):
         page.evaluate(f"{one}.click()")
@@ -138,10 +123,10 @@ def test_one_step_is_one_step_of_every_arm_and_never_passes_the_end(browser, boo
     assert max(step["step"] for step in page.evaluate(STEPS)) == 60
 
 
-def test_without_webassembly_javascript_computes_the_same(browser, book):
+def test_without_webassembly_javascript_computes_the_same(playground):
     tail, right = "#play=grpo,prompts=4,group=8,updates=2", []
     for search in ("", "?js"):
-        page = opened(browser, book, search + tail)
+        page = playground(search + tail)
         assert page.evaluate(f"{FIGURE}.dataset.engine") == ("JavaScript" if search else "WebAssembly")
         page.evaluate(f"{GO}.click()")
         wait(page, f"{STEPS}.length >= 6")
@@ -149,8 +134,8 @@ def test_without_webassembly_javascript_computes_the_same(browser, book):
     assert right[0] == right[1]
 
 
-def test_a_question_is_predicted_run_and_explained(browser, book):
-    page = opened(browser, book, "#groups-of-two")
+def test_a_question_is_predicted_run_and_explained(playground):
+    page = playground("#groups-of-two")
     assert page.evaluate("scrollY") > 0 or page.evaluate(f"{FIGURE}.getBoundingClientRect().top") < 900
     chosen = f"{FIGURE}.querySelector('.challenge')"
     assert page.evaluate(f"{chosen}.querySelector('h3').textContent") == "Groups of two"
@@ -158,10 +143,10 @@ def test_a_question_is_predicted_run_and_explained(browser, book):
     run = f"{chosen}.querySelector('.go')"
     assert page.evaluate(f"{run}.disabled"), "predict first"
     page.evaluate(f"{chosen}.querySelectorAll('input')[0].focus()")
-    page.press("Space")
+    page.keyboard.press("Space")
     assert not page.evaluate(f"{run}.disabled")
     page.evaluate(f"{run}.focus()")
-    page.press("Enter")
+    page.keyboard.press("Enter")
     wait(page, f"{SAID} === 'Done: 120 steps.'")
     verdict = f"{FIGURE}.querySelector('.verdict')"
     text = page.evaluate(f"{verdict}.textContent")
@@ -179,13 +164,13 @@ def test_a_question_is_predicted_run_and_explained(browser, book):
     stands(page, 1400)
 
 
-def test_it_answers_a_readers_question(browser, book):
-    page = opened(browser, book)
+def test_it_answers_a_readers_question(playground):
+    page = playground()
     field, ask = (f"{FIGURE}.querySelector('.ask {tag}')" for tag in ("input", "button"))
     answer = f"{FIGURE}.querySelector('.answers').textContent"
     page.evaluate(f"{field}.value = '7 + 5'")
     page.evaluate(f"{field}.focus()")
-    page.press("Enter")
+    page.keyboard.press("Enter")
     wait(page, f"{answer}.includes('greedy')")
     assert page.evaluate(f"{field}.value") == "007+005="
     assert "0012" in page.evaluate(answer)
@@ -193,24 +178,22 @@ def test_it_answers_a_readers_question(browser, book):
         page.evaluate(f"{field}.value = {json.dumps(bad)}; {ask}.click()")
         said = page.evaluate(f"{FIGURE}.querySelector('.ask').nextElementSibling.textContent")
         assert "is no question that the model can read" in said
-    assert page.errors == []
 
 
 @pytest.mark.parametrize("width", [320, 390, 1280, 1920])
-def test_it_stands_at_every_width(browser, book, width):
+def test_it_stands_at_every_width(playground, width):
     """Four arms, a tree, an answer, and the lines of code, light and dark."""
     tail = "#play=grpo;gspo,updates=2,seeds=2;cispo,low=0.1;kimi_k2,values=10/11,verdict=form"
-    page = opened(browser, book, tail, width=width)
+    page = playground(tail, width=width)
     page.evaluate(f"{FIGURE}.querySelector('.ask button').click()")
     page.evaluate(f"[...{FIGURE}.querySelectorAll('.bar button')].find((b) => b.textContent === 'One step').click()")
     wait(page, f"{NODES}.length > 5 && {FIGURE}.querySelectorAll('.answers tr').length === 4")
     for details in ("The numbers as a table", "The group as a table", "What the settings mean"):
         found = f"[...{FIGURE}.querySelectorAll('summary')].find((s) => s.textContent === '{details}')"
         page.evaluate(f"{found}.click()")
-    assert unnamed(page, FIGURE) == 0
+    assert unnamed(page.locator(".playground")) == 0
     for dark in (False, True):
-        page.prefer(dark=dark)
-        page.draw()
+        prefer(page, dark=dark)
         stands(page, width)
         # Letters stand out from what lies behind them, and a branch's colour is seen: WCAG's 4.5 to 1 and 3 to 1.
         ink, ground = page.evaluate(f"((s) => [s.color, s.backgroundColor])(getComputedStyle({GO}))")
@@ -222,14 +205,13 @@ def test_it_stands_at_every_width(browser, book, width):
             assert contrast(arm, page_ground) > 3
 
 
-def test_settings_go_into_the_address_and_come_back(browser, book):
-    page = opened(browser, book)
-    page.evaluate(f"{FIGURE}.querySelector('.settings select').focus()")
-    page.press("ArrowDown")  # from GRPO to the next row
+def test_settings_go_into_the_address_and_come_back(playground):
+    page = playground()
+    press(page.locator(".playground .settings select").first, "ArrowDown")  # from GRPO to the next row
     assert page.evaluate("location.hash") == "#play=dr_grpo"
     add = f"{FIGURE}.querySelector('.arms .add')"
     page.evaluate(f"{add}.focus()")
-    page.press("Enter")
+    page.keyboard.press("Enter")
     assert page.evaluate("location.hash") == "#play=dr_grpo;dr_grpo"
     seed = f"{FIGURE}.querySelector('.settings input[type=number]')"
     page.evaluate(
@@ -240,26 +222,25 @@ def test_settings_go_into_the_address_and_come_back(browser, book):
     page.evaluate(
         f"(() => {{ const e = {seed}; e.value = '07'; e.dispatchEvent(new Event('change', {{ bubbles: true }})); }})()"
     )
-    page.draw()
+    draw(page)
     address = page.evaluate("location.hash")
     assert address == "#play=dr_grpo;dr_grpo,seed=7"
     assert page.evaluate(f"{FIGURE}.querySelector('.link').value").endswith(address)
-    again = opened(browser, book, address)
+    again = playground(address)
     assert again.evaluate(f"[...{FIGURE}.querySelectorAll('.arms .name')].map((e) => e.textContent)") == [
         "Dr. GRPO",
         "Dr. GRPO, seed 7",
     ]
     # A broken or hostile address: the usual arm, and words.
     for tail in ("#play=%E0%A4%A", "#play=<img src=x onerror=alert(1)>,__proto__=1", "#play=grpo,lr=1e9;steps=1e9"):
-        page = opened(browser, book, tail)
+        page = playground(tail)
         assert page.evaluate(f"[...{FIGURE}.querySelectorAll('.arms .name')].map((e) => e.textContent)") == ["GRPO"]
         assert page.evaluate(SAID).startswith("Of the address something was left out")
         assert page.evaluate(f"{FIGURE}.querySelectorAll('img').length") == 0
-        assert page.errors == []
 
 
-def test_a_run_is_downloaded_whole(browser, book):
-    page = opened(browser, book, "#play=grpo,prompts=4,group=2,seeds=2")
+def test_a_run_is_downloaded_whole(playground):
+    page = playground("#play=grpo,prompts=4,group=2,seeds=2")
     page.evaluate(
         "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); "
         "return 'blob:none'; }; HTMLAnchorElement.prototype.click = () => {};"
@@ -275,47 +256,30 @@ def test_a_run_is_downloaded_whole(browser, book):
         assert {"step", "right", "entropy", "clipped", "norm", "kl", "greedy"} <= set(run["steps"][0])
 
 
-def test_nothing_moves_for_those_who_want_it_so(browser, book):
-    page = opened(browser, book)
-    page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
+def test_nothing_moves_for_those_who_want_it_so(playground):
+    page = playground()
+    page.emulate_media(reduced_motion="reduce")
     moving = (
         f"[...{FIGURE}.querySelectorAll('*')].filter((e) => "
         "getComputedStyle(e).animationName !== 'none' || parseFloat(getComputedStyle(e).transitionDuration) > 0).length"
     )
     assert page.evaluate(moving) == 0
-    page.send("Emulation.setEmulatedMedia", features=[])
 
 
 @pytest.mark.parametrize("width", [390, 1400])
-def test_the_front_page_puts_the_recorded_picture_away_and_trains(browser, book, width):
-    page = opened(browser, book, name="front", width=width)
+def test_the_front_page_puts_the_recorded_picture_away_and_trains(playground, width):
+    page = playground(name="front", width=width)
     assert page.evaluate("document.querySelector('.learning-picture').hidden")
-    page.evaluate(f"{GO}.focus()")
-    page.press("Enter")
+    press(page.locator(".playground .bar .go"), "Enter")
     wait(page, f"{STEPS}.length >= 40")
     page.evaluate(f"{GO}.click()")
     means = [[step["right"] for step in page.evaluate(STEPS) if step["arm"] == arm][10:] for arm in (0, 1)]
     assert sum(means[0]) / len(means[0]) > sum(means[1]) / len(means[1]) + 0.1
     stands(page, width)
-    assert unnamed(page, FIGURE) == 0
+    assert unnamed(page.locator(".playground")) == 0
 
 
-def test_without_javascript_the_recorded_picture_stands_there(browser, book):
-    page = browser.open("about:blank")
-    page.send("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        page.send("Page.navigate", url=(book / "front.html").as_uri())
-        page._loaded = False
-        while not page._loaded:
-            page._note(json.loads(page._socket.recv()))
-        root = page.send("DOM.getDocument")["root"]["nodeId"]
-        seen = {}
-        for name in ("#fig-live", ".learning-picture"):
-            node = page.send("DOM.querySelector", nodeId=root, selector=name)["nodeId"]
-            try:
-                seen[name] = page.send("DOM.getBoxModel", nodeId=node)["model"]["height"]
-            except RuntimeError:  # it is not drawn
-                seen[name] = 0
-    finally:
-        page.send("Emulation.setScriptExecutionDisabled", value=False)
-    assert seen["#fig-live"] == 0 < seen[".learning-picture"]
+def test_without_javascript_the_recorded_picture_stands_there(opened, book):
+    page = opened(book / "front.html", java_script_enabled=False)
+    assert page.locator("#fig-live").bounding_box() is None
+    assert page.locator(".learning-picture").bounding_box()["height"] > 0

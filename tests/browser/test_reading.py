@@ -5,25 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser.chromium import draw, go
+from tests.browser.explorers import press, style
+
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 
 pytestmark = pytest.mark.skipif(
     not (BUILT / "search.html").is_file(), reason="the book is not built: run `make book` first"
 )
-
-
-def found_by(browser, query):
-    """Addresses of the results, best first."""
-    page = browser.open((BUILT / "search.html").as_uri() + "?q=" + query.replace(" ", "+"))
-    links = "[...document.querySelectorAll('#search-results li a')].map((a) => a.getAttribute('href'))"
-    for _ in range(50):
-        before = page.evaluate(links)
-        page.settle(0.2)
-        if before and page.evaluate(links) == before:
-            break
-    assert page.errors == []
-    assert page.outside_requests == []
-    return page.evaluate(links)
 
 
 @pytest.mark.parametrize(
@@ -39,83 +28,81 @@ def found_by(browser, query):
         ("policy gradient", "notebooks/policy-gradients.html"),
     ],
 )
-def test_search_finds_the_page_that_explains_a_word_first(browser, query, first):
-    assert found_by(browser, query)[0] == first
+def test_search_finds_the_page_that_explains_a_word_first(opened, query, first):
+    page = opened((BUILT / "search.html").as_uri() + "?q=" + query.replace(" ", "+"))
+    assert page.locator("#search-results li a").first.get_attribute("href") == first
 
 
 @pytest.mark.parametrize("name", ["notebooks/scaling-up.html", "book/api/command-line.html", "book/index.html"])
-def test_the_search_field_is_in_sight(browser, name):
-    page = browser.open(BUILT / name, width=1400, height=900)
-    field = "document.querySelector('.bd-sidebar-primary .search-button-field').getBoundingClientRect()"
+def test_the_search_field_is_in_sight(opened, name):
+    page = opened(BUILT / name)
     for scrolled in (0, 10_000):
-        page.evaluate(f"document.querySelector('.bd-sidebar-primary').scrollTop = {scrolled}")
-        page.draw()
-        assert 0 <= page.evaluate(f"{field}.top") < page.evaluate(f"{field}.bottom") <= 300
+        page.locator(".bd-sidebar-primary").evaluate("(bar, far) => { bar.scrollTop = far; }", scrolled)
+        draw(page)
+        box = page.locator(".bd-sidebar-primary .search-button-field").bounding_box()
+        assert 0 <= box["y"] < box["y"] + box["height"] <= 300
         assert page.evaluate(  # nothing lies over it
-            f"document.elementFromPoint({field}.left + 40, {field}.top + 10).closest('.search-button-field') !== null"
+            "({ x, y }) => document.elementFromPoint(x + 40, y + 10).closest('.search-button-field') !== null", box
         )
 
 
 @pytest.mark.parametrize("width", [960, 1024, 1240, 1280, 1366, 1440, 1920])
-def test_a_line_of_88_characters_fits_beside_the_contents(browser, width):
-    page = browser.open(BUILT / "notebooks" / "from-zero.html", width=width)
-    fits = """(() => {
-      const pre = document.querySelector("div.cell_input pre");
-      pre.textContent = "x".repeat(LENGTH);
+def test_a_line_of_88_characters_fits_beside_the_contents(opened, width):
+    page = opened(BUILT / "notebooks/from-zero.html", width=width)
+    fits = """(pre, length) => {
+      pre.textContent = "x".repeat(length);
       return pre.scrollWidth <= pre.clientWidth && pre.parentElement.scrollWidth <= pre.parentElement.clientWidth;
-    })()"""
-    assert page.evaluate(fits.replace("LENGTH", "88"))
-    assert not page.evaluate(fits.replace("LENGTH", "188"))
+    }"""
+    pre = page.locator("div.cell_input pre").first
+    assert pre.evaluate(fits, 88)
+    assert not pre.evaluate(fits, 188)
 
 
-CUT = "[...document.querySelectorAll('TABLES')].filter((e) => e.scrollWidth > e.clientWidth + 1).length"
+def cut(tables):
+    """How many of them are wider than their box."""
+    return tables.evaluate_all("(all) => all.filter((e) => e.scrollWidth > e.clientWidth + 1).length")
 
 
 @pytest.mark.parametrize(
     "name", ["notebooks/grpo.html", "notebooks/gspo.html", "book/cheat-sheet.html", "book/index.html"]
 )
-def test_tables_are_whole_on_a_large_screen(browser, name):
-    page = browser.open(BUILT / name, width=1920, height=1080)
-    assert page.evaluate("document.querySelectorAll('.bd-article table').length") > 0
-    assert page.evaluate(CUT.replace("TABLES", ".pst-scrollable-table-container, .cell_output:has(table)")) == 0
+def test_tables_are_whole_on_a_large_screen(opened, name):
+    page = opened(BUILT / name, width=1920)
+    assert page.locator(".bd-article table").count() > 0
+    assert cut(page.locator(".pst-scrollable-table-container, .cell_output:has(table)")) == 0
 
 
 @pytest.mark.parametrize(("name", "count"), [("index", 1), ("cheat-sheet", 2), ("comparison", 5), ("inspector", 1)])
-def test_the_tables_of_a_page_are_whole_on_a_small_laptop(browser, name, count):
-    page = browser.open(BUILT / "book" / f"{name}.html", width=1280)
-    boxes = ":is(.algorithm-table, .cheat-sheet, .sortable, .numbers) .pst-scrollable-table-container"
-    assert page.evaluate(f"document.querySelectorAll('{boxes}').length") >= count
-    assert page.evaluate(CUT.replace("TABLES", boxes)) == 0
+def test_the_tables_of_a_page_are_whole_on_a_small_laptop(opened, name, count):
+    page = opened(BUILT / f"book/{name}.html", width=1280)
+    boxes = page.locator(":is(.algorithm-table, .cheat-sheet, .sortable, .numbers) .pst-scrollable-table-container")
+    assert boxes.count() >= count
+    assert cut(boxes) == 0
 
 
-def test_a_table_that_is_cut_has_a_shadow_at_the_edge_and_keeps_its_names(browser):
+def test_a_table_that_is_cut_has_a_shadow_at_the_edge_and_keeps_its_names(opened):
     """Where rows are no cards yet: the box has four layers of background, and the first column stays in its place."""
-    page = browser.open(BUILT / "book" / "comparison.html", width=610)
-    box = "document.querySelector('.sortable .pst-scrollable-table-container')"
-    assert page.evaluate(f"{box}.scrollWidth > {box}.clientWidth")
-    assert page.evaluate(f"getComputedStyle({box}).backgroundImage").count("linear-gradient") == 4
-    name = f"{box}.querySelector('tbody td').getBoundingClientRect().left"
-    before = page.evaluate(name)
-    page.evaluate(f"{box}.scrollLeft = 200")
-    assert page.evaluate(name) == pytest.approx(before, abs=1)
+    box = opened(BUILT / "book/comparison.html", width=610).locator(".sortable .pst-scrollable-table-container").first
+    assert cut(box) == 1
+    assert style(box, "backgroundImage").count("linear-gradient") == 4
+    name = box.locator("tbody td").first
+    before = name.bounding_box()["x"]
+    box.evaluate("(e) => { e.scrollLeft = 200; }")
+    assert name.bounding_box()["x"] == pytest.approx(before, abs=1)
 
 
 @pytest.mark.parametrize("name", ["notebooks/grpo.html", "notebooks/dr-grpo.html"])
-def test_the_first_table_of_a_chapter_is_whole_beside_the_contents(browser, name):
-    page = browser.open(BUILT / name, width=1400)
-    first = "document.querySelector('.bd-article .cell_output:has(table), .bd-article .pst-scrollable-table-container')"
-    assert page.evaluate(f"{first}.scrollWidth <= {first}.clientWidth + 1")
+def test_the_first_table_of_a_chapter_is_whole_beside_the_contents(opened, name):
+    first = ".bd-article .cell_output:has(table), .bd-article .pst-scrollable-table-container"
+    assert cut(opened(BUILT / name, width=1400).locator(first).first) == 0
 
 
 @pytest.mark.parametrize(
     ("name", "least"), [("book/cheat-sheet.html", 11), ("book/algorithms.html", 12), ("notebooks/grpo.html", 12)]
 )
-def test_no_code_in_a_table_is_too_small_to_read(browser, name, least):
-    page = browser.open(BUILT / name)
-    sizes = (
-        "[...document.querySelectorAll('.bd-article table code')].map((e) => parseFloat(getComputedStyle(e).fontSize))"
-    )
-    assert min(page.evaluate(sizes)) >= least
+def test_no_code_in_a_table_is_too_small_to_read(opened, name, least):
+    code = opened(BUILT / name, width=1400).locator(".bd-article table code")
+    assert min(code.evaluate_all("(all) => all.map((e) => parseFloat(getComputedStyle(e).fontSize))")) >= least
 
 
 # ── on paper ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -123,28 +110,30 @@ def test_no_code_in_a_table_is_too_small_to_read(browser, name, least):
 
 def pages_of(pdf):
     """(width, height) in points of each sheet."""
-    sheets = re.findall(rb"/MediaBox\s*\[\s*0\s+0\s+([\d.]+)\s+([\d.]+)\s*\]", pdf.read_bytes())
+    sheets = re.findall(rb"/MediaBox\s*\[\s*0\s+0\s+([\d.]+)\s+([\d.]+)\s*\]", pdf)
     return [(round(float(width)), round(float(height))) for width, height in sheets]
 
 
-def test_the_cheat_sheet_is_two_sheets_of_a4_landscape(browser, tmp_path):
-    browser.open(BUILT / "book" / "cheat-sheet.html").print_to_pdf(tmp_path / "sheet.pdf")
-    assert [(abs(w - 842) <= 1, abs(h - 595) <= 1) for w, h in pages_of(tmp_path / "sheet.pdf")] == [(True, True)] * 2
+def test_the_cheat_sheet_is_two_sheets_of_a4_landscape(opened):
+    pdf = opened(BUILT / "book" / "cheat-sheet.html").pdf(prefer_css_page_size=True, print_background=True)
+    assert [(abs(w - 842) <= 1, abs(h - 595) <= 1) for w, h in pages_of(pdf)] == [(True, True)] * 2
 
 
-def test_a_chapter_prints_whole(browser):
+def test_a_chapter_prints_whole(opened):
     """As wide as a sheet: no code and no table is cut at the edge, and no heading of a folded answer stands alone."""
-    page = browser.open(BUILT / "notebooks" / "grpo.html", width=720, height=1000)
-    page.prefer(medium="print")
-    page.draw()
-    wide = "[...document.querySelectorAll('.bd-article :is(pre, table)')].filter((e) => e.checkVisibility())"
-    cut = f"{wide}.filter((e) => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth + 1)"
-    assert page.evaluate(f"{cut}.map((e) => e.textContent.trim().slice(0, 60))") == []
-    folded = "[...document.querySelectorAll('.bd-article details:not([open]) > summary')]"
-    assert page.evaluate(f"{folded}.length") > 5
-    assert page.evaluate(f"{folded}.filter((e) => e.checkVisibility()).length") == 0
-    page.prefer()
-    assert page.evaluate(f"{folded}.filter((e) => e.checkVisibility()).length") > 5
+    page = opened(BUILT / "notebooks" / "grpo.html", width=720, height=1000)
+    page.emulate_media(media="print")
+    draw(page)
+    over = """(all) => all.filter((e) => e.checkVisibility() &&
+      (e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth + 1))
+      .map((e) => e.innerText)"""
+    assert page.locator(".bd-article :is(pre, table)").evaluate_all(over) == []
+    folded = page.locator(".bd-article details:not([open]) > summary")
+    seen = "(all) => all.filter((e) => e.checkVisibility()).length"
+    assert folded.count() > 5
+    assert folded.evaluate_all(seen) == 0
+    page.emulate_media(media="screen")
+    assert folded.evaluate_all(seen) > 5
 
 
 # ── numbers, labels, ticks ───────────────────────────────────────────────────────────────────────────────────────
@@ -157,24 +146,21 @@ def test_equations_of_a_chapter_have_numbers_and_no_label_is_text():
     assert re.search(r'class="eqno">\(\d', text)
 
 
-def test_an_exercise_is_ticked_on_its_page_and_counted_in_the_list(browser):
-    page = browser.open(BUILT / "notebooks" / "grpo.html")
-    boxes = "[...document.querySelectorAll('.exercise-done input')]"
-    count = page.evaluate(f"{boxes}.length")
+def test_an_exercise_is_ticked_on_its_page_and_counted_in_the_list(opened):
+    page = opened(BUILT / "notebooks" / "grpo.html")
+    boxes = page.locator(".exercise-done input")
+    count = boxes.count()
+    ticked = "(all) => all.map((box) => box.checked)"
     assert count >= 3
-    assert page.evaluate(f"{boxes}.filter((box) => box.checked).length") == 0
-    assert re.fullmatch(r"Exercise \d+\.1: .+ is done", page.evaluate(f"{boxes}[0].getAttribute('aria-label')"))
-    page.evaluate(f"{boxes}[0].focus()")
-    page.press("Space")
-    page = browser.open(BUILT / "notebooks" / "grpo.html")
-    assert page.evaluate(f"{boxes}.map((box) => box.checked)") == [True] + [False] * (count - 1)
-    page = browser.open(BUILT / "book" / "exercises.html")
-    assert page.evaluate("document.querySelectorAll('table.exercises input:checked').length") == 1
-    told = (
-        "[...document.querySelectorAll('.bd-article p')].map((p) => p.textContent).filter((t) => t.includes(' done)'))"
-    )
-    assert [text for text in page.evaluate(told) if "(1 of " in text] != []
-    page.evaluate("document.querySelector('table.exercises input:checked').click()")
+    assert boxes.evaluate_all(ticked) == [False] * count
+    assert re.fullmatch(r"Exercise \d+\.1: .+ is done", boxes.first.get_attribute("aria-label"))
+    press(boxes.first, "Space")
+    go(page, BUILT / "notebooks" / "grpo.html")
+    assert boxes.evaluate_all(ticked) == [True] + [False] * (count - 1)
+    go(page, BUILT / "book" / "exercises.html")
+    done = page.locator("table.exercises input:checked")
+    assert done.count() == 1
+    told = page.locator(".bd-article p").filter(has_text=" done)").all_text_contents()
+    assert [text for text in told if "(1 of " in text] != []
+    done.evaluate("(box) => box.click()")
     assert page.evaluate("localStorage.getItem('rlhf-exercises-done')") == "[]"
-    assert page.errors == []
-    assert page.outside_requests == []

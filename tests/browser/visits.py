@@ -1,21 +1,24 @@
-"""Every built page, opened once for all that is asked of it, several pages at a time.
+"""Every built page, opened once for all that is asked of it, two pages at a time.
 
 Loading a chapter and typesetting its formulas takes seconds, and each question after that takes little. So a page is
-opened once, looked at in every width and in both colour schemes, and what was seen is kept for the tests to judge.
-A tab waits more than it computes, and every tab is a process of its own: the pages that are asked for next are opened
-meanwhile, in other tabs.
+opened once, looked at in every width and in both colour schemes, and what was seen is kept for the tests to judge. The
+pages that are asked for next are opened meanwhile, by threads that have a Chromium each.
 """
 
 import time
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from queue import SimpleQueue
 
-from tests.browser.chrome import Browser, Page
+from playwright.sync_api import Page
 
-TABS = 3
+from tests.browser import axe
+from tests.browser.chromium import go, new_page, prefer, resize, started
+
+WORKERS = 2
 SIZES = ((1400, 900), (390, 844), (1600, 900), (1920, 1080))  # two desks, a phone between them, and a large screen
 READ_AT = (1400, 390)  # where both colour schemes are looked at, and the colours of all text: wider ones have no others
 
@@ -102,29 +105,29 @@ class Visit:
     misprinted: int
     silent: list[str]
     looks: list[Look] = field(default_factory=list)
-    outside_requests: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    broken: dict[str, dict[str, str]] = field(default_factory=dict)  # by axe-core, where it was asked
+    wrong: list[str] = field(default_factory=list)  # errors, and requests that left the disk
     seconds: float = 0.0
 
 
-def visit(page: Page, file: Path, *, listing: bool = False) -> Visit:
-    """Open a page and look at it from all sides; at a listing of code in two widths only."""
+def visit(page: Page, file: Path, *, listing: bool = False, rules: bool = False) -> Visit:
+    """Open a page and look at it from all sides; at a listing of code in two widths only, and with axe-core if told."""
     began = time.monotonic()
-    page.resize(*SIZES[0])
-    page.prefer(dark=False)
-    page.goto(file.resolve().as_uri())
+    resize(page, *SIZES[0])
+    prefer(page, dark=False)
+    go(page, file)
+    count = "(selector) => document.querySelectorAll(selector).length"
     seen = Visit(
-        formulas=page.evaluate("document.querySelectorAll('.math.notranslate').length"),
-        typeset=page.evaluate("document.querySelectorAll('.math.notranslate mjx-container svg').length"),
-        misprinted=page.evaluate("document.querySelectorAll('mjx-merror, [data-mjx-error]').length"),
+        formulas=page.evaluate(count, ".math.notranslate"),
+        typeset=page.evaluate(count, ".math.notranslate mjx-container svg"),
+        misprinted=page.evaluate(count, "mjx-merror, [data-mjx-error]"),
         silent=page.evaluate(f"{SILENT}.map(i => i.src)"),
     )
     sizes, read_at = (SIZES[:2], ()) if listing else (SIZES, READ_AT)
     for width, height in sizes:  # laying out a chapter anew takes longer than painting it anew
-        page.resize(width, height)
+        resize(page, width, height)
         for dark in (False, True) if width in read_at else (False,):
-            page.prefer(dark=dark)
-            page.draw()
+            prefer(page, dark=dark)
             scroll_width = page.evaluate("document.documentElement.scrollWidth")
             seen.looks.append(
                 Look(
@@ -136,34 +139,44 @@ def visit(page: Page, file: Path, *, listing: bool = False) -> Visit:
                     pale=page.evaluate(PALE) if width in read_at else [],
                 )
             )
-    seconds = time.monotonic() - began
-    return replace(seen, outside_requests=page.outside_requests, errors=list(page.errors), seconds=seconds)
+    if rules:
+        seen.broken.update(axe.looks(page))
+    return replace(seen, seconds=time.monotonic() - began)
 
 
 class Visits:
     """Visits pages in the background, in the order in which they will be asked for; a context manager."""
 
-    def __init__(self, browser: Browser, folder: Path, names: Iterable[str], listings: Iterable[str] = ()):
-        self._folder, self._listings = folder, frozenset(listings)
-        self._tabs: SimpleQueue[Page] = SimpleQueue()
-        for _ in range(TABS):
-            self._tabs.put(browser.tab())
-        self._pool = ThreadPoolExecutor(TABS, thread_name_prefix="visit")
-        self._visits: dict[str, Future[Visit]] = {name: self._pool.submit(self._visit, name) for name in names}
+    def __init__(self, folder: Path, names: Iterable[str], listings: Iterable[str] = (), rules: Iterable[str] = ()):
+        self._folder, self._listings, self._rules = folder, frozenset(listings), frozenset(rules)
+        self._visits: dict[str, Future[Visit]] = {name: Future() for name in names}
+        self._left = deque(self._visits)
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="visits")
+        self._workers = [self._pool.submit(self._work) for _ in range(WORKERS)]
 
     def __enter__(self) -> "Visits":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._left.clear()
+        self._pool.shutdown()
 
-    def _visit(self, name: str) -> Visit:
-        page = self._tabs.get()
-        try:
-            return visit(page, self._folder / name, listing=name in self._listings)
-        finally:
-            self._tabs.put(page)
+    def _work(self) -> None:
+        """What one thread does: Playwright wants all of a browser to be done by the thread that started it."""
+        with started() as browser, suppress(IndexError):
+            page = new_page(browser, wrong := [])
+            while True:
+                name = self._left.popleft()
+                wrong.clear()
+                try:
+                    seen = visit(page, self._folder / name, listing=name in self._listings, rules=name in self._rules)
+                    self._visits[name].set_result(replace(seen, wrong=list(wrong)))
+                except Exception as problem:
+                    self._visits[name].set_exception(problem)
 
     def of(self, name: str) -> Visit:
         """What was seen on a page; waits for it if need be, and raises what went wrong on the way."""
-        return self._visits[name].result()
+        for worker in self._workers:
+            if worker.done():
+                worker.result()  # a thread that could not start its browser says why
+        return self._visits[name].result(timeout=900)
