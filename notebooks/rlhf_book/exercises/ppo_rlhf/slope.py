@@ -70,7 +70,7 @@ SLOPE = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Section 2 has the derivative of gold by $\lambda$ and that of the KL by $\lambda$. A budget of KL is spent best where
+    Section 2 has the derivative of gold by $\eta$ and that of the KL by $\eta$. A budget of KL is spent best where
     gold per nat is highest. Write `my_slope(ref, gold, proxy, beta)` for one prompt with `[N]` completions: how much the mean gold
     score rises for one more nat of KL, at the optimum for `beta`. Predict first: what is it at the peak of gold, and where is it largest in the figure of section 2?
     """,
@@ -88,18 +88,18 @@ SLOPE = Exercise(
         ),
         Mistake(
             _without_beta,
-            "The factor of section 2 is missing: the KL grows by lambda times the variance.",
+            "The factor of section 2 is missing: the KL grows by eta times the variance.",
         ),
         Mistake(
             _divided,
-            "You divided by beta where you should multiply: lambda is 1 / beta.",
+            "You divided by beta where you should multiply: eta is 1 / beta.",
         ),
         Mistake(
             _correlation,
             "This is the correlation, which forgets the scale of gold. Divide by the variance of the proxy alone.",
         ),
         Mistake(
-            _covariance, "This is the derivative by lambda. Asked for is gold per nat."
+            _covariance, "This is the derivative by eta. Asked for is gold per nat."
         ),
         Mistake(
             _multiplied,
@@ -108,15 +108,15 @@ SLOPE = Exercise(
     ),
     where="Divide one derivative of section 2 by the other, with all means under the optimum.",
     idea=r"""
-    By $\lambda = 1/\beta$: the mean gold rises by the covariance of gold and proxy, and the KL by $\lambda$ times
+    By $\eta = 1/\beta$: the mean gold rises by the covariance of gold and proxy, and the KL by $\eta$ times
     the variance of the proxy. Both are taken under the policy for this $\beta$.
     """,
     outline="""
     ```python
     p = ...  # [N], the optimum for beta
     centred = ...  # the proxy minus its mean under p
-    return float(... * (p @ ...) / (p @ ...))  # 1 / lambda is a name you have
+    return float(... * (p @ ...) / (p @ ...))  # 1 / eta is a name you have
     ```
     """,
-    right="Right. At the peak it is 0; near the reference it is large, since there the KL grows with the square of lambda only.",
+    right="Right. At the peak it is 0; near the reference it is large, since there the KL grows with the square of eta only.",
 )
