@@ -113,7 +113,7 @@ TASKS = (
         "ppo-clip-loss",
         "PPO's clipped loss",
         "ppo-clip",
-        "3. From scratch",
+        "4. From scratch",
     ),
     Task(
         "gae-value-loss",

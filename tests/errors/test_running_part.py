@@ -1,5 +1,7 @@
 """Bad input to tasks, models and the loop: a ValueError that says what to do. Runs without the shape hook."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -52,9 +54,12 @@ def test_which_completions_are_kept_is_one_of_two_words():
         sample_completions(tiny_llama(12, width=16), vocabulary, recipe, problems=0)
 
 
-def test_rows_to_imitate_are_a_list_a_file_or_a_task():
+def test_rows_to_imitate_are_a_list_or_a_task():
     with pytest.raises(ValueError, match="^row 1: expected an object with named columns; got int"):
         imitate(tiny_llama(12, width=16), Vocabulary("0123456789:"), [3])
+    for file in ("nowhere.jsonl", Path("nowhere.jsonl")):
+        with pytest.raises(ValueError, match="nowhere.jsonl.*: read a file with rlhf_minimal.lab.rows.read_rows"):
+            imitate(tiny_llama(12, width=16), Vocabulary("0123456789:"), file)
 
 
 def test_a_stack_task_lists_its_options():

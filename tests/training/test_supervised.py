@@ -3,7 +3,6 @@
 import json
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -125,8 +124,6 @@ def test_rows_that_cannot_be_imitated_are_named():
         ([CompletionRow("1>", " ")], "row 1: the completion is empty"),
         ([{"prompt": [{"role": "user", "content": "1"}], "completion": []}], "row 1: .*lab.rows.read_rows"),
         ([{"messages": []}], "row 1: this is a conversation: read the rows with rlhf_minimal.lab.rows.read_rows"),
-        ("nowhere.jsonl", "got 'nowhere.jsonl': read a file with rlhf_minimal.lab.rows.read_rows"),
-        (Path("nowhere.jsonl"), "read a file with rlhf_minimal.lab.rows.read_rows"),
     ):
         with pytest.raises(ValueError, match=message):
             imitate(policy, vocabulary, rows, QUICK)
