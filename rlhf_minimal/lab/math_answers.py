@@ -62,7 +62,7 @@ _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(
 # words that make another number of the one before them, and no unit
 _MAKES = (
     "hundred|thousand|million|billion|trillion|mn|mln|bn|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
-    "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial"
+    "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial|lakh|crore|Mio|Mrd|Tsd|tn|pairs"
 )
 _NO_UNIT = rf"(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
 _UNIT = re.compile(
@@ -77,12 +77,12 @@ _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # wha
 _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
 # A number behind or before one of these words is a part of something else, or is taken back.
 _BEFORE = (
-    "not|isn't|no|or|of|than|about|nearly|almost|roughly|least|most|minus|negative|plus|times|over|by|to|to the|and"
-    "|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan|factorial|base"
+    r"not|isn't|no|or|of|than|about|nearly|almost|roughly|least|most|minus:?|neg\.?|plus|times|over|by|to|to the|and"
+    r"|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan|factorial|base|under|\d+ (?:in|per)"
 )
 _BEHIND = (
     r"and\b.*\d|and (?:an?|one|two|three)|or|to \d|of \d|percent of|to the|is (?:not|wrong|false|incorrect)|isn't"
-    rf"|{_MAKES}|times|plus|minus|over|divided|mod|choose"
+    rf"|{_MAKES}|times|plus|minus|over|divided|mod|choose|(?:degrees? )?below|in \d|per \d"
 )
 _LEADS_TO = r"(?<!equal )(?<!comes )(?<!amounts )(?<!simplifies )(?<!reduces )(?<!evaluates )"
 _TAKEN_BACK = (
