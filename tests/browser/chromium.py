@@ -24,11 +24,11 @@ _SESSIONS: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()  # a page's
 PATIENCE = 60_000  # milliseconds: a busy machine takes its time
 INSIDE = ("file:", "data:", "blob:", "about:", "chrome:")
 
-# All of the page is there, it leads to no other, its mathematics is typeset, and its widgets stand in their places.
+# All of the page is there, it leads to no other, its mathematics is typeset, and its figures are drawn in their places: each ends with the sentence below it.
 ARRIVED = """async () => {
   if (document.readyState !== "complete" || document.querySelector("meta[http-equiv=refresh i]")) return false;
   const widgets = [...document.querySelectorAll("script[type='application/vnd.jupyter.widget-view+json']")];
-  if (!widgets.every((script) => script.previousElementSibling?.querySelector(".lm-Widget *"))) return false;
+  if (!widgets.every((script) => script.previousElementSibling?.querySelector(".lm-Widget .said"))) return false;
   await window.MathJax?.startup?.promise;
   await new Promise((resolve) => requestIdleCallback(resolve, { timeout: 5000 }));
   return true;
