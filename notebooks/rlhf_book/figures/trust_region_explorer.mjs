@@ -114,7 +114,7 @@ const STYLE = `
 .trust-region-explorer .kl { fill: none; stroke: #3b8fcf; stroke-width: 2; }
 .trust-region-explorer .box { fill: none; stroke: #d9671e; stroke-width: 2; stroke-dasharray: 6 3; }
 .trust-region-explorer text { fill: currentColor; font-size: 12px; }
-.trust-region-explorer .mark { color: inherit; }
+.trust-region-explorer .mark { color: inherit; background: none; }
 .trust-region-explorer text.mark { font-weight: 700; font-size: 14px; text-anchor: middle; }
 .trust-region-explorer table { border-collapse: collapse; margin: 0.6rem 0 0; font-size: 0.9em; font-variant-numeric: tabular-nums; }
 .trust-region-explorer :is(th, td) { padding: 0.15rem 0.5rem 0.15rem 0; text-align: right; font-weight: inherit; border: 0; background: transparent; }
