@@ -24,7 +24,8 @@ _SESSIONS: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()  # a page's
 PATIENCE = 60_000  # milliseconds: a busy machine takes its time
 INSIDE = ("file:", "data:", "blob:", "about:", "chrome:")
 
-# All of the page is there, it leads to no other, its mathematics is typeset, and its figures are drawn in their places: each ends with the sentence below it.
+# All of the page is there, it leads to no other, its mathematics is typeset, and its figures are drawn in their places:
+# each ends with the sentence below it.
 ARRIVED = """async () => {
   if (document.readyState !== "complete" || document.querySelector("meta[http-equiv=refresh i]")) return false;
   const widgets = [...document.querySelectorAll("script[type='application/vnd.jupyter.widget-view+json']")];
