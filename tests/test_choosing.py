@@ -1,5 +1,6 @@
 """The tree of choices: every leaf's lines run, its row is a row, and its evidence is what the records say."""
 
+import html
 import json
 import re
 import shlex
@@ -27,6 +28,7 @@ from rlhf_book.choosing import (
     paired,
     shown,
     tree_html,
+    tree_table,
 )
 from rlhf_minimal import ALGORITHMS, PAIRWISE
 from rlhf_minimal.cli import main
@@ -312,3 +314,16 @@ def test_the_drawn_tree_holds_every_answer_and_every_line():
             assert line in text
     assert "<script" not in text
     assert " on" not in re.sub(r">[^<]*<", "><", text), "no attribute of an event"
+
+
+def test_the_table_has_each_leaf_once_with_its_row_and_a_setting():
+    text = tree_table()
+    rows = re.findall(r"<tr>(.*?)</tr>", text)
+    told = [cells for row in rows if len(cells := re.findall(r"<td[^>]*>(.*?)</td>", row)) == 4]
+    assert [html.unescape(cells[3]) for cells in told] == [leaf.begin for leaf in LEAVES]
+    assert [html.unescape(cells[2]) for cells in told] == [leaf.short for leaf in LEAVES]
+    assert [re.sub("<.*?>", "", cells[1]) for cells in told] == [leaf.row or "none" for leaf in LEAVES]
+    for leaf in LEAVES:
+        assert len(leaf.short.split()) <= 16, leaf.id
+        settings = f"{leaf.settings} {leaf.because} {leaf.flags}"
+        assert set(re.findall(r"[\d.]*\d", leaf.begin)) <= set(re.findall(r"[\d.]*\d", settings)), leaf.id

@@ -594,6 +594,8 @@ class Leaf:
         row: A row of the table of algorithms or, with `pairwise`, of the table of pairs; None where none helps.
         because: Why this row.
         settings: What to set first, in words.
+        short: Why this row, in one line of the table.
+        begin: The setting to begin with, in one line of the table.
         flags: Of `train`, for the line that runs.
         runs: Whether the command line can make this situation.
         exports: The libraries to which `export` can write that run.
@@ -607,6 +609,8 @@ class Leaf:
     row: str | None
     because: str
     settings: str
+    short: str
+    begin: str
     flags: str = ""
     runs: bool = True
     by_hand: str = ""
@@ -672,6 +676,8 @@ PAIRS = Leaf(
     "dpo",
     "The loss needs no reward model and no sampling while it learns. If you can sample and have new pairs judged, do that before you tune beta.",
     "beta 0.1; watch the log-prob of the chosen completions, which falls, too",
+    "no reward model is fitted, and nothing is sampled while it learns",
+    "beta 0.1; watch the log-prob of the chosen completions",
     by_hand='Our export does not write losses of pairs. TRL has this one: DPOTrainer with loss_type="sigmoid" and beta=0.1.',
     evidence=(
         Evidence(
@@ -697,6 +703,8 @@ CRITIC = Leaf(
     "ppo",
     "The usual recipe with a learned reward. Take it if you have it running; nothing of ours says that the critic pays here. Its clip also serves several updates a batch.",
     "KL to the start from the first step on, its coefficient by a sweep; stop by a score that is not trained for",
+    "the usual recipe; nothing of ours says that the critic pays",
+    "a KL from the first step on, its coefficient by a sweep",
     flags="--task reviews --reward-model shipped",
     by_hand=f"{BY_VERIFIER} verl has this row; TRL 1.16 has no trainer with a critic to which we export.",
     evidence=(
@@ -717,6 +725,8 @@ GROUPS = Leaf(
     "rloo",
     "No critic is held. The KL penalty stays: the reward can be over-optimised, whatever the baseline.",
     "one update a batch, since this row has no ratio and no gate (with several take ppo's ratio, clip and KL in the reward with a group's baseline; the row grpo as it stands, with its KL in the loss, over-optimised in our comparison at all four rates); groups of 4 to 8; stop by a score that is not trained for",
+    "no critic is held; the reward can still be over-optimised",
+    "keep the KL; one update a batch, groups of 4 to 8",
     flags="--task reviews --reward-model shipped",
     by_hand=f"{BY_VERIFIER} TRL and verl have this row.",
     evidence=(
@@ -737,6 +747,8 @@ TEACHER = Leaf(
     "opd",
     "A teacher says something about every token; a verifier says one number about all of them.",
     "the student's own samples; full distributions where both models fit, which is another loss than this row",
+    "a teacher says something about every token",
+    "samples that the student writes itself",
     flags="--start untrained --teacher shipped",
     by_hand="The line begins untrained, the recorded runs did not. Our export does not write this row. TRL 1.16 has a DistillationTrainer, whose beta=1 is the KL over the whole vocabulary and not this row.",
     evidence=(
@@ -762,6 +774,8 @@ NOTHING = Leaf(
     None,
     "Every group is all wrong, every advantage 0. No row mends that: demonstrations, a teacher, easier prompts or a reward in steps do.",
     "measure pass@k of the start, k as large as your groups, before anything else",
+    "all rewards are equal, so no row has a gradient",
+    "measure pass@k; then demonstrations, a teacher, easier prompts or rewards in steps",
     evidence=(
         Evidence("none", "follows from the advantage: equal rewards give no gradient"),
     ),
@@ -772,6 +786,8 @@ LEAKY = Leaf(
     "grpo",
     "First mend the verifier: one hidden test a program, drawn anew, gave the very runs of the sound verifier. Until then keep a penalty to the start, which brought back more than half.",
     "KL coefficient by a score that is not trained for, over a factor of 30",
+    "what it passes wrongly is learnt; a KL brought back more than half",
+    "mend the program; until then KL 0.04, swept over a factor of 30",
     flags="--task stack:tests=visible --kl-coef 0.04 --group-size 8",
     by_hand=f'The recorded runs have dr_grpo with this penalty, replace(ALGORITHMS["dr_grpo"], kl=ALGORITHMS["grpo"].kl); the command line changes the KL of rows that have one, so the line has grpo. {BY_VERIFIER}',
     evidence=(
@@ -794,6 +810,8 @@ FRESH = Leaf(
     "rloo",
     "With one update a batch every ratio is 1: gates do nothing, and what is left is the baseline. The mean of the whole batch scored higher in our runs, by little; it assumes that prompts are equally hard.",
     "no KL; groups of 4 to 16; then the learning rate, by a sweep",
+    "every ratio is 1, so gates do nothing, and the baseline is left",
+    "no KL, groups of 4 to 16; then sweep the learning rate",
     flags="--kl-coef 0",
     by_hand="In the comparison of all rows, where each carries its KL, ppo and this row are not told apart (one pair is separated, and doubtful); the line has no KL.",
     exports=("trl", "verl"),
@@ -824,6 +842,8 @@ LONG = Leaf(
     "dr_grpo",
     "No division by a completion's own length, which makes long wrong completions cheap.",
     "a budget that few completions meet; watch the lengths of right and wrong ones apart",
+    "dividing by a completion's own length makes long wrong ones cheap",
+    "a budget of tokens that few completions meet",
     flags="--task clock",
     by_hand="The recorded comparison changes the divisor alone; this row also leaves the spread out.",
     exports=("trl", "verl"),
@@ -845,6 +865,8 @@ DEAD = Leaf(
     "dapo",
     "Groups without a signal are drawn again, so each update has a full batch. It costs completions.",
     "count completions, not steps, when you compare",
+    "groups without a signal are drawn again, so batches stay full",
+    "its filter; compare by completions and not by steps",
     by_hand="The filter is the reason of this leaf; read below what an export leaves out of it. Easier or harder prompts are the other way out.",
     exports=("trl", "verl"),
     evidence=(
@@ -865,6 +887,8 @@ UPDATES = Leaf(
     "grpo",
     "At sixteen updates a batch a clip was ahead of none, at four it was not told from none. The plain clip is a good first gate; none of ours is shown to be better.",
     "no KL; clip 0.2",
+    "at sixteen updates a clip was ahead of none; no gate was shown to be better",
+    "no KL, clip 0.2",
     flags="--kl-coef 0 --minibatches 4",
     exports=("trl", "verl"),
     evidence=(
@@ -892,6 +916,8 @@ EXPERTS = Leaf(
     "gspo",
     "A change of experts moves single tokens' ratios far; a mean over the completion hardly sees it. Routing replay with the plain row is the alternative; our runs tell neither from doing nothing.",
     "a band by the share that is clipped: 3e-4 and 4e-4 belong to long completions, since with n tokens a ratio's noise shrinks with the root of n",
+    "single tokens' ratios jump with the experts, their mean over a completion hardly",
+    "a band set by the share that is clipped",
     runs=False,
     by_hand='The command line sets no band and ships no experts, so there is no line. In Python: replace(ALGORITHMS["gspo"], gate=partial(gates.clip, low=0.03, high=0.04)), a hundred times the paper\'s, for a dozen tokens. In TRL importance_sampling_level="sequence" with epsilon and epsilon_high, in verl policy_loss.loss_mode=gspo with clip_ratio_low and clip_ratio_high.',
     evidence=(
@@ -922,6 +948,8 @@ STALE = Leaf(
     "grpo",
     "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one. At sixteen steps it saves most of what is lost otherwise, not all. On completions of five tokens their product, 3 at most, saved more; on long ones it is too noisy.",
     "no KL; one update a batch, old log-probs from the sampler; a clip of 0.5 below and 1 above if samples are very old; a lower learning rate also helps",
+    "the ratio to the sampler corrects, and the clip bounds",
+    "old log-probs from the sampler, no KL, one update a batch",
     flags="--kl-coef 0",
     runs=False,
     by_hand="train draws fresh samples and has no lag, so there is no line, and an export of grpo would not do it. In TRL 1.16 GRPOTrainer does not keep the sampler's log-probs for its ratio; the experimental AsyncGRPOTrainer does (max_staleness, epsilon, epsilon_high). In verl set algorithm.rollout_correction.bypass_mode=True, with clip_ratio_low and clip_ratio_high; else the trainer computes the old log-probs anew.",
@@ -953,6 +981,8 @@ ENGINE = Leaf(
     "icepop",
     "The two disagree on a few tokens by much. Leave those out, and look for the reason. Cutting their weight (truncation) is the usual alternative.",
     "band 0.5 to 2 first; log the share that is left out",
+    "the two disagree by much on a few tokens, which are left out",
+    "band 0.5 to 2; log the share that is left out",
     by_hand="The line runs the row, but here one engine samples and trains, so that no token is left out; the exports set the correction.",
     exports=("trl", "verl"),
     evidence=(
@@ -1064,6 +1094,40 @@ def number(found: Found) -> str:
     digits = 2 if abs(abs(found.mean) - found.half) >= 0.005 else 3
     mean = round(found.mean, digits) + 0.0  # no minus before a 0
     return f"{mean:+.{digits}f} ± {found.half:.{digits}f}, {said}"
+
+
+def tree_table(node: "Question | Leaf" = TREE) -> str:
+    """The tree as one table: a line a question, indented, and a row where the answers end."""
+    heads = ("what you have", "row", "why", "begin with")
+    cell = (
+        "text-align:left; vertical-align:top; white-space:normal; padding:0.2em 0.5em"
+    )
+    head = "".join(f"<th scope='col' style='{cell}'>{name}</th>" for name in heads)
+    body = "".join(_lines_html(node, "", 0, cell))
+    table = "font-size:0.92em; border-collapse:collapse"
+    return f"<table style='{table}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _lines_html(
+    node: "Question | Leaf", answer: str, depth: int, cell: str
+) -> Iterator[str]:
+    indented = f"{cell}; padding-left:{0.5 + 1.1 * max(depth - 1, 0):.1f}em"
+    if isinstance(node, Leaf):
+        row = (
+            f"<code style='white-space:nowrap'>{node.row}</code>"
+            if node.row
+            else "none"
+        )
+        rest = (row, escape(node.short), escape(node.begin))
+        answer += f": {node.title}" if answer in ("yes", "no") else ""
+        cells = "".join(f"<td style='{cell}'>{text}</td>" for text in rest)
+        yield f"<tr><td style='{indented}'>{escape(answer)}</td>{cells}</tr>"
+        return
+    said = f"<b>{escape(answer)}.</b> " if answer else ""
+    asks = f"{said}<i>{escape(node.asks)}</i>"
+    yield f"<tr><td colspan='4' style='{indented}'>{asks}</td></tr>"
+    for given, then in node.answers.items():
+        yield from _lines_html(then, given, depth + 1, cell)
 
 
 def tree_html(node: "Question | Leaf" = TREE) -> str:
