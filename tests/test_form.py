@@ -59,7 +59,7 @@ CORES = [ROOT / "notebooks" / f"{name}.ipynb" for name in FORM]
 DEPTHS = [path for name in FORM if (path := ROOT / "notebooks" / f"{name}-in-depth.ipynb").exists()]
 CORE_MINUTES, MAIN_POINT_MINUTES, COLUMN = 24, 5, 88
 # Cores that have not been shortened yet.
-LONGER = dict.fromkeys(("making-it-fast", "real-model"), 30)
+LONGER = dict.fromkeys(("real-model",), 30)
 # Sections of a depth that need no first line of their own.
 CLOSING = {"Papers", "Summary"}
 
