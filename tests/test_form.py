@@ -58,8 +58,6 @@ PRACTICE = ("whiteboard",)
 CORES = [ROOT / "notebooks" / f"{name}.ipynb" for name in FORM]
 DEPTHS = [path for name in FORM if (path := ROOT / "notebooks" / f"{name}-in-depth.ipynb").exists()]
 CORE_MINUTES, MAIN_POINT_MINUTES, COLUMN = 24, 5, 88
-# Cores that have not been shortened yet.
-LONGER = dict.fromkeys(("anatomy", "making-it-fast", "mixture-of-experts", "real-model", "scaling-up"), 30)
 # Sections of a depth that need no first line of their own.
 CLOSING = {"Papers", "Summary"}
 
@@ -94,7 +92,7 @@ def test_practice_sets_exercises_and_derives_nothing(name):
 
 @each_core
 def test_a_core_is_read_in_one_sitting(path):
-    assert book_facts.estimate(book_facts.cells_of(path)) <= LONGER.get(path.stem, CORE_MINUTES)
+    assert book_facts.estimate(book_facts.cells_of(path)) <= CORE_MINUTES
 
 
 @each_core
