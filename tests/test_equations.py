@@ -106,9 +106,9 @@ PLANNED = set(
         "making-it-fast making-it-fast-in-depth mixture-of-experts mixture-of-experts-in-depth off-policy "
         "off-policy-in-depth policy-gradients policy-gradients-in-depth ppo-clip ppo-clip-in-depth ppo-rlhf "
         "ppo-rlhf-in-depth process-rewards process-rewards-in-depth real-model real-model-in-depth reward-models "
-        "reward-models-in-depth rloo rloo-in-depth rlvr rlvr-in-depth scaling-up scaling-up-in-depth self-play self-play-in-depth soft-gates "
-        "soft-gates-in-depth test-time-scaling test-time-scaling-in-depth trust-regions trust-regions-in-depth "
-        "whiteboard"
+        "reward-models-in-depth rloo rloo-in-depth rlvr rlvr-in-depth scaling-up scaling-up-in-depth self-play "
+        "self-play-in-depth soft-gates soft-gates-in-depth test-time-scaling test-time-scaling-in-depth trust-regions "
+        "trust-regions-in-depth whiteboard"
     ).split()
 )
 
