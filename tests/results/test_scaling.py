@@ -145,13 +145,10 @@ def test_the_record_is_whole(device):
 
 
 def test_the_controls_on_record_begin_as_the_runs_with_a_verifier_do():
-    """Two arms of three seeds are in the script; those that were recorded stand in its order."""
+    """Two arms of three seeds."""
     found = FOUND["cpu"]["controls"]
     order = [(arm, seed) for arm in script.CONTROLS for seed in script.CPU.seeds]
-    assert [one for one in order if one in {(run["arm"], run["seed"]) for run in found}] == [
-        (run["arm"], run["seed"]) for run in found
-    ]
-    assert ("coin", 0) in {(run["arm"], run["seed"]) for run in found}
+    assert [(run["arm"], run["seed"]) for run in found] == order
     verified = {run["seed"]: run for run in FOUND["cpu"]["learn"] if run["arm"] == "grpo"}
     for run in found:
         other = verified[run["seed"]]
@@ -162,6 +159,9 @@ def test_the_controls_on_record_begin_as_the_runs_with_a_verifier_do():
             assert run["length"][0] == other["length"][0]
             assert statistics.mean(run["reward"]) == pytest.approx(0.5, abs=0.03)
             assert statistics.mean(run["accuracy"][-10:]) < statistics.mean(other["accuracy"][-10:]) - 0.2
+        else:
+            assert run["drawn"] == sum(script.CPU.learn.prompts * script.CPU.learn.group_size for _ in run["accuracy"])
+            assert run["imitated"] == pytest.approx(run["drawn"] * statistics.mean(run["accuracy"]), abs=1)
 
 
 def test_start_and_one_trained_model_were_asked_other_problems_at_all_temperatures():
