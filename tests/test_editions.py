@@ -225,7 +225,7 @@ def test_a_deck_has_what_its_chapter_says(path):
     assert all(block.alt for block in shown if block.kind == "figure")
     assert any(block.text.startswith("**The main point") for block in shown)
     questions = [slide for slide in deck if slide.title == "Three questions"]
-    assert [len(slide.shown) for slide in questions] == [3]
+    assert [len(slide.shown) for slide in questions] == [3], "a core has three cells from `question/…`"
     whole = "\n".join(
         "".join(said)
         for cell in notebook["cells"]

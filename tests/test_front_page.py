@@ -173,8 +173,9 @@ def test_the_paths_take_what_their_names_say():
 def test_the_course_reads_every_chapter_in_the_order_of_the_book():
     toc = re.findall(r"file: (notebooks/\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
     read = [step[0] for step in paths()["A course"] if step[0].startswith("notebooks/")]
-    assert read == [page for page in toc if page in read]
-    assert set(toc) == set(read)
+    where = "the path *A course* of book/how-to-read.md has a line for every chapter, in the order of _toc.yml"
+    assert read == [page for page in toc if page in read], where
+    assert set(toc) == set(read), where
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,8 @@ def test_a_row_on_the_timeline_is_that_papers_row():
 
 
 def test_every_row_is_on_the_timeline():
-    assert {row for entry in TIMELINE for row in entry.get("rows", ())} == set(ALGORITHMS)
+    named = {row for entry in TIMELINE for row in entry.get("rows", ())}
+    assert named == set(ALGORITHMS), "book/data/history.yml names a row under its paper: `rows: [name]`"
     assert {row for entry in TIMELINE for row in entry.get("pairs", ())} == set(PAIRWISE) - {"bradley_terry"}
 
 

@@ -123,7 +123,7 @@ def test_each_mistake_gets_its_own_sentence(exercise, mistake):
 @pytest.mark.parametrize("exercise", EXERCISES.values(), ids=name_of)
 def test_an_exercise_is_complete(exercise):
     messages = [mistake.message for mistake in exercise.mistakes]
-    assert len(set(messages)) == len(messages) >= 6
+    assert len(set(messages)) == len(messages) >= 6, "six mistakes or more, each with a sentence of its own"
     assert exercise.difficulty in ("warm-up", "core", "stretch")
     assert 1 <= exercise.minutes <= 60
     assert exercise.solution.__name__.startswith("my_")  # never shadows a name of the chapter
