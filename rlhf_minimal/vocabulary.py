@@ -207,14 +207,6 @@ class TokenizerVocabulary:
             return ""
 
     @cached_property
-    def _behind_a_question(self) -> str:
-        """What the chat template writes behind what the user says, before anybody is to answer."""
-        try:
-            return self._by_template([{"role": "user", "content": "@user@"}], ask=False).rpartition("@user@")[2]
-        except ValueError:
-            return ""
-
-    @cached_property
     def _turn_end(self) -> tuple[int, ...]:
         """The token with which the chat template ends the assistant's turn; none if it does so with ordinary text."""
         ends = self.tokenizer.encode(self.behind_an_answer.lstrip(), add_special_tokens=False)[:1]
@@ -222,46 +214,24 @@ class TokenizerVocabulary:
         return tuple(i for i in ends if i in special or re.fullmatch(r"<.+>", self.tokenizer.convert_ids_to_tokens(i)))
 
     @cached_property
-    def _around_a_question(self) -> tuple[re.Pattern[str], str] | None:
-        """What finds the user's messages in a rendered conversation, and what stands between them and a system message.
-
-        None if the template does not mark them.
-        """
-
-        def around(*roles: str) -> list[str]:
-            try:
-                text = self._by_template([{"role": role, "content": f"@{role}@"} for role in roles], ask=True)
-            except ValueError:  # a template without system messages, or without this order of them
-                return []
-            return re.split("|".join(f"@{role}@" for role in roles), text)
-
-        first, *between = around("user", "assistant", "user") or [""]
-        if len(between) != 3:
-            return None
-        backwards = os.path.commonprefix([first[::-1], between[1][::-1]])  # what varies, such as a date, stands before
-        before = [backwards[::-1]] if backwards.strip() else [first, between[1]]
-        if not all(text.strip() for text in (*before, between[0], between[2])):
-            return None
-        after = [
-            between[0],
-            between[2],
-            *filter(None, [self._behind_a_question.strip()]),
-        ]  # the last: nobody is to answer
-        opened, closed = ("|".join(map(re.escape, texts)) for texts in (before, after))
-        found = re.compile(f"(?:{opened})(.*?)(?={closed})", re.DOTALL)
-        with_system = around("system", "user")
-        return found, with_system[1] if len(with_system) == 3 and with_system[1].strip() else ""
+    def _around_a_question(self) -> tuple[str, str]:
+        """What the chat template writes before and behind what the user says; ("", "") if it does not mark that."""
+        try:
+            messages = [{"role": role, "content": "@said@"} for role in ("user", "assistant", "user")]
+            first, after, before, last = self._by_template(messages, ask=True).split("@said@")
+        except ValueError:  # no template, or one that refuses this conversation or writes it in another way
+            return "", ""
+        before = os.path.commonprefix([first[::-1], before[::-1]])[::-1]  # what varies, as a date, stands before
+        after = os.path.commonprefix([after, last])
+        return (before, after) if before.strip() and after.strip() else ("", "")
 
     def asked_in(self, text: str) -> tuple[str, ...]:
         """What the user says in a conversation that the chat template has written as text, message by message.
 
         `()` if the text is no such conversation, or if the vocabulary uses no template.
         """
-        if not self.chat or self._around_a_question is None:
-            return ()
-        pattern, system_end = self._around_a_question
-        said = pattern.findall(text)
-        return tuple(one.rpartition(system_end)[2] for one in said) if system_end else tuple(said)
+        before, after = self._around_a_question if self.chat else ("", "")
+        return tuple(said.partition(after)[0] for said in text.split(before)[1:]) if before else ()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens; text that the tokenizer cannot write is a ValueError."""
@@ -322,7 +292,9 @@ class TokenizerVocabulary:
     def _by_template(self, messages: Sequence[Message], *, ask: bool) -> str:
         try:
             write = partial(self.tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=ask)
-            return str(call_with_timeout(write, TEMPLATE_SECONDS))
+            text = str(call_with_timeout(write, TEMPLATE_SECONDS))
+            # Behind a space the model would write other tokens than the whole conversation has: it writes the space.
+            return text.rstrip(" ") if ask else text
         except Exception as error:  # a template is a program of its own and may raise anything
             hint = ""
             if any(message["role"] == "system" for message in messages):

@@ -221,7 +221,8 @@ def rows_of(
             f"{longer} of {len(rows)} rows are conversations with earlier turns of the assistant, which are read and "
             "not learnt; give a row for each turn to learn it"
         )
-    train, held_out = hold_out(rows, settings["held_out"], plan.task.identity)
+    known = [problem.prompt for problem in plan.task.listed if plan.task.is_held_out(problem.prompt)]
+    train, held_out = hold_out(rows, settings["held_out"], plan.task.identity, known)
     if unused := len(rows) - len(train) - len(held_out):
         print(
             f"{unused} of {len(rows)} rows are not used: they stand twice, --held-out has enough of them, or they hold "

@@ -1,6 +1,7 @@
 """`sample`: print completions of a checkpoint, or write them down as rows that `sft` reads."""
 
 import argparse
+import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from rlhf_minimal.cli import checkpoint
 from rlhf_minimal.cli.console import at_least_1, in_brief, printable
 from rlhf_minimal.cli.runs import check_writable, mark
+from rlhf_minimal.functional.checks import check_temperature
 from rlhf_minimal.lab.rows import write_rows
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.tasks import Problem
@@ -42,8 +44,12 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line for each problem: prompt, completion, and what the verifier says; or writes rows."""
-    if args.n < 1 or args.temperature < 0:
-        raise ValueError(f"need -n at least 1 and --temperature at least 0; got {args.n} and {args.temperature}")
+    if args.n < 1 or not 0 <= args.temperature < math.inf:
+        raise ValueError(
+            f"need -n at least 1 and --temperature a number of at least 0; got {args.n} and {args.temperature}"
+        )
+    if args.temperature:
+        check_temperature(args.temperature)
     if "" in (args.prompt or []):
         raise ValueError("the prompt is empty: give --prompt at least one character")
     if args.rows is not None:

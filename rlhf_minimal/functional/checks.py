@@ -216,6 +216,7 @@ COLDEST = 1e-6  # a temperature; logits over a lower one may overflow
 
 def check_temperature(temperature: Any) -> None:
     """A temperature by which logits are divided."""
+    check_numbers(temperature=temperature)
     check_positive(temperature=temperature)
     if temperature < COLDEST:
         raise ValueError(

@@ -40,14 +40,8 @@ _SIGNS = str.maketrans(
         **dict.fromkeys("\u20ac\u00a3\u00a5\u20b9", ""),
         **dict.fromkeys("\u00a0\u2009\u202f\u2007", "~"),
         **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", ""),
-        **{
-            "\u03c0": r"\pi ",
-            "\u221e": r"\infty ",
-            "\u2248": r"\approx ",
-            "\u00b1": r"\pm ",
-            "\u00b0": r"^\circ ",
-            "\u00ba": r"^\circ ",
-        },
+        **{"\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2248": r"\approx ", "\u00b1": r"\pm "},
+        **dict.fromkeys("\u00b0\u00ba", r"^\circ "),
     }
 )
 _POWERS = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207b]+")
@@ -98,22 +92,54 @@ _JOINS = re.compile(
     rf"(?:\b{_LEADS_TO}(?:{_BEFORE})|n't|{_TAKEN_BACK}|{_MEASURED}(?:\s+and)?)\s*$", re.IGNORECASE | re.ASCII
 )
 _PARTS = re.compile(rf"\s*(?:{_BEHIND})\b", re.IGNORECASE)
-# The same around a formula that is marked: it says itself where it begins and ends, so less is a part of it.
-_MARKED_JOINS = re.compile(
-    rf"(?:{_TAKEN_BACK}|[\d}})\]$]\s*,?\s*(?:or|and)|[-+/^\u221a]|\\(?:cdot|times|div|pm)"
-    r"|\\(?:sqrt|[dtc]?frac|log|ln|sin|cos|tan)\s*\{|\^\s*\{)\s*$",
-    re.IGNORECASE,
+# What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
+# dollar is left between a formula and words, whether they are beside it or in a \text{} of it.
+_DRESS = (
+    r"text\w*|math(?:bf|rm|it|sf|tt|normal)|boldsymbol|bm|bf|emph|underline|[fmh]box|boxed|ensuremath|colorbox"
+    r"|color|displaystyle|[lL]arge|LARGE|[hH]uge|centering|left|right|[bB]igg?[lrm]?"
 )
-_MARKED_PARTS = re.compile(
-    rf"\s*(?:[!^]|\\(?:cdot|times|div|pm)(?![A-Za-z])|[-+/]\s*[\d\\(]|(?:\\text\s?\{{\s*)?(?:{_MAKES}|percent of"
-    r"|or|mod|choose|of \d|is (?:not|wrong|false|incorrect)|isn't)\b)",
-    re.IGNORECASE,
+_LAYOUT = {
+    re.compile(r"\\\\(?:\[[^\]]*\])?|\\(?:begin|end)\s*\{(?![^}]*matrix)[^}]*\}(?:\{[lrc|]*\})?"): "$\n",
+    re.compile(r"\\(?:text)?color(?:box)?\s*\{[^}]*\}|\\[hv]space\*?\s*\{[^}]*\}|</?[a-z]+>|<\|\w+\|>"): " ",
+    re.compile(r"\\(?:text\w*|[mhf]box|mathrm)\s*\{([^{}]*)\}"): r"$\1$",
+    re.compile(r"(?<!\\)\$+|\\[()\[\]]|\\(?:text|[mh]box)\s*\{"): "$",
+    re.compile(rf"\\(?:{_DRESS})(?![A-Za-z])(?:\s*\{{)?|(?<![A-Za-z\\])\{{|(?<!\\)\}}"): "",
+    re.compile(r"\\begin\s*\{\w+\}"): "(",
+    re.compile(r"\\end\s*\{\w+\}"): ")",
+    re.compile(r"\\[,;:! $]|(?<!~)~(?!~)|\\q?quad(?![A-Za-z])|(?<!\\)\{"): " ",
+}
+_TO = r"\\(?:(?:Long|long)?[rR]ightarrow|implies|iff|therefore|par|newline|noindent|hfill|approx"
+_LEFT = re.compile(
+    r"(?:(?<![-+*/^<>(])\n|^)(?:[ $]*(?:[-*>\u2022]|\d+[.)]|\([A-Za-z]{1,3}\))(?= +\$))?[ $]*$"
+    rf"|(?:(?<![!<>])(?<!\\not)(?<!\\not )=|{_TO}|equiv|in|to|item))[ $]*$"
+    r"|(?:^|[^A-Za-z\\])(?:(?:[^\W\d_]{2,}|[aAI]) *\$|[A-Za-z]{4,} )$|[^\W\d_a-zA-Z][ $]*$"
+    r"|(?:[^\d\s]|[^\s\d]\s|\d(?=: ?\$)):[ $]*$|[A-Za-z)]{2}! ?\$$|(?:[^\s\d]|\d(?=. ?\$))[.?,;][ $]*$"
+    r"|\([^()]*[A-Za-z]{3}\) ?\$$|[&\u2014\u2026\u2192\u21d2\u2234\u2261\u2705][ $]*$"
+)
+_RIGHT = re.compile(
+    rf"[ $]*(?:$|\n|=|{_TO}|tag|label|qed|(?:black)?square|Box|checkmark|pmod)(?![A-Za-z])|[&\u2014\u2026\u2192\u21d2])"
+    r"|[ $]*(?:[.,;:?\u3002](?!\d|\.\.)|/ ?[A-Za-z]{2}|(?:[mcdk]m|[km]g|[mcd][lL])(?![A-Za-z])|[^\W\d_a-zA-Z])"
+    r"| [A-Za-z]{4,}(?![\w(^])|\$[ $]*(?:- +[A-Za-z]{2}|\([^()]*[A-Za-z]{3}|[A-Za-z]{2}[A-Za-z-]*(?![\w(^])"
+    r"|[mgshlLNJWVKCF](?:\^ *[23])?(?![\w(^']))"
+)
+_NOT_BEHIND = re.compile(
+    rf"(?i)(?:{_TAKEN_BACK}|~~|\b(?:plus|times|over|by|power|power of|to the|except|without|sqrt|sin|cos|tan|ln|exp"
+    r"|abs|floor|ceil|round|factorial)|[\d$] *(?:out )?\b(?:of|to|in|per|from))[\s$]*$"
+)
+_NOT_BEFORE = re.compile(
+    rf"(?i)[ $]*(?:(?:[,;]? *(?:{_MAKES}|plus|minus|times|over|mod|choose|sqrt|sin|cos|tan|log|ln|exp|percent of"
+    r"|of \$?\d+|is (?:not|wrong|false|incorrect)|isn't)|[,;(]? *(?:or|maybe|perhaps))\b"
+    r"|(?:[,;/]| +:|,? *and\b)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|~~)"
+)
+_LISTED = re.compile(r"(?i)([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*([,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$]*$")
+_NAMED = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="
+_JOINED = re.compile(
+    r"(?:[ ,;/&$=()]|\\?\b[A-Za-z]\w? *=|\b(?:and|also|as well as)\b)*|[^.?!\n]*\b(?:or|maybe|perhaps)\b[^.?!\n]*"
 )
 # A last sentence that names one of several options by its letter, and does nothing else.
 _OPTION = re.compile(
-    r"(?:^|[.!?;]\s|\n)\s*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+)?(?:final\s+|correct\s+|right\s+|best\s+)?"
-    r"(?:answer|option|choice)(?:\s+is)?\s*:?\s*(?:option\s+)?(?:\(([A-Z])\)|([A-Z]))\s*\.?\s*$",
-    re.IGNORECASE,
+    r"(?i)(?:^|[.!?;]\s|\n)\s*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+)?(?:final\s+|correct\s+|right\s+|best\s+)?"
+    r"(?:answer|option|choice)(?:\s+is)?\s*:?\s*(?:option\s+)?(?:\(([A-Z])\)|([A-Z]))\s*\.?\s*$"
 )
 _GLUED = re.compile(r"(?<=\d)(?=(?:[mcdk]m|[km]g|[mcd][lL]|km/h|mph)\b)")  # 5cm is 5 cm; 5m may be a product
 
@@ -215,14 +241,15 @@ def _last_formula(text: str) -> list[str]:
     """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
     text = plain_signs(text)
     if "\\boxed" in text:
-        start, end = text.rfind("\\boxed"), _last_box(text).stop
-        return [] if _is_part(text[:start], text[end + 1 :], "=") else [latex(in_last_box(text))]
+        return [latex(boxed(text))]
     places = marked(text)
     for start, stop, formula in reversed(places[-FORMULAS:]):
         found = latex(formula)
-        if re.search(r"\d", found) and _is_part(text[:start], text[stop:], found):
+        if len(_words(found)) > 1:
+            continue
+        if re.search(r"\d", found) and not stands_alone(text, start, stop):
             return []
-        if len(found) <= LONGEST and len(_words(found)) <= 1 and (found == "" or _ask(found)):
+        if found == "" or _ask(found):
             return [found]
     if "\n" not in text.strip() and not _words(text) and len(text) <= LONGEST:
         return [latex(text.strip().removeprefix("="))]
@@ -236,13 +263,93 @@ def _last_formula(text: str) -> list[str]:
     return [_last_in_sentence("".join([*kept, text[end:]]))]
 
 
-def _is_part(before: str, behind: str, formula: str) -> bool:
-    """Whether a marked formula is part of another expression, or the sentence takes it back; a list's dash is none."""
-    before = re.sub(r"(?:\$|\\\(|\\\[)+[ \t]*$", "", before[-LONGEST:])
-    behind = re.sub(r"^(?:\s*(?:\$|\\\)|\\\]))+", "", behind[:LONGEST])
-    if "=" in formula:
-        before = re.sub(r"(?:^|\n)[ \t]*-[ \t]+$", "", before)
-    return bool(_MARKED_JOINS.search(before) or _MARKED_PARTS.match(behind))
+def stands_alone(text: str, start: int, stop: int) -> bool:
+    r"""Whether what stands directly around a formula lets it be the answer.
+
+    It is none as an operand: with a factor, a sign, a power or a factorial, within a fraction, a root or a matrix. Nor
+    is it one behind an inequality, where the sentence takes it back, and where a comma, "and" or "or" joins it to
+    another number. Beside it may stand a relation that says what it is (``2 + 2 = \boxed{4}``), words, a unit, a full
+    stop.
+
+    Args:
+        text: A completion with plain signs (`plain_signs`).
+        start: Where the formula begins: a box, or one in dollars.
+        stop: Where it ends.
+    """
+    before, behind = re.split(r"\n\s*\n", text[:start])[-1], re.split(r"\n\s*\n", text[stop:], maxsplit=1)[0]
+    spans = [text[i:start] + text[stop:j] for i, j, _ in marked(text) if i < start < j]
+    inside = any(len(_words(span)) <= 1 for span in spans)  # or what lies between two prices is no formula
+    own, left, right = _flat(text[start:stop], inside), _flat(before, inside), _flat(behind, inside)
+    right = re.sub(r"^ *(?:\^ *\\circ(?![A-Za-z])|\\?%)", "", right)
+    head, rest = re.sub(r"[ $(\[\"'\u201c]*$", "", left), re.sub(r"^[ $)\]\"\u201d]*", "", right)
+    near = [left[len(head) :], right[: len(right) - len(rest)]]
+    gaps = ["$" if "$" in gap or (" " in gap and not inside) else " " if " " in gap else "" for gap in near]
+    named = re.search(rf"{_NAMED}$", head) or re.match(_NAMED, own.strip(" $"))
+    lead = "" if head.endswith("=") else head
+    if named and named.string is head:
+        lead = head[: named.start()]
+    if found := _LISTED.search(lead):
+        again = named and re.search(rf"(?<![A-Za-z]){named[1]}[\w']* *=[^=]*$", lead)
+        statement = "=" in own or head.endswith("=")
+        if again or "or" in found[2].lower() if statement else found[1] != own.strip(" $"):
+            return False
+    if named and (other := re.match(rf"[ $]*(?:[,;]|,? *and\b)[ $]*{_NAMED}", right)) and other[1] == named[1]:
+        return False
+    if head.endswith("-") and "=" not in own and not text.startswith("\\boxed", start):
+        return False  # a sign, and not the dash of a list
+    return bool(
+        not _is_within(before)
+        and _LEFT.search(head + (" " if near[0][:1] == " " else "") + gaps[0].strip())
+        and not _NOT_BEHIND.search(left)
+        and _RIGHT.match(gaps[1] + rest)
+        and not _NOT_BEFORE.match(right)
+    )
+
+
+def _flat(text: str, inside: bool) -> str:
+    text = text.replace("\n", " ") if inside else text
+    for layout, by in _LAYOUT.items():
+        text = layout.sub(by, text)
+    return text
+
+
+def _is_within(before: str) -> bool:
+    """Whether the argument of a command is still open at the end of a text, as of a root or a power; or a matrix."""
+    opened, begins = list[int](), dict[int, int]()
+    for at, character in enumerate(before):
+        if character in "{[" and before[at - 1 : at] != "\\":
+            opened.append(at)
+        elif character in "}]" and before[at - 1 : at] != "\\" and opened:
+            begins[at + 1] = opened.pop()
+    for at in opened:
+        bracket = before[at]
+        while at in begins:  # further arguments of the command
+            at = begins[at]
+        command = re.search(r"(?:\\([A-Za-z]+)\*?|[\^_])\s*$", before[max(at - 40, 0) : at])
+        if bracket == "{" and command and not re.fullmatch(_DRESS, command[1] or ""):
+            return True
+    return re.findall(r"\\(begin|end)\s*\{[^}]*matrix", before)[-1:] == ["begin"]
+
+
+def boxed(text: str) -> str:
+    r"""The formula in the last box of a text, "" if it is no answer: none, an operand (`stands_alone`), one of several.
+
+    Of ``\boxed{1/2} = 0.5`` it is the equation.
+    """
+    start, place = text.rfind("\\boxed"), _last_box(text)
+    if not text[place] or not stands_alone(text, start, place.stop + 1):
+        return ""
+    end = start
+    while (at := text.rfind("\\boxed", 0, end)) >= 0:  # boxes joined to it
+        other = _last_box(text[:end])
+        gap = text[other.stop + 1 : end]
+        if len(gap) > LONGEST or other.stop >= end or not _JOINED.fullmatch(_flat(gap, inside=False)):
+            break
+        if text[other] != text[place] and not _ask(latex(text[other]), latex(text[place])):
+            return ""
+        end = at
+    chain = re.match(r"\s*(?:=|\\approx(?![A-Za-z]))(?:(?!\\[)\]\\])[^$\n])*", text[place.stop + 1 :])
+    return text[place] + (chain[0].rstrip(" .,;") if chain else "")
 
 
 def _words(text: str) -> list[str]:
@@ -308,7 +415,9 @@ def _last_in_sentence(text: str) -> str:
         return ""
     formula = run[0].strip().strip(",;:").rstrip(".,;:&").strip()
     if formula.startswith("="):
-        if not re.search(r"(?:^|\s)(?:[A-Za-z]|[A-Za-z]{3,})\s*$", before):
+        name = re.search(r"(?:^|\s)([A-Za-z]|[A-Za-z]{3,})\s*$", before)
+        listed = name and _LISTED.search(before[: name.start()])
+        if not name or (listed and ("or" in listed[2] or re.search(rf"\b{name[1]}\s*=[^=]*$", before[: name.start()]))):
             return ""
         formula = formula[1:]
     if formula.count("(") != formula.count(")"):

@@ -15,8 +15,9 @@ no template: it is what the model reads, as `sample --rows` writes it. Pairs may
 Only the last message is learnt. What the assistant says before it belongs to the prompt; to learn every turn, give a
 row for each.
 
-A question is the same one in all of these forms (`hold_out`): as a text, as what the user says in messages, and in a
-text that the chat template has written.
+A question is the same one in all of these forms (`hold_out`): as a text, as what the user says in messages, in a text
+that this chat template or another one has written, under a heading, with a sentence that says how to answer
+(`base.question_core`), and in a text to pretrain on.
 
 Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`. The package `datasets` is not needed:
 anything that yields dicts works.
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, normalised
+from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, normalised, question_core
 from rlhf_minimal.tasks.rewards import read_steps
 from rlhf_minimal.tasks.rows import Asked, CompletionRow, PairRow, StepRow, TextRow, check_filled, check_fits, text_of
 
@@ -86,22 +87,31 @@ def read_rows(
 
 
 def hold_out(
-    rows: Sequence[Row], most: int, identity: Callable[[str], str] = normalised
+    rows: Sequence[Row],
+    most: int,
+    identity: Callable[[str], str] = question_core,
+    known: Iterable[str] = (),
 ) -> tuple[list[Row], list[Row]]:
     """Rows to train on, and rows to measure on. No question is in both.
 
     Whether a row is held out depends on its question alone, as in every task: on a checksum of the text as a reader
-    sees it (`base.normalised`). So the order of a file does not matter, rows with the same question stay together, and
+    sees it (`base.question_core`). So the order of a file does not matter, rows with one question stay together, and
     every command holds out the same questions, whatever form a file has them in. A row that occurs twice counts once.
 
     A conversation holds several questions, and the text of a pair without a prompt may end its question in several
     places. Such a row is trained on if none of them is held out, and measured if none of them is trained on. What many
     conversations hold beside other questions ("Go on") decides nothing.
 
+    Nor is a row trained on that contains a question which is known to be held out, whatever is written around it, in
+    the prompt or the answer. Known are `known` and what the rows themselves ask. Compared are words and numbers,
+    capitals and punctuation aside. Of a short question (fewer than six words, or four with a number) this would exclude
+    too much: ``12+34=`` stands in many texts. It is found only where it is all that is asked.
+
     Args:
         rows: All rows of a source.
         most: The most rows to measure on; further held-out rows are not used at all.
         identity: What is the same for all ways to ask a question; that of a task is `Task.identity`.
+        known: Further questions that are held out, such as a task's own.
 
     Returns:
         Both lists, in the order of the source. If nothing is left to measure on, one question is moved there.
@@ -122,7 +132,9 @@ def hold_out(
             "the data holds one row only, and at least one more is needed to measure on (rows with the same question "
             "count as one)"
         )
-    train = [row for row in distinct if not any(map(falls_on_held_out_side, asked[row]))]
+    own = {deciding[0] for deciding in asked.values() if len(deciding) == 1 and falls_on_held_out_side(deciding[0])}
+    found = _containing(distinct, own | {question_core(question) for question in known})
+    train = [row for row in distinct if row not in found and not any(map(falls_on_held_out_side, asked[row]))]
     if not train:
         raise ValueError(
             "every row holds a question that all commands hold out (one in ten is, by a checksum of its text), so none "
@@ -133,15 +145,38 @@ def hold_out(
         trained = set[str]().union(*(asked[row] for row in train))
         return [row for row in distinct if trained.isdisjoint(asked[row])]
 
-    found = measured()
+    left = measured()
     for question in sorted(questions, key=lambda question: zlib.crc32(question.encode()))[:100]:
-        if found:
+        if left:
             break
         train = [row for row in train if question not in asked[row]] or train
-        found = measured()
-    if not found:
+        left = measured()
+    if not left:
         raise ValueError("every question of the data occurs in a row to train on, too: give pairs a column prompt")
-    return train, found[:most]
+    return train, left[:most]
+
+
+_WORD = re.compile(r"[^\W_]+|[^\w\s.,;:?!\"'()\[\]{}*_`$\\]")
+_FIRST = 4  # words by which a question is looked up
+
+
+def _containing(rows: Sequence[Row], questions: Iterable[str]) -> set[Row]:
+    """The rows in which one of the questions stands, word for word: one pass, however many questions there are."""
+    sought, lengths = set[tuple[str, ...]](), dict[tuple[str, ...], set[int]]()
+    for question in questions:
+        words = tuple(_WORD.findall(question.casefold()))
+        n = sum(word.isalpha() and len(word) > 1 for word in words)
+        if n > 5 or (n > 1 and len(words) >= _FIRST and not words[0].isdigit() and any(map(str.isdigit, words))):
+            sought.add(words)
+            lengths.setdefault(words[:_FIRST], set()).add(len(words))
+
+    def holds(row: Row) -> bool:
+        texts = dict.fromkeys(text for _, *both in row.sequences() for text in both)
+        words = tuple(_WORD.findall(normalised("\n".join(texts)).casefold()))
+        places = ((i, words[i : i + _FIRST]) for i in range(len(words)))
+        return any(words[i : i + n] in sought for i, first in places for n in lengths.get(first, ()))
+
+    return {row for row in rows if holds(row)}
 
 
 MANY = 10  # a message in so many conversations may be one that goes with every question
@@ -243,7 +278,7 @@ def _parse(raw: Any, kind: type[Row], vocabulary: Vocabulary | TokenizerVocabula
         raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")
     row: Any
     if kind is TextRow:
-        row = TextRow(text_of(raw, "text"))
+        row = TextRow(text_of(raw, "text"), asked=_asked_in_text(text_of(raw, "text"), vocabulary))
         if not row.text.strip():
             raise ValueError("the text is empty; remove the row")
     elif issubclass(kind, CompletionRow):
@@ -292,7 +327,7 @@ def _pair(raw: Mapping[str, Any], vocabulary: Vocabulary | TokenizerVocabulary) 
         text = text_of(raw, "prompt")
         return text, one, other, _around_text(text, vocabulary)
     shared = _common_text(one, other)
-    said = vocabulary.asked_in(shared) or _said(shared)
+    said, _ = _said(shared, vocabulary)
     around = _of_conversation(said) if said else _around_shared(shared)
     return shared, one[len(shared) :], other[len(shared) :], around
 
@@ -317,14 +352,23 @@ def _common_text(one: str, other: str) -> str:
     return (cut if cut.strip() else shared).removesuffix(" ")
 
 
-# Who speaks, in bare words, as a heading, in bold, or as a tag: "Q:", "### Instruction:", "**User:**", "<|user|>".
-_SPEAKER = re.compile(
-    r"(?:^|\n)\s*(?:#+ ?|\*\*|<\|)?(Human|User|Customer|Question|Problem|Instruction|Prompt|Q|H|Assistant|Bot|AI|Agent"
-    r"|Model|Answer|Solution|Response|Output|A|System)(?::\*\*|\*\*:|:|\|>) ?",
-    re.IGNORECASE,
+# Who speaks, in bare words, as a heading, in bold, or in a template's tags: "Q:", "### Instruction", "**User:**",
+# "<|user|>", "<|im_start|>user", "<start_of_turn>user", "[INST]".
+_ASKING = "human|user|customer|question|problem|instruction|prompt|query|task|exercise|frage|aufgabe|prompter|q|h"
+_WHO = (
+    rf"{_ASKING}|assistant|bot|ai|agent|chatbot|model|answer|solution|response|output|antwort|a|system|developer|tool"
 )
-_ASKING = ("human", "user", "customer", "question", "problem", "instruction", "prompt", "q", "h")
-_TURN_END = re.compile(r"\s*(?:</s>|<\|[a-z_]+\|>|<[a-z_]+>)\s*$")
+_SPEAKER = re.compile(
+    rf"(?i)(?:^|\n)\s*(?:#+ ?|\*\*)?(?:gpt4 correct )?({_WHO})(?: ?\d+)?(?::\*\*|\*\*:|:) ?"
+    rf"|(?:^|\n) *#+ ({_WHO})(?: ?\d+)? *(?=\n|$)|\s((?-i:User|USER|Human|HUMAN|Assistant|ASSISTANT)): ?"
+)
+_TAG = re.compile(
+    r"(?i)<[|\uff5c][^<>\n]{0,40}>|<[^<>\s]{1,40}[|\uff5c]>|</?[a-z]+(?:_[a-z\d]+)+>|</?(?:s|bos|eos|start|end|sep|user"
+    r"|assistant|human|model|system)>|\[/?(?:INST|[A-Z]+_[A-Z_]+)\]|<</?SYS>>"
+)
+_TURN = re.compile(rf"(?i)\0({_WHO})\0|\0\0\s*({_WHO})[ :]*(?=\n|\0|$)")
+_MEANS = {"inst": "user", "/inst": "assistant", "sys": "system", "/sys": "user"}
+LONGEST_QUESTION = 1000  # characters, of a question that stands before an answer without a mark
 MOST_ENDS = 32  # of a question that nothing marks; of a longer text those at its beginning and at its end are kept
 
 
@@ -346,11 +390,33 @@ def _around_shared(shared: str) -> Around:
     return {"asked": tuple(shared[:end] for end in ends if shared[:end].strip())}
 
 
-def _said(text: str) -> tuple[str, ...]:
-    """What the asking one says in a text that names its speakers."""
-    _, *spoken = _SPEAKER.split(text)
-    turns = zip(spoken[::2], spoken[1::2], strict=True)
-    return tuple(_TURN_END.sub("", said) for who, said in turns if who.lower() in _ASKING)
+def _said(text: str, vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[tuple[str, ...], bool]:
+    """What the asking one says in a text, and whether a template says so: by tags, or its own; else by words."""
+
+    def mark(found: re.Match[str]) -> str:
+        word = re.sub("[^a-z/]", "", found[0].lower().replace("token", ""))
+        who = _MEANS.get(word, word)
+        return f"\0{who}\0" if re.fullmatch(_WHO, who) else "\0\0"
+
+    tagged = _TAG.sub(mark, text.replace("\0", ""))
+    turns = [*_TURN.finditer(tagged)]
+    if not turns and (own := vocabulary.asked_in(text)):
+        return own, True
+    by_template, turns = bool(turns), turns or [*_SPEAKER.finditer(tagged)]
+    ends = [*(turn.start() for turn in turns[1:]), len(tagged)]
+    spoken = [(turn[turn.lastindex or 0], tagged[turn.end() : end]) for turn, end in zip(turns, ends, strict=False)]
+    said = [words.lstrip("\0 \n").partition("\0")[0] for who, words in spoken if re.fullmatch(_ASKING, who.lower())]
+    return tuple(words for words in said if words.strip()), by_template
+
+
+def _asked_in_text(text: str, vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, ...]:
+    """What a text to pretrain on may ask: what its speakers ask, or else what ends at a question mark or a line."""
+    asked = list[str]()
+    for said in _said(text, vocabulary)[0] or (text,):
+        ends = [found.end() for found in re.finditer(r"[?\uff1f]+|[=:](?!.*[?\uff1f])", said[:LONGEST_QUESTION])]
+        ends = sorted({*ends[:1], *ends[-1:], said.rfind("\n", 0, LONGEST_QUESTION)})
+        asked += [said, *(said[:end] for end in ends if said[: max(end, 0)].strip() and said[end:].strip())]
+    return tuple(asked)
 
 
 def _of_conversation(said: tuple[str, ...]) -> Around:
@@ -365,15 +431,12 @@ def _around(prompt: list[dict[str, Any]]) -> Around:
 
 
 def _around_text(prompt: str, vocabulary: Vocabulary | TokenizerVocabulary) -> Around:
-    """The same of a prompt that the chat template has written, or that ends where a named speaker is to answer.
+    """The same of a prompt that a chat template has written, or that names its speakers in words.
 
     `{}` for another text. In the second case the whole text is asked, too: a task may have it as its prompt.
     """
-    if said := vocabulary.asked_in(prompt):
-        return _of_conversation(said)
-    _, *spoken = _SPEAKER.split(prompt)
-    to_answer = spoken and not spoken[-1].strip() and spoken[-2].lower() not in (*_ASKING, "system")
-    return {"asked": (*said, prompt)} if to_answer and (said := _said(prompt)) else {}
+    said, by_template = _said(prompt, vocabulary)
+    return _of_conversation(said) if said and by_template else {"asked": (*said, prompt)} if said else {}
 
 
 def _as_texts(

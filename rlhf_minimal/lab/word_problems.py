@@ -13,8 +13,8 @@ training and evaluation as their authors meant it; what stands in both is left o
 that stands in a file with two answers; the task's line `about` says how many. A completion without an answer has none
 (`Task.final` gives None) and gets 0, and `evaluate` prints how many there are. Strictly, that is a completion without
 `####`, with something other than a number behind it, or with two different numbers behind two of them; in MATH's form,
-one whose last box is missing, empty or never closed. Leniently, it is a completion without a number. The two scores
-differ by what a model has learnt of the form alone, so a gain is told in both.
+one whose last box is missing, empty, never closed, or an operand. Leniently, it is a completion without a number. The
+two scores differ by what a model has learnt of the form alone, so a gain is told in both.
 """
 
 import operator
@@ -29,9 +29,9 @@ from functools import cache
 
 from rlhf_minimal.lab.final_answer import final_answer
 from rlhf_minimal.lab.jsonl import FEWEST, listed_task, question_key, texts_of
-from rlhf_minimal.lab.math_answers import check_math_verify, in_last_box, same_answer
+from rlhf_minimal.lab.math_answers import boxed, check_math_verify, in_last_box, plain_signs, same_answer
 from rlhf_minimal.lab.rows import numbered
-from rlhf_minimal.tasks.base import Problem, Task, falls_on_held_out_side, normalised
+from rlhf_minimal.tasks.base import Problem, Task, falls_on_held_out_side, normalised, question_core
 
 _SIGNS = r"(?:(?<![\w)])[-\u2212])?(?:[$\u20ac\u00a3]\s?)?"  # a minus is none between two numbers, as in 5-3
 _NUMBER = _SIGNS + r"(?<![\d.,])(?:\d{1,3}(?:,\d{3})+|\d{1,30})(?:\.\d{1,30})?(?!\d|,\d)"
@@ -79,6 +79,10 @@ def _box(completion: str) -> str | None:
     return in_last_box(text).strip() or None if "\\boxed" in text else None
 
 
+def _boxed(completion: str) -> str | None:
+    return boxed(plain_signs(final_answer(completion))).strip() or None
+
+
 def _same_value(one: str, other: str) -> bool:
     return same_answer(rf"\boxed{{{one}}}", rf"\boxed{{{other}}}")
 
@@ -106,7 +110,7 @@ _BOX = r"Reason step by step. Write the result in \boxed{}."
 FORMS = {
     "gsm8k": _Form("question", "answer", _SAY, strict, strict, 256),
     "gsm8k-lenient": _Form("question", "answer", _SAY, strict, lenient, 256),
-    "competition-math": _Form("problem", "solution", _BOX, _box, _box, 512, _same_value),
+    "competition-math": _Form("problem", "solution", _BOX, _box, _boxed, 512, _same_value),
     "qa": _Form("question", "answer", "Answer with the result only.", _text, _text, 64),
 }
 
@@ -160,9 +164,9 @@ def _task(kind: str, files: str) -> Task:
     if len(paths) > 2 or not all(paths):
         raise ValueError(f"{name}: give {kind}:FILE.jsonl, or {kind}:TRAIN.jsonl,TEST.jsonl")
     train, *more = (_problems(path, form, left_out) for path in paths)
-    measured = more[0] if more else [p for p in train if falls_on_held_out_side(normalised(p.prompt))]
-    held_out = {normalised(problem.prompt) for problem in measured}
-    kept = [problem for problem in train if normalised(problem.prompt) not in held_out]
+    measured = more[0] if more else [p for p in train if falls_on_held_out_side(question_core(p.prompt))]
+    held_out = {question_core(problem.prompt) for problem in measured}
+    kept = [problem for problem in train if question_core(problem.prompt) not in held_out]
     if more:
         left_out[f"questions of {os.path.basename(paths[0])}: they stand in {os.path.basename(paths[1])}, too"] += len(
             train
@@ -172,7 +176,7 @@ def _task(kind: str, files: str) -> Task:
 
     @cache  # a question is drawn many times, and its side is found by trying
     def family(prompt: str) -> str:
-        key = normalised(prompt)
+        key = question_core(prompt)
         return _on_side(key, held_out=key in held_out) if more else key
 
     def make(rng: random.Random) -> Problem:

@@ -20,6 +20,26 @@ _INVISIBLE = re.compile(
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # those of ASCII that are no white space
 
+# What stands around a question and does not belong to it: a head ("Question:", "### Task 3", "7."), the word behind
+# which the answer is to stand, and sentences that say how to answer.
+_HEAD = re.compile(
+    r"(?i)\s*(?:#+ [^\n:]{1,40}(?:\n|:|$)|\*\*[^*\n]{1,40}(?:\*\*:|:\*\*|\*\*\s*\n)|\d{1,3}[.)]\s"
+    r"|[^\W\d_]{1,15}(?: [^\W\d_]{1,15})?(?: ?\d+)? ?:(?=\s)"
+    r"|(?:question|problem|task|exercise|frage|aufgabe)(?: \d+)?[.:]?[ ]*\n)\s*"
+)
+_TAIL = re.compile(
+    r"(?i)(?:\n\s*(?:#+ [^\n]{1,40}|(?:\*\*)?[^\W\d_]{1,15}(?: [^\W\d_]{1,15})? ?(?::\*\*|\*\*:|:))"
+    r"|\s(?:answer|a|solution|response|output|assistant|antwort)\s?:)\s*$"
+)
+_WRAPPED = re.compile(r"^\s*(?:<(\w+)>([^<]*)</\1>|[\"\u201c]([^\"\u201c\u201d]*)[\"\u201d])\s*$")
+_HOW_TO_ANSWER = re.compile(
+    r"(?i)step[- ]by[- ]step|schritt f\u00fcr schritt|pas \u00e0 pas|paso a paso|\u9010\u6b65|\u4e00\u6b65|\\boxed"
+    r"|let.?s think|\b(?:final|your|the|following|only|single|short|correct|an?) (?:\w+ )?(?:answer|reasoning|work"
+    r"|working|response|solution|output|thoughts|question|problem|task|exercise|instruction|calculation|step)s?\b"
+    r"|^you (?:must|should|need to)|^you are .*(?:assistant|expert|tutor|solver)|^(?:please |now )?(?:think|reason"
+    r"|answer|respond|reply|take a deep|denke|antworte|be (?:brief|concise|precise|careful))\b"
+)
+
 DRAWS = 2000  # how many draws in a row may belong to the other split; after that `Task.problems` raises an error
 
 
@@ -83,6 +103,29 @@ def normalised(text: str) -> str:
         seen = _INVISIBLE.sub("", text)
         text = "".join(c for c in seen if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc"))
     return " ".join(text.split())
+
+
+def question_core(text: str) -> str:
+    r"""A question as a reader sees it, without what is written around it to have it answered.
+
+    Heads, the word before an answer, and whole sentences at its beginning or end that say how to answer and hold no
+    number are taken away, so long as something is left.
+
+    Example:
+        >>> question_core("### Question 7:\nWhat is 1+2? Let's think step by step.\nAnswer:")
+        'What is 1+2?'
+    """
+    before = ""
+    while text != before and any(c.isalpha() or c == "#" for c in text):
+        before, text = text, _TAIL.sub("", _WRAPPED.sub(r"\2\3", text), count=1)
+        text = text[found.end() :] if (found := _HEAD.match(text)) and found.end() < len(text) else text
+        parts = [part for part in re.split(r"(?<=[.?!:\u3002\uff1f])\s+|\n+", text) if part.strip()]
+        how = [_HOW_TO_ANSWER.search(part) and not re.search(r"\d|\?\s*$", part) for part in parts]
+        kept = [i for i, is_how in enumerate(how) if not is_how]
+        if kept and len(kept) < len(parts):
+            text = " ".join(parts[kept[0] : kept[-1] + 1])
+        text = text if text.strip() else before
+    return normalised(text)
 
 
 def falls_on_held_out_side(text: str) -> bool:
@@ -204,11 +247,12 @@ class Task:
         return spans
 
     def identity(self, prompt: str) -> str:
-        """What decides whether a prompt is held out: its family as a reader sees it, without the task's instruction.
+        """What decides whether a prompt is held out: the family of its `question_core`, without the task's instruction.
 
         Rows of data are divided by it, too (`lab.rows.hold_out`), in whatever form they hold the question.
         """
-        return normalised(self.family(prompt.removeprefix(f"{self.instruction}\n") if self.instruction else prompt))
+        asked = prompt.removeprefix(f"{self.instruction}\n") if self.instruction else prompt
+        return normalised(self.family(question_core(asked)))
 
     def is_held_out(self, prompt: str) -> bool:
         """Whether a prompt is held out: one family in ten is."""

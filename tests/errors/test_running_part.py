@@ -1,5 +1,6 @@
 """Bad input to tasks, models and the loop: a ValueError that says what to do. Runs without the shape hook."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,15 @@ import torch
 
 from rlhf_book import plotting
 from rlhf_minimal import ALGORITHMS
+from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import imitate
+from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.rows import read_rows
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.lab.trust_region import mean_kl
 from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.sample import sample
 from rlhf_minimal.tasks import PairRow, TextRow, get_task
 from rlhf_minimal.train import Recipe
 
@@ -90,3 +94,24 @@ def test_a_dict_of_splits_is_not_read_as_rows():
     rows = datasets.Dataset.from_list([{"prompt": "a", "chosen": "a", "rejected": "b"}])
     with pytest.raises(ValueError, match="choose one of train"):
         read_rows(datasets.DatasetDict({"train": rows}), PairRow, Vocabulary("ab"), max_length=9)
+
+
+@pytest.mark.parametrize("temperature", ["inf", "-inf", "nan", "-1", "1e-40"])
+@pytest.mark.parametrize(
+    "command", [["sample", "start"], ["train", "grpo", "--steps", "1"]], ids=lambda words: words[0]
+)
+def test_a_temperature_is_a_number(command, temperature, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "run")] if command[0] == "train" else []
+    assert main([*command, *out, f"--temperature={temperature}"]) != 0
+    (said,) = capsys.readouterr().err.strip().splitlines()
+    assert "temperature" in said
+
+
+@pytest.mark.parametrize("temperature", [math.inf, math.nan, -1.0, 1e-40])
+def test_the_functions_that_sample_say_so_too(temperature):
+    ids = torch.ones(1, 2, dtype=torch.long)
+    model = tiny_llama(5, width=16, heads=2, layers=1, max_length=9)
+    with pytest.raises(ValueError, match="temperature"):
+        sample(model, ids, ids, max_new_tokens=1, eos_id=0, pad_id=0, temperature=temperature)
+    with pytest.raises(ValueError, match="temperature"):
+        token_logprobs(torch.zeros(1, 2, 5), ids, temperature=temperature)

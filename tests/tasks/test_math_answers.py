@@ -13,6 +13,7 @@ from rlhf_minimal.lab.math_answers import LONGEST, is_readable, marked, same_ans
 from rlhf_minimal.lab.math_worker import COMMANDS, DEEPEST, is_affordable, is_same, read_formula
 from rlhf_minimal.tasks import VerifierWarning, get_task, verify_all
 from tests.tasks.false_positives import FALSE_POSITIVES
+from tests.tasks.math_boxes import OPERAND, STANDS_ALONE
 from tests.tasks.math_cases import RIGHT, WRONG
 
 MATRIX = r"\begin{pmatrix} 1 & 2 \\ a & b \end{pmatrix}"
@@ -93,6 +94,17 @@ def test_what_is_paid(completion, answer):
 def test_what_is_not_paid(completion, answer):
     assert is_readable(answer)
     assert not same_answer(completion, answer)
+
+
+@pytest.mark.parametrize("completion", STANDS_ALONE)
+def test_what_stands_beside_an_answer_costs_nothing(completion):
+    assert same_answer(completion, "4")
+
+
+@pytest.mark.parametrize("completion", OPERAND)
+def test_a_part_of_an_expression_is_no_answer(completion):
+    assert not same_answer(completion, "4")
+    assert not same_answer(completion, "6") or "6" not in completion
 
 
 @pytest.mark.parametrize(("completion", "answer", "why"), FALSE_POSITIVES)

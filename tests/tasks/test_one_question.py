@@ -1,6 +1,7 @@
 """The wall between training and held-out questions stands whatever form a file has them in."""
 
 import json
+import time
 from functools import partial
 
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from rlhf_minimal.cli import main
 from rlhf_minimal.lab.rows import hold_out, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
-from rlhf_minimal.tasks.base import Problem, Task, normalised
+from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
+from rlhf_minimal.tasks.base import Problem, Task, normalised, question_core
 from tests.chat_model import TEMPLATE, tokenizer, write_chat_model
 
 TEMPLATES = {
@@ -284,3 +285,121 @@ def test_a_long_text_without_marks_keeps_its_first_and_its_last_places_only():
 def test_a_text_of_ascii_is_seen_as_it_is_among_others():
     text = "".join(map(chr, range(128)))
     assert normalised(text) == normalised(f"{text}\u00e9").removesuffix("\u00e9")
+
+
+# What other models' templates write, heads, and instructions around a question.
+AROUND = [
+    "<bos><start_of_turn>user\n{q}<end_of_turn>\n<start_of_turn>model\n",
+    (
+        "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nYou are "
+        "helpful.<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n{q}<|eot_id|><|start_header_id|>assistant"
+        "<|end_header_id|>\n\n"
+    ),
+    "<s>[INST] <<SYS>>\nBe good.\n<</SYS>>\n\n{q} [/INST]",
+    "[INST] {q} [/INST]",
+    "<|im_start|>system\nHello<|im_end|>\n<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n",
+    "<|user|>\n{q}<|end|>\n<|assistant|>\n",
+    "<｜begin▁of▁sentence｜><｜User｜>{q}<｜Assistant｜>",
+    "<|start_of_role|>user<|end_of_role|>{q}<|end_of_text|>\n<|start_of_role|>assistant<|end_of_role|>",
+    "<|start|>user<|message|>{q}<|end|><|start|>assistant",
+    "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>{q}<|END_OF_TURN_TOKEN|><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+    "<|im_user|>user<|im_middle|>{q}<|im_end|><|im_assistant|>assistant<|im_middle|>",
+    "[gMASK]<sop><|user|>\n{q}<|assistant|>",
+    "A chat between a curious user and an assistant. USER: {q} ASSISTANT:",
+    "GPT4 Correct User: {q}<|end_of_turn|>GPT4 Correct Assistant:",
+    "<|user|>\n{q}</s>\n<|assistant|>\n",
+    "<bos><|turn>user\n{q}<turn|>\n<|turn>model\n",
+    "<extra_id_0>System\n\n<extra_id_1>User\n{q}\n<extra_id_1>Assistant\n",
+    "<s>[SYSTEM_PROMPT]Hi[/SYSTEM_PROMPT][INST]{q}[/INST]",
+    "### Question\n{q}",
+    "### Question\n{q}\n\n### Answer\n",
+    "User: {q}",
+    "Frage: {q}",
+    "Problem: {q}",
+    "Task: {q}",
+    "Instruction:\n{q}",
+    (
+        "Below is an instruction that describes a task. Write a response that appropriately completes the "
+        "request.\n\n### Instruction:\n{q}\n\n### Response:\n"
+    ),
+    "{q} Let's think step by step.",
+    "{q}\nPlease reason step by step, and put your final answer within \\boxed{{}}.",
+    (
+        "<|im_start|>user\n{q}\nPlease reason step by step, and put your final answer within "
+        "\\boxed{{}}.<|im_end|>\n<|im_start|>assistant\n"
+    ),
+    (
+        "Solve the following math problem step by step. The last line of your response should be of the form "
+        "Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n{q}\n\nRemember to put "
+        'your answer on its own line after "Answer:".'
+    ),
+    (
+        "A conversation between User and Assistant. The user asks a question, and the Assistant solves it. User: "
+        "{q} Assistant: <think>"
+    ),
+    "{q} Show your work.",
+    "{q} Think hard before you answer.",
+    "**Question:** {q}\n\n**Answer:**",
+    "12. {q}",
+    "{q} Denke Schritt für Schritt.",
+    "Q: {q}\nA:",
+    "Question : {q}\nRéponse :",
+    "Pregunta: {q}\nRespuesta:",
+    "Q: What is 1000 + 1?\nA: 1001\n\nQ: {q}\nA:",
+    "<question>{q}</question>",
+    '"{q}"',
+    "<user>{q}</user><assistant>",
+    "Please answer: {q}",
+    "{q}\nYou must answer with only a number.",
+]
+# Nothing in these says where the question is: it is found where the task's questions are known.
+ANYHOW = [
+    '{{"question": "{q}"}}',
+    "Solve this. {q}",
+    "{q} Good luck!",
+]
+ASKED = [f"What is {i} + {i * i % 89}?" if i % 3 else f"Ann has {i} apples and eats 7. How many?" for i in range(160)]
+EVERY_LETTER = Vocabulary("".join(map(chr, range(9, 0x3000))) + "\uff5c")
+KINDS = {
+    "completion": (CompletionRow, lambda text: {"prompt": text, "completion": "42"}),
+    "pair": (PairRow, lambda text: {"prompt": text, "chosen": "42", "rejected": "41"}),
+    "text": (TextRow, lambda text: {"text": f"{text} 42"}),
+    "text, two lines": (TextRow, lambda text: {"text": f"{text}\n42"}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("around", [*AROUND, *ANYHOW])
+def test_whatever_stands_around_a_question_it_is_the_same(around, kind):
+    task, (row, make) = get_task("even"), KINDS[kind]
+    held_out = {question for question in ASKED if task.is_held_out(question)}
+    rows = read_rows([make(around.format(q=question)) for question in ASKED], row, EVERY_LETTER, max_length=10**6)
+    question_of = dict(zip(rows, ASKED, strict=True))
+    for known in (held_out,) if around in ANYHOW or row is TextRow and around in LOOSE_TEXTS else ((), held_out):
+        train, _ = hold_out(rows, 10**6, task.identity, known)
+        assert not {question_of[row] for row in train} & held_out
+        assert len(train) > 80
+
+
+LOOSE_TEXTS = [around for around in AROUND if around.startswith(("<question>", '"'))]
+
+
+def test_a_short_question_is_found_where_it_is_all_that_is_asked():
+    rows = [
+        CompletionRow(prompt, "46") for prompt in ("12+34=", "Q: 12+34=\nA:", "Is 12+34= a question?", "5+5=", "6+6=")
+    ]
+    train, _ = hold_out(rows, 9, known=["12+34=", "What did the cat on the mat say?"])
+    assert "Is 12+34= a question?" in {row.prompt for row in train}
+    assert question_core(rows[1].prompt) == "12+34="
+
+
+def test_fifty_thousand_rows_take_seconds():
+    text = (
+        "Natalia sold clips to {} of her friends in April, and then half as many in May. How many did she sell in all?"
+    )
+    rows = [CompletionRow(f"Solve this. {text.format(i)}", "It is so.") for i in range(50_000)]
+    began = time.process_time()
+    train, _ = hold_out(rows, 1000, known=[text.format(i) for i in range(0, 50_000, 50)])
+    assert time.process_time() - began < 60
+    assert not {row.prompt for row in train} & {f"Solve this. {text.format(i)}" for i in range(0, 50_000, 50)}
+    assert len(train) > 40_000

@@ -135,6 +135,23 @@ def test_every_command_trains_on_the_templates_ids(name, template):
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_beginning_of_the_answer_that_ends_in_a_space(name):
+    """The space belongs to the answer's first token, so the model writes it."""
+    vocabulary = vocabulary_of(name, "plain words")
+    vocabulary.tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}</s>{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}"
+    )
+    ask, said = {"role": "user", "content": "What is 12 + 30?"}, {"role": "assistant", "content": "42"}
+    whole = vocabulary.tokenizer.apply_chat_template([ask, said], return_dict=False)
+    (row,) = read_rows([{"messages": [ask, said]}], CompletionRow, vocabulary, max_length=500)
+    asked = vocabulary.encode_prompt(ask["content"])
+    assert [*asked, *vocabulary.encode_after(row.prompt, row.completion), vocabulary.end_id] == whole
+    assert row.prompt == vocabulary.prompt_text(ask["content"])
+    assert whole[: len(asked)] == asked
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
 def test_the_seam_of_a_plain_prompt_is_no_space(name):
     """Prompt and answer together read as the text does, also where a token would reach over the seam."""
     vocabulary = vocabulary_of(name, "no end")
