@@ -55,6 +55,10 @@ REFUSED = {  # which this library cannot sample: padding runs into their state, 
     "mamba": {"state_size": 8},
     "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 8, "n_groups": 1},
     "openai-gpt": OLD,
+    # whose cache computes the state without the bound on a step that a whole reading has
+    "nemotron_h": EXPERTS
+    | {"layer_types": ["linear_attention", "full_attention", "mlp"], "num_hidden_layers": 3, "ssm_state_size": 8}
+    | {"mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 1},
 }
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
