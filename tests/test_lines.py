@@ -41,8 +41,9 @@ def test_the_library_does_not_grow():
     assert lines.core(rooms) <= 5150
     # 400 of them: pairs, self-distillation, turns, in contrib and lab; 100: files of word problems; 150: one question
     # in every form of a row; 20: the new name in the answer to an old keyword; 100: what stands around a formula
-    # that is marked, speakers that a prompt names, further formats of files
-    assert rooms.total() <= 11650
+    # that is marked, speakers that a prompt names, further formats of files; 40: every tensor of a save compared, and
+    # a second file for models, with imports of its own
+    assert rooms.total() <= 11690
 
 
 def test_the_walk_from_the_command_to_the_first_step_does_not_grow():

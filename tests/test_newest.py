@@ -1,8 +1,8 @@
 """What the weekly job `newest` runs needs nothing that `pip install ".[test,scale]"` does not bring.
 
 The job itself installs into an empty environment. Here everything is installed, so each package that the library and
-its extras of that name do not lead to is hidden; then the job's command is asked to collect its tests, and the examples in
-files that import a hidden package somewhere are run.
+these extras do not lead to is hidden; then the job's command is asked to collect its tests, and the examples in files
+that import a hidden package somewhere are run.
 """
 
 import os

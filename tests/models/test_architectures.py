@@ -147,7 +147,7 @@ DAMAGE = {
     "one row of the embedding is another": ("llama", another_row, {}, "model.embed_tokens.weight"),
     "one number of a norm is another": (
         "llama",
-        lambda w: w["model.norm.weight"][5].add_(1e-3),
+        lambda w: w["model.norm.weight"][5].add_(0.02),
         {},
         "model.norm.weight",
     ),

@@ -43,9 +43,7 @@ HYBRID = {  # some of whose layers keep a state, and which sample as they should
     "qwen3_5_text": LINEAR,
     "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1},
     "granitemoehybrid": EXPERTS | MAMBA | {"layer_types": ["mamba", "attention"], "mamba_expand": 2},
-    "jamba": EXPERTS
-    | {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False}
-    | {"mamba_d_state": 8, "mamba_dt_rank": 4},
+    "jamba": EXPERTS | {"attn_layer_period": 2, "attn_layer_offset": 1} | {"mamba_d_state": 8, "mamba_dt_rank": 4},
     "bamba": MAMBA | {"attn_layer_indices": [1]},
 }
 REFUSED = {  # which this library cannot sample: padding runs into their state, or they keep no cache that it can use
