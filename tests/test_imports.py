@@ -26,18 +26,22 @@ ALLOWED = {
     "pairs": {"functional", "contracts", "objective"},
     "anatomy": MATHS,
     "vocabulary": {"functional", "timeouts"},
-    "models": {"functional", "timeouts", "vocabulary"},
+    "model_files": {"vocabulary"},
+    "models": {"functional", "timeouts", "vocabulary", "model_files"},
     "tasks": {"functional", "models", "vocabulary", "timeouts"},
     # The loop takes an Algorithm and never asks its name: it may not even see the table.
     **dict.fromkeys(LOOP, LOOP | {"functional", "objective", "models", "vocabulary", "tasks", "renamed"}),
     "fit": LOOP | {"vocabulary", "functional", "objective", "pairs", "models", "tasks", "training"},
-    "runs": LOOP | {"objective", "models", "training"},
-    "training": LOOP | {"models"},
+    "runs": LOOP | {"objective", "models", "model_files", "training"},
+    "training": LOOP | {"models", "model_files"},
     "lab": LOOP
-    | {"vocabulary", "timeouts", "functional", "objective", "contrib", "pairs", "models", "tasks", "training", "fit"},
+    | {"vocabulary", "timeouts", "functional", "objective", "contrib", "pairs", "models", "model_files", "tasks"}
+    | {"training", "fit"},
     "__init__": MATHS | {"contrib", "models", "tasks"},
     "__main__": {"cli"},
-    "cli": MATHS | LOOP | {"vocabulary", "timeouts", "models", "tasks", "training", "lab", "runs", "fit", "."},
+    "cli": MATHS
+    | LOOP
+    | {"vocabulary", "timeouts", "models", "model_files", "tasks", "training", "lab", "runs", "fit", "."},
 }
 
 

@@ -1,8 +1,8 @@
-"""What the weekly job `newest` runs needs nothing that `pip install ".[test]"` does not bring.
+"""What the weekly job `newest` runs needs nothing that `pip install ".[test,scale]"` does not bring.
 
 The job itself installs into an empty environment. Here everything is installed, so each package that the library and
-its `test` extra do not lead to is hidden; then the job's command is asked to collect its tests, and the examples in
-files that import a hidden package somewhere are run.
+these extras do not lead to is hidden; then the job's command is asked to collect its tests, and the examples in files
+that import a hidden package somewhere are run.
 """
 
 import os
@@ -13,6 +13,7 @@ import tomllib
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -63,8 +64,9 @@ def without(hidden: list[str], *runs: list[str]) -> subprocess.CompletedProcess:
 
 def hidden_packages() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    (extra,) = re.fullmatch(r'install "\.\[(\w+)\]"', newest()["pip"]).groups()
-    here = brought([*project["dependencies"], *project["optional-dependencies"][extra]]) | {project["name"]}
+    (extras,) = re.fullmatch(r'install "\.\[([\w,]+)\]"', newest()["pip"]).groups()
+    more = [name for extra in extras.split(",") for name in project["optional-dependencies"][extra]]
+    here = brought([*project["dependencies"], *more]) | {project["name"]}
     own = {path.stem for path in ROOT.iterdir()}  # what is imported from the clone, whoever else has that name
     every = packages_distributions()
     return sorted(
@@ -78,13 +80,33 @@ def imports_one_of(path: Path, packages: list[str]) -> bool:
 
 def test_its_command_needs_only_what_it_installs():
     hidden, command = hidden_packages(), newest()["pytest"].split()
-    assert {"anywidget", "peft", "gguf", "math_verify", "reasoning_gym", "jupyter_book"} <= {*hidden}
-    assert not {"torch", "transformers", "numpy", "pytest", "hypothesis", "trl", "rlhf_minimal"} & {*hidden}
+    assert {"anywidget", "math_verify", "reasoning_gym", "jupyter_book"} <= {*hidden}
+    assert not {"torch", "transformers", "peft", "numpy", "pytest", "hypothesis", "trl", "rlhf_minimal"} & {*hidden}
     files = [str(path) for path in sorted((ROOT / "rlhf_minimal").rglob("*.py")) if imports_one_of(path, hidden)]
     assert files
     done = without(hidden, [*command, "--collect-only"], ["--doctest-modules", *files])
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tests/test_enumeration.py" in done.stdout
+
+
+@pytest.mark.parametrize("workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_the_files_that_a_workflow_names_exist(workflow):
+    """pytest would say so a week later, and `make` or a shell only on the server."""
+    steps = [step for job in yaml.safe_load(workflow.read_text())["jobs"].values() for step in job["steps"]]
+    words = [word for step in steps for word in re.split(r"[\s\"';]+", step.get("run", ""))]
+    named = [word for word in words if re.match(r"(tests|book|notebooks|rlhf_minimal|\.ci)(/|$)", word)]
+    assert named or workflow.stem != "test"
+    assert [word for word in named if not (ROOT / word).exists()] == []
+    modules = [word for one, word in zip(words, words[1:], strict=False) if one == "-m" and word.startswith("tests.")]
+    assert [name for name in modules if not (ROOT / f"{name.replace('.', '/')}.py").exists()] == []
+
+
+def test_its_command_computes_in_bfloat16_with_a_cache_and_with_lora():
+    """Where a new version of transformers or peft has broken runs before."""
+    named = [ROOT / word for word in newest()["pytest"].split() if word.startswith("tests/")]
+    texts = {path: path.read_text() for place in named for path in (place.rglob("*.py") if place.is_dir() else [place])}
+    for words in ('"--precision", "bfloat16"', "torch.autocast", "sample_compiled(", "add_lora(", '"--lora-rank"'):
+        assert [path.name for path, text in texts.items() if words in text], words
 
 
 def test_a_package_that_is_hidden_and_needed_is_noticed():

@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _failed(error: BaseException, command: Any) -> int:
     """One line about an error of the user or of the machine, and the status; an error of this library is raised on."""
-    from rlhf_minimal.models import is_out_of_memory  # which needs transformers, so only after an error
+    from rlhf_minimal.model_files import is_out_of_memory  # which needs transformers, so only after an error
 
     if isinstance(error, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)

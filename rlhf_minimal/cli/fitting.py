@@ -32,7 +32,8 @@ from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.rows import hold_out, read_rows, write_rows
 from rlhf_minimal.lab.sampled_rows import write_completions
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models import AnyVocabulary, context_length, is_out_of_memory
+from rlhf_minimal.model_files import is_out_of_memory
+from rlhf_minimal.models import AnyVocabulary, context_length
 from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
 from rlhf_minimal.tasks import TASK_NAMES, CompletionRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split

@@ -11,14 +11,8 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli.programs import is_program
 from rlhf_minimal.cli.settings import Setting
-from rlhf_minimal.models import (
-    SHORT_NAMES,
-    TokenizerVocabulary,
-    Vocabulary,
-    find_checkpoint,
-    load_pretrained,
-    tiny_llama,
-)
+from rlhf_minimal.model_files import SHORT_NAMES, find_checkpoint
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.run_folder import RunFolder

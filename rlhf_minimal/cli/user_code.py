@@ -13,6 +13,7 @@ from typing import Any
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.cli.programs import Function, Kind, is_program, load, split
 from rlhf_minimal.cli.starts import check_alphabet, find_device
+from rlhf_minimal.lab.jsonl import files_of
 from rlhf_minimal.lab.process_reward import StepScorer, load_step_scorer, scored_steps
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import StepReward, Task, checked_steps, get_task
@@ -44,10 +45,10 @@ def find_algorithm(settings: dict[str, Any], named: str | None) -> Algorithm:
 
 
 def find_task(settings: dict[str, Any], named: str | None) -> Task:
-    """The task of a run; as `find_algorithm`, with `--task`. A file of problems has its checksum as well."""
+    """The task of a run; as `find_algorithm`, with `--task`. Files of problems have their checksums as well."""
     text = settings["task"]
-    if text.startswith(("exact:", "math:")):
-        check_same(settings, text, text.partition(":")[2])
+    for file in [] if is_program(text) else files_of(text):
+        check_same(settings, f"{text.partition(':')[0]}:{file}", file)
     return _own(settings, text, named, "--task", Task) if is_program(text) else get_task(text)
 
 

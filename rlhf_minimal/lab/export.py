@@ -3,13 +3,17 @@
     row of the table  ->  trl_settings   ->  export_trl    a folder with a script, the start, and what makes the prompts
                           verl_settings  ->  export_verl
 
+The files of a task such as `exact:FILE.jsonl` are copied into the folder, which runs wherever it is moved to.
+
 A row that a library cannot express is refused with an error that names the cell. Small differences are listed in the
 exported script. For every translation of a cell, tests compare loss and gradient with the other library's own.
 """
 
 import math
+import os
 import pprint
 import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +26,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal import contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
+from rlhf_minimal.lab.jsonl import files_of
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.tasks import TASKS, get_task
@@ -446,6 +451,7 @@ def export_trl(
     """Writes a folder from which `python train.py` runs this recipe with TRL.
 
         model/      the start, as `from_pretrained` reads it
+        data/       the files of the task, if it has any
         train.py    prompts and rewards from this library's task, everything else from TRL
         fsdp.yaml   for `accelerate launch --config_file fsdp.yaml train.py`: the model is sharded over two processes
 
@@ -484,7 +490,7 @@ def export_trl(
     mixed = "bf16" if config.precision == "bfloat16" else "no"
     piece, rows = arguments["per_device_train_batch_size"], config.prompts * config.group_size
     fsdp = _filled("fsdp.yaml", recipe, mixed_precision=mixed, piece=piece, rows=rows)
-    _write(out, policy, vocabulary, {"train.py": script, "fsdp.yaml": fsdp})
+    _write(out, recipe, policy, vocabulary, {"train.py": script, "fsdp.yaml": fsdp})
 
 
 def export_verl(
@@ -493,6 +499,7 @@ def export_verl(
     """Writes a folder from which `bash train.sh` runs this recipe with verl, on a machine with a GPU.
 
         model/           the start
+        data/            the files of the task, if it has any
         data.py          writes train.parquet and test.parquet from this library's task
         reward.py        its verifier in verl's calling form
         train.sh         both of the above, and verl's `main_ppo` with the overrides
@@ -514,14 +521,16 @@ def export_verl(
         "prompt": _conversation(recipe),
     }
     files = {"train.sh": "verl-train.sh", "data.py": "verl-data.py.txt", "reward.py": "verl-reward.py.txt"}
-    _write(out, policy, vocabulary, {name: _filled(file, recipe, **words) for name, file in files.items()})
+    _write(out, recipe, policy, vocabulary, {name: _filled(file, recipe, **words) for name, file in files.items()})
 
 
 def _filled(template: str, recipe: Recipe, **words: object) -> str:
     """A file of `templates/`, filled with the values that all templates share and with ``words``."""
     text = (Path(__file__).parent / "templates" / template).read_text(encoding="utf-8")
     config = recipe.config
-    common = {"task": repr(recipe.task.name), "seed": config.seed, "prompts": config.prompts, "steps": config.steps}
+    kind, copies = recipe.task.name.partition(":")[0], _copies(recipe)
+    task = f"{kind}:{','.join(copies)}" if copies else recipe.task.name
+    common = {"task": repr(task), "seed": config.seed, "prompts": config.prompts, "steps": config.steps}
     return Template(text).substitute(common, **words)
 
 
@@ -530,14 +539,27 @@ def _comment(*sentences: str) -> str:
     return "".join(f"# {''.join(c if c.isprintable() else ' ' for c in sentence)}\n" for sentence in sentences)
 
 
+def _copies(recipe: Recipe) -> dict[str, str]:
+    """Where each file of the task lies in the export, and where it comes from."""
+    files = enumerate(files_of(recipe.task.name), start=1)  # two files may have one name, in two folders
+    return {f"data/{number}-{os.path.basename(file)}": file for number, file in files}
+
+
 def _write(
-    out: Path, policy: PreTrainedModel, vocabulary: Vocabulary | TokenizerVocabulary, files: dict[str, str]
+    out: Path,
+    recipe: Recipe,
+    policy: PreTrainedModel,
+    vocabulary: Vocabulary | TokenizerVocabulary,
+    files: dict[str, str],
 ) -> None:
     def write(new: Path) -> None:
         (new / "model").mkdir()
         save_policy(new / "model", policy, vocabulary)
         for name, text in files.items():
             (new / name).write_text(text, encoding="utf-8")
+        for name, file in _copies(recipe).items():
+            (new / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(file, new / name)
 
     write_folder(out, write)
 

@@ -27,6 +27,7 @@ from typing import Any
 
 from rlhf_minimal.lab.final_answer import MAX_NEW_TOKENS
 from rlhf_minimal.lab.rows import numbered
+from rlhf_minimal.tasks import WORDED
 from rlhf_minimal.tasks.base import Problem, Task, normalised
 from rlhf_minimal.tasks.rows import check_filled, text_of
 
@@ -79,6 +80,17 @@ def rows_task(
         make=lambda rng: rng.choice(problems),
         verify=verify,
     )
+
+
+def files_of(name: str) -> list[str]:
+    """The files of problems that a task's name names, as they are written there; none for any other task.
+
+    Example:
+        >>> files_of("exact:q.jsonl"), files_of("gsm8k:train.jsonl,test.jsonl"), files_of("addition")
+        (['q.jsonl'], ['train.jsonl', 'test.jsonl'], [])
+    """
+    kind, _, rest = name.partition(":")
+    return [path.strip() for path in rest.split(",")] if kind in WORDED else [rest] * (kind in ("exact", "math"))
 
 
 def listed_task(name: str, files: str, problems: Sequence[Problem], **settings: Any) -> Task:

@@ -32,6 +32,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_count
+from rlhf_minimal.models import adapter, wrap_layers
 from rlhf_minimal.objective import Algorithm
 
 # The architectures whose activations and cache the two formulas describe, value: whether queries and keys are normed.
@@ -131,7 +132,8 @@ def memory_ledger(
         The rows: the policy first, then critic, reference and reward model, if there are any.
 
     Raises:
-        ValueError: Counts below 1, a config of no causal language model.
+        ValueError: Counts below 1, a config of no causal language model; a LoRA without peft, or on a model that peft
+            does not adapt.
 
     Example:
         >>> from rlhf_minimal import ALGORITHMS
@@ -166,8 +168,10 @@ def memory_ledger(
         rows = [_trained("policy", _count(lm), dtypes, kept, cache)]
     else:
         check_count(lora_rank=lora_rank)
-        own = _trained("policy", _adapter_parameters(lm, lora_rank), dtypes, kept, cache)
         base = _frozen("policy", _count(lm), dtypes)
+        with torch.device("meta"):
+            wrap_layers(lm, rank=lora_rank)  # what peft adds, whatever it adapts
+        own = _trained("policy", sum(weight.numel() for weight in adapter(lm).values()), dtypes, kept, cache)
         rows = [replace(own, parameters=own.parameters + base.parameters, weights=own.weights + base.weights)]
     if "values" in needs:
         config = critic or policy
@@ -400,13 +404,6 @@ def _on_meta(config: PreTrainedConfig) -> PreTrainedModel:
 def _count(model: nn.Module) -> int:
     """Number of parameters; tied ones count once."""
     return sum(p.numel() for p in model.parameters())
-
-
-def _adapter_parameters(model: PreTrainedModel, rank: int) -> int:
-    """Parameters of a LoRA on every linear layer but the head: A of [rank, in] and B of [out, rank] for each."""
-    head = model.get_output_embeddings()
-    linear = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
-    return sum(rank * (module.in_features + module.out_features) for module in linear)
 
 
 def _heads(config: PreTrainedConfig) -> tuple[int, int, int]:

@@ -25,13 +25,11 @@ from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.forced_tokens import roll_out_from_prefixes
 from rlhf_minimal.metrics import Metrics
+from rlhf_minimal.model_files import STEP_SCORER_FILE, damaged, find_checkpoint
 from rlhf_minimal.models import (
-    STEP_SCORER_FILE,
     AnyVocabulary,
     RewardModel,
     concatenate,
-    damaged,
-    find_checkpoint,
     load_policy,
     load_reward_model,
     policy_logits,

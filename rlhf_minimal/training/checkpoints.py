@@ -22,7 +22,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from rlhf_minimal.models import backup_path, damaged, find_checkpoint, in_short
+from rlhf_minimal.model_files import backup_path, damaged, find_checkpoint, in_short
 
 FORMAT = 2  # of run folders and of what `save_trainer` writes; raised whenever an older one can no longer be continued
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, Union, get_args, get_origin
 
 from rlhf_minimal.metrics import Metrics
-from rlhf_minimal.models import backup_path, find_checkpoint
+from rlhf_minimal.model_files import backup_path, find_checkpoint
 from rlhf_minimal.training.checkpoints import FORMAT, check_format, clear_io_errors, flush, remove, write_file
 
 _FILES = ("config.json", "metrics.jsonl", "evaluation.json", "report.txt", "learning-curve.png")

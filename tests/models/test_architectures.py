@@ -114,21 +114,111 @@ def test_a_run_with_lora_on_experts_evaluates_as_it_trained(architecture, tmp_pa
     torch.testing.assert_close(saved, trained, rtol=0, atol=3e-5)
 
 
-def test_a_policy_that_is_saved_wrongly_is_not_saved(tmp_path, monkeypatch):
+def damaged(monkeypatch, harm=lambda tensors: None, **config):
+    """From here on, saving harms the tensors of the file, or what config.json says."""
     whole = PreTrainedModel.save_pretrained
 
-    def loses(self, folder, **options):
+    def save(self, folder, **options):
         whole(self, folder, **options)
         tensors = safetensors.torch.load_file(folder / "model.safetensors")
-        tensors["model.layers.0.mlp.up_proj.weight"] *= 1.1
+        harm(tensors)
         safetensors.torch.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | config))
 
+    monkeypatch.setattr(PreTrainedModel, "save_pretrained", save)
+
+
+def no_expert(tensors):
+    name = next(name for name in tensors if ".experts.3." in name)
+    tensors[name] = torch.zeros_like(tensors[name])
+
+
+def another_row(tensors):
+    tensors["model.embed_tokens.weight"][37] += 0.01
+
+
+def another_head(tensors):
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + 0.01
+
+
+DAMAGE = {
+    "one expert is zeroed": ("mixtral", no_expert, {}, "block_sparse_moe|mlp.experts"),
+    "one row of the embedding is another": ("llama", another_row, {}, "model.embed_tokens.weight"),
+    "one number of a norm is another": (
+        "llama",
+        lambda w: w["model.norm.weight"][5].add_(0.02),
+        {},
+        "model.norm.weight",
+    ),
+    "the head is no longer the embedding": ("tied", another_head, {}, "lm_head.weight"),
+    "the head is drawn anew": ("tied", lambda w: None, {"tie_word_embeddings": False}, "lm_head.weight"),
+    "the head is a copy of the embedding": (
+        "tied",
+        lambda w: w.update({"lm_head.weight": w["model.embed_tokens.weight"].clone()}),
+        {"tie_word_embeddings": False},
+        "lm_head.weight",
+    ),
+    "a tensor is lost": ("llama", lambda w: w.pop("model.layers.1.mlp.up_proj.weight"), {}, "up_proj.weight"),
+    "the config is another": ("llama", lambda w: None, {"rms_norm_eps": 0.5}, "its log-probs differ by"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_policy_that_is_saved_wrongly_is_not_saved(what, dtype, tmp_path, monkeypatch):
+    """One tensor suffices, whatever tokens meet it."""
+    name, harm, config, says = DAMAGE[what]
+    policy = tiny("llama", tie_word_embeddings=True) if name == "tied" else tiny(name)
+    policy.to(dtype)
+    save_policy(tmp_path, policy, VOCABULARY)
+    damaged(monkeypatch, harm, **config)
+    with pytest.raises(ValueError, match=f"saved in .* is not the one that was trained: .*({says})") as caught:
+        save_policy(tmp_path, policy, VOCABULARY)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_reward_model_that_is_saved_wrongly_is_not_saved(tmp_path, monkeypatch):
+    reward_model = RewardModel.from_policy(tiny("llama"), VOCABULARY)
+    damaged(monkeypatch, lambda tensors: tensors["score.weight"][0, 3].add_(0.01))
+    with pytest.raises(ValueError, match=r"is not the one that was trained: .*score.weight"):
+        reward_model.save(tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_saved_as_they_are(tmp_path):
     policy = tiny("llama")
-    reward_model = RewardModel.from_policy(policy, VOCABULARY)
-    monkeypatch.setattr(PreTrainedModel, "save_pretrained", loses)
-    for save in (lambda: save_policy(tmp_path, policy, VOCABULARY), lambda: reward_model.save(tmp_path)):
-        with pytest.raises(ValueError, match="saved in .* is not the one that was trained: its log-probs differ by"):
-            save()
+    policy.model.embed_tokens.weight.data[7] = float("nan")
+    save_policy(tmp_path, policy, VOCABULARY)
+    assert load_policy(tmp_path)[0].model.embed_tokens.weight[7].isnan().all()
+
+
+@pytest.mark.parametrize("step", [0.1, 1e-4])
+@pytest.mark.parametrize(
+    ("architecture", "kind"), [("llama", "Linear"), ("gpt2", "Linear"), ("mixtral", "ParamWrapper")]
+)
+def test_a_lora_of_which_one_matrix_is_not_merged_is_not_saved(architecture, kind, step, tmp_path, monkeypatch):
+    """However small the correction is; neither is such a run begun."""
+    import peft.tuners.lora.layer as layers
+
+    wrapper, model, other = getattr(layers, kind), tiny(architecture), tiny(architecture)
+    add_lora(model, rank=2)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight += step * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1))
+    save_policy(tmp_path, model, VOCABULARY)
+    merge, seen = wrapper.merge, []
+
+    def loses(self, *words, **options):
+        seen.append(self)
+        return None if len(seen) == 4 else merge(self, *words, **options)
+
+    monkeypatch.setattr(wrapper, "merge", loses)
+    with pytest.raises(ValueError, match=r"the correction of \S+ is not in the merged weights"):
+        save_policy(tmp_path, model, VOCABULARY)
+    seen.clear()
+    with pytest.raises(ValueError, match=r"LoRA cannot adapt .*the correction of .* is not in the merged weights"):
+        add_lora(other, rank=2)
 
 
 def test_two_matrices_of_a_file_whose_config_ties_them_both_stay(tmp_path):
@@ -204,6 +294,49 @@ def test_a_model_that_padding_or_a_cache_changes_is_refused_at_loading(architect
         assert "\n" not in str(caught.value)
     said = fails(capsys, "train", "grpo", "--start", str(tmp_path), "--steps", "1")
     assert type(model).__name__ in said
+
+
+def test_what_transformers_makes_no_reward_model_of_is_one_plain_line(tmp_path):
+    """No list of the classes that it knows, and no traceback for a head of another name."""
+    from transformers import BertConfig, BertLMHeadModel
+
+    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    bert = BertLMHeadModel(BertConfig(vocab_size=40, is_decoder=True, pad_token_id=None, **small)).eval()
+    for model, says in (
+        (bert, "head called score; BertForSequenceClassification .* is none: take another model"),
+        *((tiny(name), f"no reward model of the type '{name}'$") for name in ("falcon_h1", "cohere", "olmoe", "lfm2")),
+    ):
+        with pytest.raises(ValueError, match=says) as caught:
+            RewardModel.from_policy(model, VOCABULARY)
+        assert "<class" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+    save_policy(tmp_path, tiny("falcon_h1"), VOCABULARY)
+    with pytest.raises(ValueError, match="no reward model of the type 'falcon_h1'$"):
+        load_reward_model(tmp_path)
+
+
+def test_a_model_that_reads_ahead_is_refused_though_its_config_names_no_length(tmp_path):
+    """XLNet's config says -1, which is no length; and it has no cache of ours."""
+    from transformers import XLNetConfig, XLNetLMHeadModel
+
+    sizes = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64}
+    model = XLNetLMHeadModel(XLNetConfig(vocab_size=40, eos_token_id=0, bos_token_id=None, **sizes)).eval()
+    assert model.config.max_position_embeddings == -1
+    assert context_length(model) > 10**9
+    save_policy(tmp_path, model, VOCABULARY)
+    for load in (load_policy, lambda folder: load_pretrained(str(folder))):
+        with pytest.raises(
+            ValueError, match="XLNetLMHeadModel has no cache to go on from in sampling.*take another"
+        ) as caught:
+            load(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("limit", [-1, 0])
+def test_a_largest_length_that_is_none_is_no_limit(limit):
+    model = tiny_llama(5)
+    model.config.max_position_embeddings = limit
+    assert context_length(model) > 10**9
 
 
 def test_a_config_without_a_largest_length_has_no_limit():

@@ -7,9 +7,10 @@ import sys
 import pytest
 import torch
 
-from rlhf_minimal import models as pretrained
+from rlhf_minimal import model_files as pretrained
 from rlhf_minimal.cli import main, starts
-from rlhf_minimal.models import Critic, TokenizerVocabulary, load_policy, load_pretrained, save_vocabulary
+from rlhf_minimal.model_files import save_vocabulary
+from rlhf_minimal.models import Critic, TokenizerVocabulary, load_policy, load_pretrained
 from tests.chat_model import tokenizer
 from tests.commands import fails, rows
 

@@ -43,9 +43,7 @@ HYBRID = {  # some of whose layers keep a state, and which sample as they should
     "qwen3_5_text": LINEAR,
     "falcon_h1": {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1},
     "granitemoehybrid": EXPERTS | MAMBA | {"layer_types": ["mamba", "attention"], "mamba_expand": 2},
-    "jamba": EXPERTS
-    | {"attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False}
-    | {"mamba_d_state": 8, "mamba_dt_rank": 4},
+    "jamba": EXPERTS | {"attn_layer_period": 2, "attn_layer_offset": 1} | {"mamba_d_state": 8, "mamba_dt_rank": 4},
     "bamba": MAMBA | {"attn_layer_indices": [1]},
 }
 REFUSED = {  # which this library cannot sample: padding runs into their state, or they keep no cache that it can use
@@ -55,6 +53,10 @@ REFUSED = {  # which this library cannot sample: padding runs into their state, 
     "mamba": {"state_size": 8},
     "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 8, "n_groups": 1},
     "openai-gpt": OLD,
+    # whose cache computes the state without the bound on a step that a whole reading has
+    "nemotron_h": EXPERTS
+    | {"layer_types": ["linear_attention", "full_attention", "mlp"], "num_hidden_layers": 3, "ssm_state_size": 8}
+    | {"mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 1},
 }
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.models import Vocabulary, find_checkpoint, tiny_llama
+from rlhf_minimal.model_files import find_checkpoint
+from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.runs import save_learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import collect, train_step

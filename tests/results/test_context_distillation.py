@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlhf_minimal.models import packaged_smollm2
+from rlhf_minimal.model_files import packaged_smollm2
 from tests.results.scripts import load
 
 script, RECORD = load("context_distillation")

@@ -7,7 +7,7 @@ import torch
 
 from rlhf_book.factors import fitting_rows
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.models import packaged_smollm2
+from rlhf_minimal.model_files import packaged_smollm2
 from tests.results.scripts import FOLDER, load
 
 script, RECORD = load("token_inspector")

@@ -29,13 +29,16 @@ from rlhf_minimal.models import (
     Critic,
     RewardModel,
     Vocabulary,
+    add_lora,
     checkpointing,
     critic_values,
     policy_logits,
     tiny_llama,
 )
+from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, train, update
+from tests.models.zoo import ATTENTION, HYBRID, tiny
 
 EVEN = get_task("even")
 DIGITS = Vocabulary(EVEN.alphabet)
@@ -436,6 +439,37 @@ def test_a_lora_is_counted_as_it_is_added(rank):
     assert (row.weights, row.gradients, row.optimizer) == (4 * row.parameters, 4 * sum(trained), 8 * sum(trained))
     own = {p.data_ptr() for p in learner.policy.parameters()}
     assert all(p.data_ptr() in own for p in learner.start.parameters())
+
+
+NO_LORA = ("falcon_h1", "jamba")  # peft cannot adapt the one, and merges the other wrongly
+
+
+@pytest.mark.parametrize("architecture", [name for name in [*ATTENTION, *HYBRID] if name not in NO_LORA])
+def test_a_lora_is_counted_on_every_architecture(architecture):
+    """Linear layers that are stored transposed, and experts in one tensor: parameters, gradients and moments."""
+    model = tiny(architecture)
+    (row,) = memory_ledger(PLAIN, model.config, lora_rank=2)
+    base = bytes_of(model.parameters())
+    add_lora(model, rank=2)
+    weights = list(model.parameters())
+    trained = [weight for weight in weights if weight.requires_grad]
+    assert row.parameters == sum(weight.numel() for weight in weights)
+    assert row.weights == bytes_of(weights) == base + bytes_of(trained)
+    for weight in trained:
+        weight.grad = torch.zeros_like(weight)
+    assert row.gradients == bytes_of(weight.grad for weight in trained) > 0
+    optimizer = new_optimizer(trained, 1e-3)
+    optimizer.step()
+    moments = [x for state in optimizer.state.values() for name, x in state.items() if name != "step"]
+    assert row.optimizer == bytes_of(moments)
+
+
+def test_a_lora_that_peft_cannot_add_is_not_counted(monkeypatch):
+    with pytest.raises(ValueError, match="LoRA cannot adapt FalconH1ForCausalLM: peft does not wrap its layers; train"):
+        memory_ledger(PLAIN, tiny("falcon_h1").config, lora_rank=2)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install peft"):
+        memory_ledger(PLAIN, tiny_llama(13).config, lora_rank=2)
 
 
 OF_A_CHILD = """
