@@ -216,8 +216,7 @@ COLDEST = 1e-6  # a temperature; logits over a lower one may overflow
 
 def check_temperature(temperature: Any) -> None:
     """A temperature by which logits are divided."""
-    check_numbers(temperature=temperature)
-    check_positive(temperature=temperature)
+    _check_numbers({"temperature": temperature}, lambda value: 0 < value < math.inf, "a finite number above 0")
     if temperature < COLDEST:
         raise ValueError(
             f"temperature is {temperature!r}, and below {COLDEST:g} logits overflow: give a higher one, or sample "

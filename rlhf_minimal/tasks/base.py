@@ -120,8 +120,7 @@ def question_core(text: str) -> str:
         before, text = text, _TAIL.sub("", _WRAPPED.sub(r"\2\3", text), count=1)
         text = text[found.end() :] if (found := _HEAD.match(text)) and found.end() < len(text) else text
         parts = [part for part in re.split(r"(?<=[.?!:\u3002\uff1f])\s+|\n+", text) if part.strip()]
-        how = [_HOW_TO_ANSWER.search(part) and not re.search(r"\d|\?\s*$", part) for part in parts]
-        kept = [i for i, is_how in enumerate(how) if not is_how]
+        kept = [i for i, part in enumerate(parts) if not _HOW_TO_ANSWER.search(part) or re.search(r"\d|\?\s*$", part)]
         if kept and len(kept) < len(parts):
             text = " ".join(parts[kept[0] : kept[-1] + 1])
         text = text if text.strip() else before
