@@ -283,7 +283,7 @@ def test_the_short_figure_has_the_largest_the_middle_and_the_smallest(panel):
 
 def test_a_number_says_which_of_the_two_is_larger():
     near = found_in(torch.tensor([-0.050, -0.037, -0.005, -0.002, -0.052]))
-    assert number(near) == "-0.029 ± 0.030, not separated (one sign, but not beyond 0)"
+    assert number(near) == "-0.029 ± 0.030, not separated (all seeds of one sign, but the interval includes 0)"
     assert number(found_in(torch.tensor([-0.0102, 0.01, -0.01, 0.01, -0.001]))) == "+0.00 ± 0.01, not separated"
 
 

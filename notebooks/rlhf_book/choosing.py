@@ -813,7 +813,7 @@ FRESH = Leaf(
     "every ratio is 1, so gates do nothing, and the baseline is left",
     "no KL, groups of 4 to 16; then sweep the learning rate",
     flags="--kl-coef 0",
-    by_hand="In the comparison of all rows, where each carries its KL, ppo and this row are not told apart (one pair is separated, and doubtful); the line has no KL.",
+    by_hand="Where both carry their KL, ppo and this row could not be told apart (the comparison of all rows). The line trains without a KL.",
     exports=("trl", "verl"),
     evidence=(
         Evidence(
@@ -1090,7 +1090,7 @@ def number(found: Found) -> str:
     if not found.separated and abs(found.mean) > found.half:
         said += " (beyond 0, but both signs)"
     elif not found.separated and one_sign:
-        said += " (one sign, but not beyond 0)"
+        said += " (all seeds of one sign, but the interval includes 0)"
     digits = 2 if abs(abs(found.mean) - found.half) >= 0.005 else 3
     mean = round(found.mean, digits) + 0.0  # no minus before a 0
     return f"{mean:+.{digits}f} ± {found.half:.{digits}f}, {said}"

@@ -18,13 +18,12 @@ def push_on_a_token_that_has_moved(choose: Callable[..., str]) -> None:
     """A good token that has become three times as likely: is it pushed further?"""
     from rlhf_minimal import ALGORITHMS, gradient_weight
 
-    for updates in (1, 16):
-        for learned in (False, True):
-            name = choose(updates, False, learned)
-            ratio, good = torch.tensor(3.0), torch.tensor(1.0)
-            push = gradient_weight(ALGORITHMS[name], ratio, good).item()
-            said = f"{updates:2d} updates, learned reward {learned!s:5}"
-            print(f"{said}: {name:8s} weight {push:.2f}")
+    ratio, good = torch.tensor(3.0), torch.tensor(1.0)
+    for learned in (False, True):
+        name = choose(16, False, learned)
+        push = gradient_weight(ALGORITHMS[name], ratio, good).item()
+        said = f"16 updates, learned reward {learned!s:5}"
+        print(f"{said}: {name:8s} weight {push:.2f}")
 
 
 def every_choice_has_what_the_situation_asks(choose: Callable[..., str]) -> None:
@@ -64,7 +63,7 @@ NO_BOUND = Bug(
     minutes=5,
     statement="""
     A helper recommends a row. Suppose that runs with a learned reward and sixteen updates a batch fall apart, and that the same rows with one
-    update do not. The cell asks what each recommended row does with a good token that has become three times as likely: at sixteen updates it
+    update do not. The cell asks what each recommended row does at sixteen updates with a good token that has become three times as likely. It
     should be let go, with a weight below 0.1 in size. Any row is accepted that does this where the updates are sixteen, has a KL to the start where
     the reward is learned, and needs no critic where there is no room.
     """,
@@ -87,7 +86,7 @@ NO_BOUND = Bug(
     """,
     moral="""
     RLOO's ratio is 1 by definition and its gate is none: nothing tells the second update that the first has happened. The helper never looked at
-    the number of updates. In our runs no bound cost a tenth at sixteen updates and was not told from a bound at four. The habit: read the cells that a situation needs (a ratio and a gate for many updates, a KL for a learned reward, no
+    the number of updates. In our runs a tenth was lost without a bound at sixteen updates, and at four no difference could be shown. The habit: read the cells that a situation needs (a ratio and a gate for many updates, a KL for a learned reward, no
     values without a critic), and only then the name.
     """,
 )
