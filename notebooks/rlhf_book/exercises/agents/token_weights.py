@@ -75,10 +75,14 @@ TOKEN_WEIGHTS = Exercise(
     difficulty="warm-up",
     statement=r"""
     Two transcripts of four own tokens each, with advantages $+1$ and $-1$; the first has a reply of one token, the second one of four.
-    What does *one own token* weigh in the loss? Write `my_token_weights(advantage, own, heard)`, with the numbers of own tokens and of
-    tokens of replies of each row. The result is `[3, B]`: the mean over rows of (1) the mean over own tokens, (2) the sum over own
-    tokens divided by own and reply tokens; and (3) the sum over all own tokens of the batch, divided by *all* tokens of the batch, replies
-    included. Then exchange the two advantages: which of the three favours the tool that says less?
+    What does *one own token* weigh in the loss? Write `my_token_weights(advantage, own, heard)`, with the numbers $n_i$ of own tokens and
+    $h_i$ of tokens of replies of each row. The result is `[3, B]`, one row for each loss, where $s_i$ is the sum of $A_i \log \pi$ over the own tokens of row $i$:
+
+    1. $\frac1B \sum_i s_i / n_i$, a mean over own tokens;
+    2. $\frac1B \sum_i s_i / (n_i + h_i)$, replies in each row's divisor;
+    3. $\sum_i s_i \,/ \sum_i (n_i + h_i)$, one divisor for the batch.
+
+    Then exchange the two advantages: which of the three favours the tool that says less?
     """,
     solution=my_token_weights,
     cases=(
