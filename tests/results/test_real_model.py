@@ -188,6 +188,10 @@ def test_three_in_four_held_out_questions_have_a_twin_in_training(sums):
         asked = [task.problems("train", script.CPU.config.prompts, seed=f"{seed}/{step}/0") for step in steps]
         seen = {story(problem.prompt) for problems in asked for problem in problems}
         assert 14 <= sum(story(prompt) in seen for prompt in held_out) <= 16
+        (run,) = (run for run in record["runs"] if (run["arm"], run["seed"]) == ("grpo", seed))
+        texts = zip(held_out, run["greedy_texts"], record["runs"][0]["answers"], strict=True)
+        new = [strict(text) == answer for prompt, text, answer in texts if story(prompt) not in seen]
+        assert 0.795 <= sum(new) / len(new) <= 0.83
 
 
 @pytest.mark.parametrize(
