@@ -1,5 +1,6 @@
 """What the book is carried in: which pages an edition holds, an EPUB read back, and a deck of slides a core."""
 
+import io
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import pytest
@@ -102,6 +104,20 @@ def test_an_epub_is_valid_and_its_links_lead_somewhere(built, tmp_path):
     assert re.search(r"Two</a><ol><li><a[^>]*two-in-depth", nav)
 
 
+def test_a_drawing_of_matplotlib_becomes_one_that_epub_allows():
+    plt.rcParams["svg.fonttype"] = "path"
+    figure, file = plt.figure(), io.BytesIO()
+    figure.text(0.5, 0.5, "a blank")
+    figure.savefig(file, format="svg")
+    plt.close(figure)
+    drawn = epub._drawing(file.getvalue())
+    paths = list(ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}path"))
+    assert b"<!DOCTYPE" in file.getvalue()
+    assert b"<!DOCTYPE" not in drawn
+    assert "" in [path.get("d") for path in paths]
+    assert all(path.get("d") is not None for path in paths)
+
+
 def test_what_a_reading_system_would_refuse_is_said(built, tmp_path):
     target = tmp_path / "book.epub"
     epub.write(built, CONTENTS, target, "a test")
@@ -135,6 +151,7 @@ def test_epubcheck_has_nothing_to_say(built, tmp_path):
         pytest.skip("epubcheck is not installed (Debian: apt-get install epubcheck)")
     figure, axes = plt.subplots(figsize=(1, 1))
     axes.plot([1, 2], label="$x^2$")
+    axes.set_title("with a blank")
     axes.fill_between([0, 1], [1, 2], hatch="/")
     for kind in ("png", "svg"):  # figures of either kind, as matplotlib writes them
         figure.savefig(built / "_images" / f"a.{kind}")

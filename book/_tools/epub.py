@@ -86,6 +86,12 @@ def _letter(c: str, variant: str) -> str:
     return c
 
 
+def _drawing(data: bytes) -> bytes:
+    """A drawing without what matplotlib writes and EPUB forbids: the address of a grammar, a path (a blank) without `d`."""
+    plain = re.sub(rb"<!DOCTYPE[^>]*>", b"", data)
+    return re.sub(rb"<path(?![^>]*\sd=)([^>]*?)(/?>)", rb'<path d=""\1\2', plain)
+
+
 def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> list[str]:
     """Write an EPUB of built pages.
 
@@ -111,8 +117,7 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> lis
         link(name, page, pages, address_of)
         for _, file in pictures(name, page, built):
             data = (built / file).read_bytes()
-            # A drawing may not name its grammar by an address, as matplotlib's do.
-            files[file] = re.sub(rb"<!DOCTYPE[^>]*>", b"", data) if file.endswith(".svg") else data
+            files[file] = _drawing(data) if file.endswith(".svg") else data
         page.formulas[:] = map(plain_mathml, page.formulas)
         for table in page.text.select("table"):
             if room(table, page.formulas) > ROOM:
