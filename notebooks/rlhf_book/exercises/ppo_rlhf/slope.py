@@ -70,9 +70,9 @@ SLOPE = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Section 2 has the derivative of gold by $\eta$ and that of the KL by $\eta$. A budget of KL is spent best where
+    Section 5 has the derivative of gold by $\eta$ and that of the KL by $\eta$. A budget of KL is spent best where
     gold per nat is highest. Write `my_slope(ref, gold, proxy, beta)` for one prompt with `[N]` completions: how much the mean gold
-    score rises for one more nat of KL, at the optimum for `beta`. Predict first: what is it at the peak of gold, and where is it largest in the figure of section 2?
+    score rises for one more nat of KL, at the optimum for `beta`. Predict first: what is it at the peak of gold, and where is it largest in the figure of section 5?
     """,
     solution=my_slope,
     cases=(
@@ -88,7 +88,7 @@ SLOPE = Exercise(
         ),
         Mistake(
             _without_beta,
-            "The factor of section 2 is missing: the KL grows by eta times the variance.",
+            "The factor of section 5 is missing: the KL grows by eta times the variance.",
         ),
         Mistake(
             _divided,
@@ -106,7 +106,7 @@ SLOPE = Exercise(
             "The optimum has the proxy divided by beta in its exponent, not multiplied.",
         ),
     ),
-    where="Divide one derivative of section 2 by the other, with all means under the optimum.",
+    where="Divide one derivative of section 5 by the other, with all means under the optimum.",
     idea=r"""
     By $\eta = 1/\beta$: the mean gold rises by the covariance of gold and proxy, and the KL by $\eta$ times
     the variance of the proxy. Both are taken under the policy for this $\beta$.

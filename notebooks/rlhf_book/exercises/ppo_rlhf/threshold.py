@@ -87,7 +87,7 @@ THRESHOLD = Exercise(
             "`nats` is a difference of log-probabilities already; it needs no exponential.",
         ),
     ),
-    where="Write down the log-odds of the two completions under the optimum of section 2; the constant $Z$ cancels.",
+    where="Write down the log-odds of the two completions under the optimum of section 5; the constant $Z$ cancels.",
     idea=r"""
     At the optimum $\log \pi = \log \pi_{ref} + R_\phi/\beta - \log Z$. Subtract the two completions: the log-odds
     of the flawed one are −`nats` + `gain`/β. They must equal the log-odds of `share`.
