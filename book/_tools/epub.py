@@ -87,7 +87,7 @@ def _letter(c: str, variant: str) -> str:
 
 
 def _drawing(data: bytes) -> bytes:
-    """A drawing without what matplotlib writes and EPUB forbids: a grammar's address, a path (of a blank) without `d`."""
+    """A drawing without what matplotlib writes and EPUB forbids: an address, a path (a blank) without `d`."""
     plain = re.sub(rb"<!DOCTYPE[^>]*>", b"", data)
     return re.sub(rb"<path(?![^>]*\sd=)([^>]*?)(/?>)", rb'<path d=""\1\2', plain)
 
