@@ -34,7 +34,7 @@ from typing import Any
 
 from rlhf_minimal.lab.final_answer import MAX_NEW_TOKENS, final_answer
 from rlhf_minimal.lab.math_answers import package_is_missing
-from rlhf_minimal.tasks.base import Problem, Task
+from rlhf_minimal.tasks.base import Problem, Task, normalised, question_core
 
 INSTRUCTION = "Answer with the result only."
 
@@ -145,7 +145,9 @@ def reasoning_gym_task(text: str) -> Task:
         except Exception:  # some scorers raise an error for an answer that they cannot read
             return 0.0
 
-    make(random.Random(0))  # raises an error now, not during the run, if the settings give no problem
+    first = make(random.Random(0)).prompt  # raises an error now, not during the run, if the settings give no problem
+    # What a dataset writes around each of its questions belongs to them here, as it did when runs were recorded.
+    before, _, behind = normalised(first).partition(question_core(first))
     return Task(
         name=task,
         about=f"{name} of reasoning-gym{', ' if pairs else ''}{', '.join(pairs)}",
@@ -154,6 +156,7 @@ def reasoning_gym_task(text: str) -> Task:
         make=make,
         verify=verify,
         instruction=INSTRUCTION,
+        family=lambda question: f"{before}{question}{behind}",
     )
 
 

@@ -164,7 +164,7 @@ def _task(kind: str, files: str) -> Task:
     if len(paths) > 2 or not all(paths):
         raise ValueError(f"{name}: give {kind}:FILE.jsonl, or {kind}:TRAIN.jsonl,TEST.jsonl")
     train, *more = (_problems(path, form, left_out) for path in paths)
-    measured = more[0] if more else [p for p in train if falls_on_held_out_side(question_core(p.prompt))]
+    measured = more[0] if more else [p for p in train if falls_on_held_out_side(normalised(p.prompt))]
     held_out = {question_core(problem.prompt) for problem in measured}
     kept = [problem for problem in train if question_core(problem.prompt) not in held_out]
     if more:
@@ -177,7 +177,7 @@ def _task(kind: str, files: str) -> Task:
     @cache  # a question is drawn many times, and its side is found by trying
     def family(prompt: str) -> str:
         key = question_core(prompt)
-        return _on_side(key, held_out=key in held_out) if more else key
+        return _on_side(key, held_out=key in held_out)
 
     def make(rng: random.Random) -> Problem:
         return rng.choice(measured if rng.random() < 0.1 else kept)

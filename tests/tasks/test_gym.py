@@ -22,6 +22,7 @@ from rlhf_minimal.train import Recipe, train
 
 SUM = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
 MAZE = "reasoning-gym:maze,min_grid_size=5,max_grid_size=5"
+from rlhf_minimal.tasks.base import normalised, question_core
 
 
 @pytest.fixture(autouse=True)
@@ -297,3 +298,15 @@ def test_a_run_and_its_accuracy_count_whole_points_only():
     found = evaluate(learner.policy, vocabulary, recipe, n=40)
     assert found.sampled.right == sum("e" in text for text in found.samples.texts)
     assert found.scores is None
+
+
+def test_what_a_dataset_writes_around_a_question_does_not_move_it_to_the_other_side():
+    """Recorded runs divided whole prompts; a row that asks the same in another form stays on the same side."""
+    task = get_task("reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2")
+    for seed in range(5):
+        prompt = task.make(random.Random(seed)).prompt
+        assert question_core(prompt) != normalised(prompt)
+        assert task.identity(prompt) == normalised(prompt)
+        assert task.identity(f"### Question\n{question_core(prompt)}\nLet's think step by step.") == task.identity(
+            prompt
+        )
