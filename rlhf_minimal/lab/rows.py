@@ -23,12 +23,14 @@ Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`. 
 anything that yields dicts works.
 """
 
+import html
 import json
 import math
 import os
 import re
 import unicodedata
 import zlib
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -103,9 +105,10 @@ def hold_out(
     conversations hold beside other questions ("Go on") decides nothing.
 
     Nor is a row trained on that contains a question which is known to be held out, whatever is written around it, in
-    the prompt or the answer. Known are `known` and what the rows themselves ask. Compared are words and numbers,
-    capitals and punctuation aside. Of a short question (fewer than six words, or four with a number) this would exclude
-    too much: ``12+34=`` stands in many texts. It is found only where it is all that is asked.
+    the prompt or the answer. Known are `known` and what the rows themselves ask. Compared are letters and numbers,
+    without capitals, blanks, punctuation and escapes; a few words may stand between two parts of a long question, as
+    where it goes on in another message. Of a short question (fewer than six words, or four with a number) this would
+    exclude too much: ``12+34=`` stands in many texts. It is found only where it is all that is asked.
 
     Args:
         rows: All rows of a source.
@@ -157,24 +160,72 @@ def hold_out(
 
 
 _WORD = re.compile(r"[^\W_]+|[^\w\s.,;:?!\"'()\[\]{}*_`$\\]")
-_FIRST = 4  # words by which a question is looked up
+_WRITTEN_OUT = re.compile(r"\\u([\dA-Fa-f]{4})|\\[nrt](?![a-z])")  # as in JSON
+_MARKUP = re.compile(r"(?i)</?[a-z]+ ?/?>|(?<=\d)(?: ?,|\{,\}|\\,)(?=\d{3}(?!\d))")
+_BETWEEN_NUMBERS = re.compile(r"(?<=\d)\W+(?=\d)")
+_SILENT = re.compile(r"(?<!\d)[^\w+/=]+|[^\w+/=]+(?!\d)")
+_BLOCK = 8  # letters and digits by which a question is looked up
+_RARE = 20  # questions in which a block may stand, so that it is looked up beside the rarest one
+_GAP = 40  # most letters and digits between two pieces of a question ("assistant ok user"); a piece for each so many
+_ROOM = 200  # letters and digits that all gaps may take, before the place where a question is looked up, and behind it
+
+
+def _folded(text: str) -> str:
+    """The letters and digits of a text, in one case, without what stands between them but for operators of numbers."""
+    text = _WRITTEN_OUT.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", _TAG.sub(" ", text))
+    text = _MARKUP.sub("", normalised(html.unescape(text)).casefold().replace("_", " "))
+
+    def operator(found: re.Match[str]) -> str:
+        return "*" if found[0].strip() == "*" else next((c for c in found[0] if c in "+/=<:.\u00d7\u00f7"), "_")
+
+    return _SILENT.sub("", _BETWEEN_NUMBERS.sub(operator, text))
+
+
+def _begins_with(text: str, question: str, gaps: int) -> bool:
+    """Whether a text begins with a question, if so many gaps are allowed; no number is cut."""
+    while not text.startswith(question):
+        same = bisect_left(range(len(question)), True, key=lambda n: not text.startswith(question[: n + 1]))
+        while question[same - 1 : same].isdigit():
+            same -= 1
+        piece = question[same : same + _BLOCK]
+        at = text.find(piece, same, same + _GAP + len(piece))
+        if not gaps or at < 0 or len(piece) < _BLOCK - 2 or (piece[0].isdigit() and text[at - 1 : at].isdigit()):
+            return False
+        text, question, gaps = text[at:], question[same:], gaps - 1
+    return not (question[-1:].isdigit() and text[len(question) : len(question) + 1].isdigit())
 
 
 def _containing(rows: Sequence[Row], questions: Iterable[str]) -> set[Row]:
-    """The rows in which one of the questions stands, word for word: one pass, however many questions there are."""
-    sought, lengths = set[tuple[str, ...]](), dict[tuple[str, ...], set[int]]()
+    """The rows in which one of the questions stands: one pass, however many questions there are."""
+    sought = dict[str, set[str]]()  # and the numbers of each
     for question in questions:
-        words = tuple(_WORD.findall(question.casefold()))
+        words = _WORD.findall(question.casefold())
         n = sum(word.isalpha() and len(word) > 1 for word in words)
-        if n > 5 or (n > 1 and len(words) >= _FIRST and not words[0].isdigit() and any(map(str.isdigit, words))):
-            sought.add(words)
-            lengths.setdefault(words[:_FIRST], set()).add(len(words))
+        if n > 5 or (n > 1 and len(words) > 3 and not words[0].isdigit() and any(map(str.isdigit, words))):
+            folded = _folded(question)
+            sought[folded] = {*re.findall(r"\d+", folded)}
+    starts = {question: range(0, max(len(question) - _BLOCK, 0) + 1, _BLOCK) for question in sought}
+    often = Counter(question[i : i + _BLOCK] for question in sought for i in starts[question])
+    places = dict[str, list[tuple[str, int]]]()
+    for question in sought:
+        by_rarity = sorted((often[question[i : i + _BLOCK]], i) for i in starts[question])[:3]
+        for i in (i for n, i in by_rarity if n <= max(by_rarity[0][0], _RARE)):
+            places.setdefault(question[i : i + _BLOCK], []).append((question, i))
+    lengths = {*map(len, places)}
 
     def holds(row: Row) -> bool:
-        texts = dict.fromkeys(text for _, *both in row.sequences() for text in both)
-        words = tuple(_WORD.findall(normalised("\n".join(texts)).casefold()))
-        places = ((i, words[i : i + _FIRST]) for i in range(len(words)))
-        return any(words[i : i + n] in sought for i, first in places for n in lengths.get(first, ()))
+        text = _folded("\n".join(dict.fromkeys(text for _, *both in row.sequences() for text in both)))
+        numbers = {*re.findall(r"\d+", text)}
+        return any(
+            sought[question] <= numbers
+            and _begins_with(text[at : at + len(question) + _ROOM], question[i:], len(question) // _GAP)
+            and _begins_with(
+                text[max(at - i - _ROOM, 0) : at + 1][::-1], question[: i + 1][::-1], len(question) // _GAP
+            )
+            for n in lengths
+            for at in range(len(text))
+            for question, i in places.get(text[at : at + n], ())
+        )
 
     return {row for row in rows if holds(row)}
 
@@ -220,7 +271,8 @@ def render(messages: list[dict[str, Any]], vocabulary: Vocabulary | TokenizerVoc
         ValueError: If a message has no role, if its content is not a text, or if the template refuses the conversation.
     """
     for i, message in enumerate(messages, start=1):
-        if not isinstance(message, Mapping) or not isinstance(message.get("content"), str) or not message.get("role"):
+        parts = [message.get(name) for name in ("role", "content")] if isinstance(message, Mapping) else [None]
+        if not all(isinstance(part, str) for part in parts) or not parts[0]:
             raise ValueError(
                 f'message {i} is {message!r}; write each message as {{"role": "user", "content": "..."}} with a text'
             )

@@ -1,5 +1,6 @@
 """The wall between training and held-out questions stands whatever form a file has them in."""
 
+import html
 import json
 import time
 from functools import partial
@@ -7,7 +8,7 @@ from functools import partial
 import pytest
 
 from rlhf_minimal.cli import main
-from rlhf_minimal.lab.rows import hold_out, read_rows
+from rlhf_minimal.lab.rows import _containing, hold_out, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
 from rlhf_minimal.tasks.base import Problem, Task, normalised, question_core
@@ -391,6 +392,96 @@ def test_a_short_question_is_found_where_it_is_all_that_is_asked():
     train, _ = hold_out(rows, 9, known=["12+34=", "What did the cat on the mat say?"])
     assert "Is 12+34= a question?" in {row.prompt for row in train}
     assert question_core(rows[1].prompt) == "12+34="
+
+
+SOLD = (
+    'Ann\'s "friend" sold {} clips in April, and then she sold half as many in May for $7 each. How much money did the '
+    "friend's clips earn altogether in 1,{} days?"
+)
+LONG = [SOLD.format(i, 100 + i) for i in range(160)]
+
+
+def in_two(question, between):
+    return question.replace(". How", f".{between}How")
+
+
+# One question as other files spell it: quotes, escapes, marks before lines, a break.
+SPELT = {
+    "curly quotes": lambda q: q.replace("'", "\u2019").replace(' "', " \u201c").replace('"', "\u201d"),
+    "backquotes": lambda q: q.replace("'", "`"),
+    "upper case": str.upper,
+    "full width": lambda q: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in q),
+    "html": html.escape,
+    "named entities": lambda q: q.replace("'", "&rsquo;").replace(" ", "&nbsp;"),
+    "JSON": lambda q: json.dumps(q.replace("'", "\u2019")),
+    "escaped apostrophe": lambda q: q.replace("'", "\\u0027"),
+    "line written out": lambda q: in_two(q, "\\n"),
+    "quoted": lambda q: "> " + in_two(q, "\n> "),
+    "bullets": lambda q: "- " + in_two(q, "\n- "),
+    "bold": lambda q: q.replace("April", "**April**").replace("$7", "$**7**"),
+    "tags": lambda q: in_two(q, "<br/><p>").replace("April", "<b>April</b>"),
+    "no thousands": lambda q: q.replace("1,", "1"),
+    "thousands in LaTeX": lambda q: q.replace("1,", "1{,}"),
+    "blanks before marks": lambda q: q.replace("?", " ?").replace(",", " ,").replace("'", " '"),
+    "dashes": lambda q: q.replace(", and", " \u2014 and"),
+    "end of a line": lambda q: q.replace("money", "mo-\nney"),
+    "glued": lambda q: f"Question#7->{q}",
+    "glued word": lambda q: f"xxx{q}",
+    "with a remark": lambda q: q.replace("May", "May (think!)"),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELT)
+@pytest.mark.parametrize("kind", ["completion", "pair", "text"])
+def test_a_question_in_another_spelling_is_the_same(kind, spelling):
+    task, (row, make) = get_task("even"), KINDS[kind]
+    held_out = {question for question in LONG if task.is_held_out(question)}
+    raw = [make(f"Solve this. {SPELT[spelling](question)}") for question in LONG]
+    rows = read_rows(raw, row, TokenizerVocabulary(tokenizer(None)), max_length=10**6)
+    train, _ = hold_out(rows, 10**6, task.identity, held_out)
+    trained = {question for question, row in zip(LONG, rows, strict=True) if row in set(train)}
+    assert not trained & held_out
+    assert len(trained) > 100
+
+
+@every
+@pytest.mark.parametrize("between", ["ok", "Go on.", None])
+def test_a_question_in_two_messages_is_the_same(name, between):
+    if between is None and name in ("a model speaks, and nothing else may", "a system message within"):
+        between = "Yes?"
+    held_out = {question for question in LONG if get_task("even").is_held_out(question)}
+    parts = [question.rpartition(". ") for question in LONG]
+    raw = [
+        {"messages": [user(one + "."), *([assistant(between)] if between else []), user(other), YES]}
+        for one, _, other in parts
+    ]
+    rows = read_rows(raw, CompletionRow, (VOCABULARIES | PLAIN)[name], max_length=10**6)
+    train, _ = hold_out(rows, 10**6, get_task("even").identity, held_out)
+    assert not {question for question, row in zip(LONG, rows, strict=True) if row in set(train)} & held_out
+    assert len(train) > 100
+
+
+@pytest.mark.parametrize(
+    ("known", "other"),
+    [
+        (SOLD.format(12, 100), SOLD.format(112, 100)),
+        (SOLD.format(12, 100), SOLD.format(123, 100)),
+        (SOLD.format(12, 100), SOLD.format(12, 1000)),
+        (SOLD.format(12, 100), SOLD.format(1, 100) + " 12"),
+        (SOLD.format(12, 100), SOLD.format(12, 100).replace("May", "the next month, June")),
+        ("What is 3 + 4?", "What is 3 * 4?"),
+        ("What is 3 + 4?", "What is 3 - 4?"),
+        ("What is 3 + 4?", "What is 3 + 45?"),
+        ("What is 1 + 23?", "What is 12 + 3?"),
+        ("What is 1.5 + 2?", "What is 1 5 + 2?"),
+        ("What is 3 + 4?", "What is 3 of the 5 and 3 + 4?"),
+        ("12+34=", "Is 12+34= so?"),
+    ],
+)
+def test_another_question_is_another(known, other):
+    rows = [CompletionRow(f"{{ {text} }}", "42") for text in (known, other)]
+    found = _containing(rows, [known])
+    assert found == ({rows[0]} if len(known) > 9 else set())
 
 
 def test_fifty_thousand_rows_take_seconds():
