@@ -311,9 +311,9 @@ def quiet(packed: bool = False) -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message; if it has none, its name."""
+    """The first line of an error's message, with the next one if it ends in a colon; if it has none, its name."""
     missing = " is missing" if isinstance(error, KeyError) else ""
-    return (str(error).strip() or type(error).__name__).splitlines()[0] + missing
+    return re.sub(r":\s*\n\s*", ": ", str(error).strip() or type(error).__name__).splitlines()[0] + missing
 
 
 def _by(shape: Iterable[int]) -> str:

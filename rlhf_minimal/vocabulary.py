@@ -202,7 +202,7 @@ class TokenizerVocabulary:
         said = "It is 42."
         try:
             messages = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": said}]
-            return self._by_template(messages, ask=False).rpartition(said)[2]
+            return ["", *self._by_template(messages, ask=False).split(said)[1:]][-1]
         except Exception:  # no template, or one that refuses this conversation
             return ""
 

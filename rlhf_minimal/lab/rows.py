@@ -202,11 +202,11 @@ def _containing(rows: Sequence[Row], questions: Iterable[str]) -> set[Row]:
         words = _WORD.findall(question.casefold())
         n = sum(word.isalpha() and len(word) > 1 for word in words)
         if n > 5 or (n > 1 and len(words) > 3 and not words[0].isdigit() and any(map(str.isdigit, words))):
-            folded = _folded(question)
+            folded: str = _folded(question)
             sought[folded] = {*re.findall(r"\d+", folded)}
     starts = {question: range(0, max(len(question) - _BLOCK, 0) + 1, _BLOCK) for question in sought}
     often = Counter(question[i : i + _BLOCK] for question in sought for i in starts[question])
-    places = dict[str, list[tuple[str, int]]]()
+    places: dict[str, list[tuple[str, int]]] = {}
     for question in sought:
         by_rarity = sorted((often[question[i : i + _BLOCK]], i) for i in starts[question])[:3]
         for i in (i for n, i in by_rarity if n <= max(by_rarity[0][0], _RARE)):
@@ -214,7 +214,7 @@ def _containing(rows: Sequence[Row], questions: Iterable[str]) -> set[Row]:
     lengths = {*map(len, places)}
 
     def holds(row: Row) -> bool:
-        text = _folded("\n".join(dict.fromkeys(text for _, *both in row.sequences() for text in both)))
+        text: str = _folded("\n".join(dict.fromkeys(said for _, *both in row.sequences() for said in both)))
         numbers = {*re.findall(r"\d+", text)}
         return any(
             sought[question] <= numbers

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from rlhf_minimal.functional.masked import completion_mask
+from rlhf_minimal.model_files import first_line
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_policy, load_pretrained, save_policy, tiny_llama
 from rlhf_minimal.sample import sample_ids
 from tests.chat_model import tokenizer
@@ -38,7 +39,15 @@ def test_a_turn_ends_with_the_templates_own_token(end):
     assert vocabulary.decode(said).rstrip(" ") == ("42" if ENDS[end] else f"42{end}12")
 
 
-@pytest.mark.parametrize("template", [None, "{{ raise_exception('no') }}", "{% for m in messages %}x{% endfor %}"])
+@pytest.mark.parametrize(
+    "template",
+    [
+        None,
+        "{{ raise_exception('no') }}",
+        "{% for m in messages %}x{% endfor %}",
+        TURN.replace("'content']", "'content'] | upper"),
+    ],
+)
 def test_without_a_turn_to_see_the_end_is_the_tokenizers(template):
     vocabulary = TokenizerVocabulary(chat(template))
     assert vocabulary.eos_ids == (vocabulary.eos_id,)
@@ -95,3 +104,11 @@ def test_a_completion_mask_ends_at_the_first_of_several(kind):
     want = [[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 0.0, 0.0]]
     assert completion_mask(ids, kind((2, 3))).tolist() == want
     assert torch.equal(completion_mask(ids, kind((2,))), completion_mask(ids, 2))
+
+
+def test_an_error_says_its_reason_where_that_stands_on_the_next_line():
+    said = "Validation error for field 'hidden_size':\n    TypeError: expected int, got 'x'\nand more"
+    assert first_line(ValueError(said)) == "Validation error for field 'hidden_size': TypeError: expected int, got 'x'"
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(KeyError("a")) == "'a' is missing"
+    assert first_line(OSError()) == "OSError"

@@ -137,6 +137,12 @@ GOOD = {
         (CompletionRow, {"messages": [assistant("a")]}, "the prompt has no message"),
         (CompletionRow, {"messages": [user("a?"), assistant("")]}, "the completion is empty"),
         (CompletionRow, {"messages": [{"role": "user"}, assistant("b")]}, "message 1 is {'role': 'user'}"),
+        (
+            CompletionRow,
+            {"messages": [user("a") | {"role": ["user"]}, assistant("b")]},
+            r"message 1 is {'role': \['user'\]",
+        ),
+        (CompletionRow, {"messages": [user("a") | {"role": 5}, assistant("b")]}, "message 1 is {'role': 5"),
         (PairRow, {"prompt": "a?", "chosen": "b", "rejected": "b"}, "chosen and rejected are equal"),
         (PairRow, {"chosen": "a? b", "rejected": "a? b"}, "chosen and rejected are equal"),
         (PairRow, {"chosen": "a b", "rejected": "c b"}, "the prompt is empty"),
