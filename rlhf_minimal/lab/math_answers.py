@@ -50,13 +50,19 @@ _ROOT = re.compile("([\u221a\u221b\u221c])\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
 _GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)")
-_REPEATED = re.compile(r"(\d*)\.(\d*)\\overline\s?\{(\d{1,9})\}")
+_REPEATED = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s?\{(\d{1,9})\}")
 _MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
 _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(?([^{}()]*)\)?\s*\}")
+_OTHER_DRESS = {
+    re.compile(r"^\\text\s?\{\s*(-?[\d.,]*\d)( [^{}\d]*)\}$"): r"\1\\text{\2}",
+    re.compile(r"\s*\\text\s?\{\s*and\s*\}\s*"): ",",
+    re.compile(r"\\([lr])brace(?![A-Za-z])"): lambda found: {"l": r"\{", "r": r"\}"}[found[1]],
+}
+_RETRACTED = re.compile(r"(?i)\b(?:made a mistake|it should be|actually,? it|contradicts?\b.*\bno solution)")
 # words that make another number of the one before them, and no unit
 _MAKES = (
     "hundred|thousand|million|billion|trillion|mn|mln|bn|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
-    "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial|lakh|crore|Mio|Mrd|Tsd|tn|pairs"
+    "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial|lakh|crore|Mio|Mrd|Tsd|tn|pairs|score|gross"
 )
 _NO_UNIT = rf"(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
 _UNIT = re.compile(
@@ -72,11 +78,11 @@ _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\
 # A number behind or before one of these words is a part of something else, or is taken back.
 _BEFORE = (
     r"not|isn't|no|or|of|than|about|nearly|almost|roughly|least|most|minus:?|neg\.?|plus|times|over|by|to|to the|and"
-    r"|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan|factorial|base|under|\d+ (?:in|per)"
+    r"|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan|factorial|base|under|below|\d+ (?:in|per)"
 )
 _BEHIND = (
     r"and\b.*\d|and (?:an?|one|two|three)|or|to \d|of \d|percent of|to the|is (?:not|wrong|false|incorrect)|isn't"
-    rf"|{_MAKES}|times|plus|minus|over|divided|mod|choose|(?:degrees? )?below|in \d|per \d"
+    rf"|{_MAKES}|times|plus|minus|over|divided|mod|choose|(?:degrees? )?below|in (?:\d|binary|octal|hex)|per \d"
 )
 _LEADS_TO = r"(?<!equal )(?<!comes )(?<!amounts )(?<!simplifies )(?<!reduces )(?<!evaluates )"
 _TAKEN_BACK = (
@@ -134,7 +140,7 @@ _NOT_BEFORE = re.compile(
 _LISTED = re.compile(r"(?i)([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*([,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$]*$")
 _NAMED = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="
 _JOINED = re.compile(
-    r"(?:[ ,;/&$=()]|\\?\b[A-Za-z]\w? *=|\b(?:and|also|as well as)\b)*|[^.?!\n]*\b(?:or|maybe|perhaps)\b[^.?!\n]*"
+    r"(?:[ ,;/&$=()]|\\?\b[A-Za-z]\w? *=|\b(?:and|also|as well as)\b)*|[^.?!\n]*\b(?:or|maybe|perhaps|if)\b[^.?!\n]*"
 )
 # A last sentence that names one of several options by its letter, and does nothing else.
 _OPTION = re.compile(
@@ -240,6 +246,8 @@ def _formula_of_answer(answer: str) -> str:
 def _last_formula(text: str) -> list[str]:
     """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
     text = plain_signs(text)
+    if _RETRACTED.search(text[text.rfind("\\boxed") :] if "\\boxed" in text else re.split(r"\d", text)[-1]):
+        return []
     if "\\boxed" in text:
         return [latex(boxed(text))]
     places = marked(text)
@@ -380,7 +388,9 @@ def latex(formula: str) -> str:
     """A formula without what does not count: units, the dress of letters, spaces between thousands."""
     if len(formula) > LONGEST:
         return ""
-    formula = _UNIT.sub("", formula.strip().strip("$").strip())
+    for pattern, by in _OTHER_DRESS.items():
+        formula = pattern.sub(by, formula.strip().strip("$").strip())
+    formula = _UNIT.sub("", formula)
     if dressed := _DRESSED.fullmatch(formula):
         formula = dressed[1].strip() if len(dressed[1].strip()) == 1 else formula
     formula = re.sub(r"^\(([A-Za-z])\)$", r"\1", formula)

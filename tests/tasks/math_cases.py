@@ -109,12 +109,30 @@ RIGHT = [
     ("\u221b8", "2"),
     ("\u221c16.", "2"),
     (r"\frac1{2}", "0.5"),
+    (r"\boxed{AB = 5}", "5"),
+    (r"\boxed{f(2) = 5}", "5"),
+    (r"\boxed{\angle ABC = 45^\circ}", "45"),
+    (r"\boxed{\cos\theta = \frac12}", "1/2"),
+    (r"\boxed{\text{5 hours}}", "5"),
+    (r"\boxed{1 \text{ and } -2}", "1,-2"),
+    (r"\boxed{0.\bar{3}}", "1/3"),
+    (r"\boxed{\lbrace 1,2\rbrace}", r"\{1,2\}"),
     (r"\boxed{x+Y}", "x+Y"),
     (r"\boxed{\text{no}}", r"\text{No}"),
 ]
 
 # (completion, answer): another value, or no answer
 WRONG = [
+    # taken back afterwards, one of two cases, in another base
+    (r"So the answer is \boxed{5}. Wait, I made a mistake; it should be 6.", "5"),
+    ("The answer is 5. Hmm, actually it's six.", "5"),
+    ("So the answer is 5, but this contradicts the assumption, so there is no solution.", "5"),
+    (r"$\boxed{3}$ if n is even and $\boxed{4}$ if n is odd.", "4"),
+    ("The answer is 101 in binary.", "101"),
+    ("7 score", "7"),
+    ("7 gross", "7"),
+    ("7 dozen", "7"),
+    ("5 degrees below 0.", "0"),
     # a letter that the sentence does not choose, and units of two measures
     ("The answer is not C", "C"),
     ("The answer is C or D", "D"),
