@@ -56,7 +56,8 @@ _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(
 _OTHER_DRESS = {
     re.compile(r"^\\text\s?\{\s*(-?[\d.,]*\d)( [^{}\d]*)\}$"): r"\1\\text{\2}",
     re.compile(r"\s*\\text\s?\{\s*and\s*\}\s*"): ",",
-    re.compile(r"\\([lr])brace(?![A-Za-z])"): lambda found: {"l": r"\{", "r": r"\}"}[found[1]],
+    re.compile(r"\\lbrace(?![A-Za-z])"): r"\\{",
+    re.compile(r"\\rbrace(?![A-Za-z])"): r"\\}",
 }
 _RETRACTED = re.compile(r"(?i)\b(?:made a mistake|it should be|actually,? it|contradicts?\b.*\bno solution)")
 # words that make another number of the one before them, and no unit
@@ -370,7 +371,7 @@ def plain_signs(text: str) -> str:
     text = _POWERS.sub(lambda found: f"^{{{unicodedata.normalize('NFKC', found[0])}}}".replace("\u2212", "-"), text)
     text = "".join(chr(ord(c) - 0xFEE0) if "\uff01" <= c <= "\uff5e" else c for c in text).translate(_SIGNS)
     text = _ROOT.sub(lambda found: rf"\sqrt{_DEGREE[found[1]]}{{{found[2].strip('()')}}}", text)
-    text = re.sub(r"(?<=\d)\s*x\s*(?=10\s?\^)", r"\\cdot ", text)
+    text = re.sub(r"(?<=\d)\s*x\s*(?=10\s?\^)|(?<=\d) x (?=\$?\d+\s*=)", r"\\cdot ", re.sub("<<[^<>]*>>", "", text))
     text = re.sub(r"\^(-\d+)", r"^{\1}", text)
     text = re.sub(r"(?<=[\d)])\*\*(?=[\d(-])", "^", text)
     text = _GLUED.sub(" ", re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE))
