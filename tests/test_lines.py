@@ -42,8 +42,9 @@ def test_the_library_does_not_grow():
     # 400 of them: pairs, self-distillation, turns, in contrib and lab; 100: files of word problems; 150: one question
     # in every form of a row; 20: the new name in the answer to an old keyword; 100: what stands around a formula
     # that is marked, speakers that a prompt names, further formats of files; 150: what stands around a box, and around
-    # a question; 100: every tensor of a save compared, files of an export copied, questions found in other spellings
-    assert rooms.total() <= 11900, "say in the commit what the new lines are for, and raise this bound by their number"
+    # a question; 150: every tensor of a save compared, files of an export copied, questions in other spellings,
+    # answers taken back
+    assert rooms.total() <= 11950, "say in the commit what the new lines are for, and raise this bound by their number"
 
 
 def test_the_walk_from_the_command_to_the_first_step_does_not_grow():

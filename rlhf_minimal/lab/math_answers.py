@@ -59,7 +59,16 @@ _OTHER_DRESS = {
     re.compile(r"\\lbrace(?![A-Za-z])"): r"\\{",
     re.compile(r"\\rbrace(?![A-Za-z])"): r"\\}",
 }
-_RETRACTED = re.compile(r"(?i)\b(?:made a mistake|it should be|actually,? it|contradicts?\b.*\bno solution)")
+# What takes an answer back that stands before it: in words, or by another number in its place.
+_RETRACTED = re.compile(
+    r"(?i)\bthat(?:'s| is| was) (?:wrong|incorrect)|(?:^|[.!?] )(?:false|wrong)\."
+    r"|\bI made (?:a|an) (?:mistake|error)(?! in\b)|\bbut\b[^.]*\bcontradicts?\b.*\bno solution"
+)
+_INSTEAD = re.compile(
+    r"(?i)(?:\bit should (?:be|have been)|\b(?:actually|oops|wait|no|correction|hmm)\b[^.!?\n]{0,40}?"
+    r"\b(?:it's|it is|answer is)|\banswer (?:is|should be))[\s$:*]*(?:\\boxed\{)?"
+    r"(-?\d[\d,]*(?:\.\d+)?(?![\d ]*[-+*/=^])|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b)"
+)
 # words that make another number of the one before them, and no unit
 _MAKES = (
     "hundred|thousand|million|billion|trillion|mn|mln|bn|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
@@ -72,14 +81,27 @@ _UNIT = re.compile(
 # two numbers side by side are neither one number nor a product; \sqrt16 may be 4, and is 6 in LaTeX
 _SPACE = r"(?:\s|~|\\[,;:! ]|\\q?quad)"
 _BESIDE = re.compile(rf"\d{_SPACE}+\d|(?<!frac)(?<!frac )\d{_SPACE}*\{{\s*\d|\d\s*:\s*\d|[<>]\s*$|\\sqrt\s*\d\d")
+_CHECK = re.compile(
+    r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:sanity|to) check|check|verification|verify|let's verify)\b"
+    r"(?!.*\banswer\b).*)"
+)
+_APPLAUSE = re.compile(
+    "[\u220e\u25a0-\u25ff\u2600-\u2714\u2719-\u274b\u274d-\u27bf\ufe0f\U0001f300-\U0001faff]"
+)  # and no cross
 _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
 
 _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
 _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
 # A number behind or before one of these words is a part of something else, or is taken back.
+_MEASURES = (  # a total of 72
+    "total sum profit loss gain cost price balance discount average mean median equivalent amount area perimeter volume"
+    " speed rate distance length height width weight age salary value score maximum minimum"
+)
+_NO_MEASURE = "".join(f"(?<!{noun} )" for noun in _MEASURES.split())
 _BEFORE = (
-    r"not|isn't|no|or|of|than|about|nearly|almost|roughly|least|most|minus:?|neg\.?|plus|times|over|by|to|to the|and"
-    r"|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan|factorial|base|under|below|\d+ (?:in|per)"
+    rf"not|isn't|no|or|{_NO_MEASURE}of|than|about|nearly|almost|roughly|least|most|minus:?|neg\.?|plus|times|over|by"
+    r"|(?<!out )(?<!down )(?<!total )to|to the|and|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan"
+    r"|factorial|base|under|below|\d+ (?:in|per)"
 )
 _BEHIND = (
     r"and\b.*\d|and (?:an?|one|two|three)|or|to \d|of \d|percent of|to the|is (?:not|wrong|false|incorrect)|isn't"
@@ -135,7 +157,8 @@ _NOT_BEHIND = re.compile(
 )
 _NOT_BEFORE = re.compile(
     rf"(?i)[ $]*(?:(?:[,;]? *(?:{_MAKES}|plus|minus|times|over|mod|choose|sqrt|sin|cos|tan|log|ln|exp|percent of"
-    r"|of \$?\d+|is (?:not|wrong|false|incorrect)|isn't)|[,;(]? *(?:or|maybe|perhaps))\b"
+    r"|of \$?\d+|is (?:not|wrong|false|incorrect|too \w+)|isn't"
+    r"|does(?: not|n't) (?:work|satisfy|fit)|can be ruled out|and an? half)|[,;(]? *(?:or|maybe|perhaps))\b"
     r"|(?:[,;/]| +:|,? *and\b)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|~~)"
 )
 _LISTED = re.compile(r"(?i)([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*([,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$]*$")
@@ -247,7 +270,11 @@ def _formula_of_answer(answer: str) -> str:
 def _last_formula(text: str) -> list[str]:
     """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
     text = plain_signs(text)
-    if _RETRACTED.search(text[text.rfind("\\boxed") :] if "\\boxed" in text else re.split(r"\d", text)[-1]):
+    if "\\boxed" not in text and (check := _CHECK.search(text)):
+        text = text[: check.start(1)]
+    said = text[text.rfind("\\boxed") :] if "\\boxed" in text else re.split(r"\d", text)[-1]
+    own = said[: said.find("}") + 1].replace(",", "")  # of a box
+    if _RETRACTED.search(said) or any(number.replace(",", "") not in own for number in _INSTEAD.findall(said)):
         return []
     if "\\boxed" in text:
         return [latex(boxed(text))]
@@ -367,7 +394,7 @@ def _words(text: str) -> list[str]:
 
 def plain_signs(text: str) -> str:
     """A text with the signs of LaTeX in place of those of Unicode and Markdown."""
-    text = _VULGAR.sub(_fraction, text)
+    text = _VULGAR.sub(_fraction, _APPLAUSE.sub("", text))
     text = _POWERS.sub(lambda found: f"^{{{unicodedata.normalize('NFKC', found[0])}}}".replace("\u2212", "-"), text)
     text = "".join(chr(ord(c) - 0xFEE0) if "\uff01" <= c <= "\uff5e" else c for c in text).translate(_SIGNS)
     text = _ROOT.sub(lambda found: rf"\sqrt{_DEGREE[found[1]]}{{{found[2].strip('()')}}}", text)

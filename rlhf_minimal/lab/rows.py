@@ -161,7 +161,10 @@ def hold_out(
 
 _WORD = re.compile(r"[^\W_]+|[^\w\s.,;:?!\"'()\[\]{}*_`$\\]")
 _WRITTEN_OUT = re.compile(r"\\u([\dA-Fa-f]{4})|\\[nrt](?![a-z])")  # as in JSON
-_MARKUP = re.compile(r"(?i)</?[a-z]+ ?/?>|(?<=\d)(?: ?,|\{,\}|\\,)(?=\d{3}(?!\d))")
+_MARKUP = re.compile(
+    r"(?i)</?[a-z]+(?: [a-z-]+=[^<>]*)? ?/?>|\\(?:left|right)(?![a-z])|(?<=\d)(?: ?,|\{,\}|\\,)(?=\d{3}(?!\d))"
+)
+_FRACTION = re.compile(r"\\[dt]?frac ?(?:\{(\w+)\} ?\{(\w+)\}|(\d) ?(\d))|\\(?:times|cdot)(?![a-z])|\u00d7|\u2044")
 _BETWEEN_NUMBERS = re.compile(r"(?<=\d)\W+(?=\d)")
 _SILENT = re.compile(r"(?<!\d)[^\w+/=]+|[^\w+/=]+(?!\d)")
 _BLOCK = 8  # letters and digits by which a question is looked up
@@ -174,6 +177,9 @@ def _folded(text: str) -> str:
     """The letters and digits of a text, in one case, without what stands between them but for operators of numbers."""
     text = _WRITTEN_OUT.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", _TAG.sub(" ", text))
     text = _MARKUP.sub("", normalised(html.unescape(text)).casefold().replace("_", " "))
+    text = _FRACTION.sub(
+        lambda found: "/".join(filter(None, found.groups())) or ("/" if found[0] == "\u2044" else "*"), text
+    )
 
     def operator(found: re.Match[str]) -> str:
         return "*" if found[0].strip() == "*" else next((c for c in found[0] if c in "+/=<:.\u00d7\u00f7"), "_")

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from rlhf_minimal.cli import main
-from rlhf_minimal.lab.rows import _containing, hold_out, read_rows
+from rlhf_minimal.lab.rows import _containing, _folded, hold_out, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
 from rlhf_minimal.tasks.base import Problem, Task, normalised, question_core
@@ -494,3 +494,19 @@ def test_fifty_thousand_rows_take_seconds():
     assert time.process_time() - began < 60
     assert not {row.prompt for row in train} & {f"Solve this. {text.format(i)}" for i in range(0, 50_000, 50)}
     assert len(train) > 40_000
+
+
+@pytest.mark.parametrize(
+    ("written", "also"),
+    [
+        ("3/4 cup", "\u00be cup"),
+        (r"\frac{3}{4} cup", "3/4 cup"),
+        (r"\dfrac34 cup", "3/4 cup"),
+        (r"f\left(x\right)=2", "f(x)=2"),
+        ("2 \u00d7 3", r"2 \times 3"),
+        ("2 * 3", "2 \u00d7 3"),
+        ('<span class="n">12</span> eggs', "12 eggs"),
+    ],
+)
+def test_formulas_are_compared_however_they_are_written(written, also):
+    assert _folded(written) == _folded(also) != _folded(written.replace("3", "5").replace("2", "5"))
