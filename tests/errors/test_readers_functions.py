@@ -144,7 +144,7 @@ def rejected(exercise, function, words, *, within=5.0):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(machinery, "_SECONDS", 0.3)
+    monkeypatch.setattr(machinery, "_SECONDS", 0.1)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -165,7 +165,7 @@ def test_every_exercise_survives_all_of_them(exercise):
 @pytest.mark.parametrize("exercise", [PLAIN, LOSS])
 @pytest.mark.parametrize("name", HANGING)
 def test_a_function_that_hangs(name, exercise):
-    words = "takes longer than 0.3 seconds. Is there a loop that does not end? It was called with"
+    words = "takes longer than 0.1 seconds. Is there a loop that does not end? It was called with"
     rejected(exercise, lambda *given: HANGING[name](), words)
 
 
