@@ -1,7 +1,6 @@
 """`sample`: print completions of a checkpoint, or write them down as rows that `sft` reads."""
 
 import argparse
-import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -44,11 +43,9 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints one line for each problem: prompt, completion, and what the verifier says; or writes rows."""
-    if args.n < 1 or not 0 <= args.temperature < math.inf:
-        raise ValueError(
-            f"need -n at least 1 and --temperature a number of at least 0; got {args.n} and {args.temperature}"
-        )
-    if args.temperature:
+    if args.n < 1 or args.temperature < 0:
+        raise ValueError(f"need -n at least 1 and --temperature at least 0; got {args.n} and {args.temperature}")
+    if args.temperature:  # what is no number is refused here
         check_temperature(args.temperature)
     if "" in (args.prompt or []):
         raise ValueError("the prompt is empty: give --prompt at least one character")
