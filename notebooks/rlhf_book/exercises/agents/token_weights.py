@@ -82,7 +82,8 @@ TOKEN_WEIGHTS = Exercise(
     2. $\frac1B \sum_i s_i / (n_i + h_i)$, replies in each row's divisor;
     3. $\sum_i s_i \,/ \sum_i (n_i + h_i)$, one divisor for the batch.
 
-    Then exchange the two advantages: which of the three favours the tool that says less?
+    Then exchange the two advantages: which of the three gives the tool that says less the larger weight,
+    right or wrong?
     """,
     solution=my_token_weights,
     cases=(
