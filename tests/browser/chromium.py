@@ -24,15 +24,16 @@ _SESSIONS: WeakKeyDictionary[Page, CDPSession] = WeakKeyDictionary()  # a page's
 PATIENCE = 60_000  # milliseconds: a busy machine takes its time
 INSIDE = ("file:", "data:", "blob:", "about:", "chrome:")
 
-# All of the page is there, it leads to no other, its mathematics is typeset, and its figures are drawn in their places:
-# each ends with the sentence below it.
-ARRIVED = """async () => {
-  if (document.readyState !== "complete" || document.querySelector("meta[http-equiv=refresh i]")) return false;
-  const widgets = [...document.querySelectorAll("script[type='application/vnd.jupyter.widget-view+json']")];
-  if (!widgets.every((script) => script.previousElementSibling?.querySelector(".lm-Widget .said"))) return false;
+# All of the page is there, it leads to no other, and its figures are drawn in their places: each ends with the sentence
+# below it. Playwright asks this again and again. It does not wait for a promise, so what takes time is asked below.
+ARRIVED = """() => document.readyState === "complete" && !document.querySelector("meta[http-equiv=refresh i]")
+  && [...document.querySelectorAll("script[type='application/vnd.jupyter.widget-view+json']")]
+    .every((script) => script.previousElementSibling?.querySelector(".lm-Widget .said"))"""
+
+# Its mathematics is typeset, and the browser has nothing left to do.
+SETTLED = """async () => {
   await window.MathJax?.startup?.promise;
   await new Promise((resolve) => requestIdleCallback(resolve, { timeout: 5000 }));
-  return true;
 }"""
 
 # Listeners to a size or a colour scheme are called with the next frame, and what they change is drawn with the one
@@ -92,6 +93,7 @@ def go(page: Page, address: Path | str, *, scripts: bool = True) -> None:
     page.goto(address.resolve().as_uri() if isinstance(address, Path) else address)
     if scripts:
         page.wait_for_function(ARRIVED)
+        page.evaluate(SETTLED)
 
 
 def open_page(browser: Browser, address: Path | str, wrong: list[str], **look: Any) -> Page:
