@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.cli import main, parser
+from rlhf_minimal.cli import ELSEWHERE, main, parser
 from rlhf_minimal.cli.recipes import REAL_MODEL_LR
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
@@ -402,6 +402,32 @@ def test_one_line_and_nothing_written(tmp_path, capsys, argv, message):
     assert message in fails(capsys, *argv)
     assert {path.name for path in tmp_path.iterdir()} == {"file", "full"}
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "flag"),
+    [
+        (("train", "grpo", "--stpes", "3"), "--steps"),
+        (("train", "grpo", "--learning-rate", "3"), "--lr"),
+        (("train", "grpo", "--num_generations=8"), "--group-size"),
+        (("train", "grpo", "--Max_Completion_Lenght", "8"), "--max-new-tokens"),
+        (("sft", "--lerning-rate", "3"), "--lr"),
+        (("memory", "grpo", "--sequence_s", "3"), "--sequences"),
+    ],
+)
+def test_an_unknown_flag_is_answered_with_the_one_that_was_meant(capsys, argv, flag):
+    assert f"did you mean {flag}?" in fails(capsys, *argv)
+
+
+@pytest.mark.parametrize("argv", [("train", "grpo", "--foo", "3"), ("table", "--learning-rate", "3"), ("table", "3")])
+def test_no_flag_is_guessed_where_none_is_near(capsys, argv):
+    assert "did you mean" not in fails(capsys, *argv)
+
+
+def test_what_other_libraries_call_a_flag_is_no_flag_of_train_and_leads_to_one():
+    known = parser("train").parse_args(["train", "grpo"]).flags
+    assert {*ELSEWHERE.values()} <= {*known}
+    assert not {*ELSEWHERE} & {*known}
 
 
 def test_a_run_is_not_overwritten_by_accident(tmp_path, capsys):

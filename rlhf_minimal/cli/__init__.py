@@ -5,8 +5,10 @@ first file is written.
 """
 
 import argparse
+import difflib
 import importlib
 import os
+import re
 import sys
 from typing import Any
 
@@ -44,6 +46,23 @@ COMMANDS = {
     "memory": "Count the bytes that every model of a run holds.",
     "export": "Write the files with which a production library repeats a run.",
     "diff": "Print the cells in which two algorithms differ.",
+}
+
+
+# What other libraries call a flag.
+ELSEWHERE = {
+    "--beta": "--kl-coef",
+    "--dataset-name": "--task",
+    "--learning-rate": "--lr",
+    "--max-completion-length": "--max-new-tokens",
+    "--max-grad-norm": "--grad-clip",
+    "--max-response-length": "--max-new-tokens",
+    "--max-steps": "--steps",
+    "--model-name-or-path": "--start",
+    "--n-samples-per-prompt": "--group-size",
+    "--num-generations": "--group-size",
+    "--num-iterations": "--epochs",
+    "--output-dir": "--out",
 }
 
 
@@ -96,7 +115,9 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     """The words of a command line as the flags of a command."""
     words = sys.argv[1:] if argv is None else argv
     grammar = parser(words[0] if words else "")
-    args = grammar.parse_args(words)
+    args, unknown = grammar.parse_known_args(words)
+    if unknown:
+        grammar.error(f"unrecognized arguments: {' '.join(unknown)}{_advice(unknown, args.flags)}")
     for name, value in vars(args).items():
         if value == []:  # what argparse makes of `--flag=--`
             grammar.error(f"argument --{name.replace('_', '-')}: expected one argument")
@@ -106,6 +127,14 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
             except ValueError as error:
                 grammar.error(str(error))
     return args
+
+
+def _advice(unknown: list[str], known: list[str]) -> str:
+    """Which flag of a command may have been meant by the first one that it does not know."""
+    flag = next((word.partition("=")[0][2:] for word in unknown if word.startswith("--")), "")
+    names = {name[2:]: name for name in known} | {name[2:]: new for name, new in ELSEWHERE.items() if new in known}
+    near = difflib.get_close_matches(flag.replace("_", "-").lower(), names, n=1, cutoff=0.7)
+    return f"; did you mean {names[near[0]]}?" if near else ""
 
 
 def parser(*names: str) -> Parser:
@@ -125,5 +154,5 @@ def parser(*names: str) -> Parser:
             help="Threads on the CPU (default %(default)s). Tiny models gain nothing from more.",
         )
         command.add_arguments(sub)
-        sub.set_defaults(command=command)
+        sub.set_defaults(command=command, flags=re.findall(r"--[\w-]+", sub.format_usage()))
     return top
