@@ -142,6 +142,18 @@ def test_an_idea_is_split_into_a_title_and_the_rest():
     assert apparatus_pages.split_idea("no end to this idea") == ("No end to this idea", "")
 
 
+def test_a_heading_that_is_linked_has_its_formulas_and_its_code():
+    said = apparatus_pages.set_inline("5. Does $1/|o|$ make `it` longer? $5, $")
+    assert [(type(node).__name__, node.astext()) for node in said.children] == [
+        ("Text", "5. Does "),
+        ("math", "1/|o|"),
+        ("Text", " make "),
+        ("literal", "it"),
+        ("Text", " longer? "),
+        ("math", "5, "),
+    ]
+
+
 def test_a_test_is_a_link_where_the_repository_has_an_address():
     from types import SimpleNamespace
 
