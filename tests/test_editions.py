@@ -169,10 +169,10 @@ def test_nobody_is_asked_to_press_what_is_printed(tmp_path):
     tests = "<details class='equation-tests'><summary>Held by 2 tests</summary><ul><li>test_a</li></ul></details>"
     twin = "<figure class='mjs'><div class='mjs-figure' aria-label='Press'></div></figure>"
     twin += "<figure class='learning-picture'></figure>"
-    _, text = opened(said, "<p>Our answers, folded away. They.</p>", tests, twin, tmp_path=tmp_path)
+    _, text = opened(said, "<p>Our answers, folded away. They. Try, then unfold.</p>", tests, twin, tmp_path=tmp_path)
     words = " ".join(text.get_text().split())
     assert "Grey: 0.5. In the web book this figure moves. The end." in words
-    assert "Our answers. They." in words
+    assert "Our answers. They. Try." in words
     assert words.endswith(
         "Held by 2 tests."
     )  # no list of names, and of two figures of the same the one that stands still

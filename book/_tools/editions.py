@@ -68,9 +68,9 @@ LEFT_OUT = (
     ".hero-words .sd-btn, .link-target, details.above-input, .tag_remove-cell, .exercise-tick, div.mjs-figure, "
     "svg a > title"
 )
-# What a caption asks of who can press something, and answers that lie open here.
+# What a caption asks of who can press something, and what is said of answers that lie open here.
 ASKED = re.compile(r"Where the figure moves, (?:[^.?]|[.](?=\d))*[.?]")
-FOLDED_AWAY = re.compile(r", folded away(?=[.,;])")
+FOLDED_AWAY = re.compile(r", (?:folded away|then unfold)(?=[.,;])")
 SPEAKS_OF = re.compile(r"\b[Ff]olded\b(?!\s+(?:away|here))[\s(]*(\w*)")  # a program that the web book folds
 SHORT = 16  # lines of a program or an output that are kept on one page
 WIDTH_OF = re.compile(r'data-width="([\d.]+)"')  # of a formula as MathML, in the height of an x
@@ -209,7 +209,7 @@ def text_of(page: Path) -> Tag:
             box.decompose()
     for link in main.select("svg a"):
         link.unwrap()
-    for said in list(main.find_all(string=re.compile("Where the figure moves|folded away"))):
+    for said in list(main.find_all(string=re.compile("Where the figure moves|folded away|then unfold"))):
         still = ASKED.sub("In the web book this figure moves.", str(said))
         said.replace_with(FOLDED_AWAY.sub("", still))
     return main
