@@ -137,6 +137,7 @@ def folded(code, *, show="Show the code", shows="", inside="", tags=""):
 
 def test_of_folded_programs_those_are_printed_that_the_text_speaks_of(tmp_path):
     block, plain = "<p>The folded block checks it.</p>", "<p>Nothing.</p>"
+    fit = "def fit(x):\n    pass"
     figure = folded("draw()", shows="<img src='a.png' alt='A'>")
     imports = folded("import torch", show="Show the imports")
     for blocks, expected in (
@@ -146,20 +147,19 @@ def test_of_folded_programs_those_are_printed_that_the_text_speaks_of(tmp_path):
         ((block, imports, folded("check()")), ["check()"]),
         ((block, imports), ["import torch"]),  # where nothing else can be meant
         ((plain, folded("other()"), folded("before()"), block, "<h2>Next</h2>", folded("later()")), ["before()"]),
-        (
-            (
-                folded("def fit(x):\n    pass"),
-                plain,
-                "<p>The folded <code>fit</code> is a loop.</p>",
-                folded("other()"),
-            ),
-            1,
-        ),
+        ((folded(fit), plain, "<p>The folded <code>fit</code> is a loop.</p>", folded("other()")), [fit]),
         (("<p>Answers, folded away.</p>", folded("check()")), []),
     ):
         programs, text = opened(*blocks, tmp_path=tmp_path)
-        assert programs == (["def fit(x):\n    pass"] if expected == 1 else expected)
+        assert programs == expected
         assert len(text.find_all(string="Folded in the web book:")) == len(programs)
+    setup = f"import torch\nfrom a import (\n    b,\n)\n\nx = 1\n\n\n{fit}\n\n\ny = 2\n"
+    imports = folded(setup, show="Show the imports")
+    programs, text = opened(imports, plain, "<p>The folded fit is a loop.</p>", folded("other()"), tmp_path=tmp_path)
+    assert programs == [f"{fit}\n"]  # the function alone, and where the text speaks of it
+    assert text.select("pre, p")[-1].parent.get("class") == ["cell_input"]
+    programs, _ = opened(block, imports, tmp_path=tmp_path)
+    assert programs == [setup[setup.index("x = 1") :]]
     _, text = opened(plain, folded("draw()", inside="<div class='cell_output'>A list</div>"), tmp_path=tmp_path)
     assert "A list" in text.get_text()  # what a cell shows is never left out
 

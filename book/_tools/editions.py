@@ -77,6 +77,7 @@ WIDTH_OF = re.compile(r'data-width="([\d.]+)"')  # of a formula as MathML, in th
 # From which width on a formula has its number below it, and is set smaller; on a page 600 wide, in a font for MathML
 # that is wider than that of MathJax.
 BROAD = {"broad": 50, "broadest": 66}
+SET_UP_ENDS = re.compile(r"(?!import |from |[\s#)]|$)")  # a line that imports nothing
 NO_ATTRIBUTES = re.compile(
     r"^(data-|on|aria-hidden$|align$|valign$|border$|width$|height$|bgcolor$|name$|target$|rel$)"
 )
@@ -226,7 +227,7 @@ def unfold(main: Tag) -> None:
         for output in details.select(".cell_output"):
             (cell or details).append(output.extract())
     runs: list[tuple[list[Tag], list[Tag]]] = [([], [])]  # paragraphs, and the cells behind them
-    for tag in main.select("h1, h2, h3, p, li, div.cell:not(.tag_remove-cell)"):
+    for tag in main.select("h1, h2, h3, p, li:not(:has(p)), div.cell:not(.tag_remove-cell)"):
         if "cell" in tag.get("class", []):
             runs[-1][1].append(tag)
         elif tag.find_parent("div", class_="cell") is None:
@@ -240,18 +241,55 @@ def unfold(main: Tag) -> None:
         return [one for one in there if not _imports(one)] or there
 
     every = main.select("details.above-input")
-    opened: list[Tag] = []
+    opened: dict[int, tuple[Tag, Tag | None]] = {}  # a program, and where it goes if it is a function alone
     for i, (paragraphs, cells) in enumerate(runs):
-        for found in (one for tag in paragraphs for one in SPEAKS_OF.finditer(" ".join(tag.get_text().split()))):
-            named = [one for one in every if re.search(rf"^def {found[1]}\b", one.get_text(), re.MULTILINE)]
-            before = next((programs(c)[-1:] for _, c in runs[i - 1 :: -1] if c), []) if i else []
-            opened += (named[:1] if found[1] else []) or programs(cells) or before
-    for details in {id(one): one for one in opened}.values():
-        program = details.select_one(".cell_input")
+        for tag in paragraphs:
+            for found in SPEAKS_OF.finditer(" ".join(tag.get_text().split())):
+                start = re.compile(rf"^def {found[1]}\b", re.MULTILINE)
+                named = next((one for one in every if found[1] and start.search(one.get_text())), None)
+                if named is not None and _imports(named):  # far from here, and most of it is set-up
+                    if (function := _lines(named, start, function=True)) is not None:
+                        opened[id(function)] = (function, tag)
+                    continue
+                before = next((programs(c)[-1:] for _, c in runs[i - 1 :: -1] if c), []) if i else []
+                for one in [named] if named is not None else programs(cells) or before:
+                    opened[id(one)] = (one, None)
+    for details, paragraph in opened.values():
+        program = details if paragraph is not None else details.select_one(".cell_input")
         if program is not None:
+            if paragraph is None and _imports(details):
+                program = _lines(details, SET_UP_ENDS, function=False) or program
             label = BeautifulSoup("", "html.parser").new_tag("p", attrs={"class": "still lead"})
             label.string = "Folded in the web book:"
-            details.insert_before(label, program.extract())
+            if paragraph is None:
+                details.insert_before(label, program.extract())
+            elif paragraph.name == "li":
+                paragraph.extend([label, program.extract()])
+            else:
+                paragraph.insert_after(label, program.extract())
+
+
+def _lines(details: Tag, start: re.Pattern[str], *, function: bool) -> Tag | None:
+    """A folded program from the first line that begins like this: to the end of that function, or all that follows."""
+    program = BeautifulSoup(str(details), "html.parser").find("details")
+    pre = program.find("pre") if isinstance(program, Tag) else None
+    if not isinstance(pre, Tag):
+        return None
+    lines = [(line, _pre(line).get_text()) for line in pre.decode_contents().split("\n")]
+    while lines and not start.match(lines[0][1]):
+        lines.pop(0)
+    if function:
+        end = (i for i, (_, said) in enumerate(lines) if i and said and not said.startswith((" ", ")")))
+        lines = lines[: next(end, len(lines))]
+    pre.replace_with(_pre("\n".join(line for line, _ in lines).rstrip() + "\n"))
+    return program.select_one(".cell_input") if lines else None
+
+
+def _pre(inside: str) -> Tag:
+    """A program's lines; elsewhere a parser of HTML gives up the spaces before them."""
+    made = BeautifulSoup(f"<pre>{inside}</pre>", "html.parser").find("pre")
+    assert isinstance(made, Tag)
+    return made
 
 
 def _imports(details: Tag) -> bool:
