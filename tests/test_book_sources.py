@@ -223,3 +223,15 @@ def test_a_chapter_says_how_long_it_takes(path):
     assert abs(int(read[1]) - book_facts.reading_minutes(path)) <= 10
     practice = re.search(r"about (\d+) more for the exercises", " ".join(words.split()))
     assert abs((int(practice[1]) if practice else 0) - book_facts.exercise_minutes(path)) <= 10
+
+
+def test_a_formula_in_a_quotation_stands_behind_an_empty_line():
+    # Behind a line of words MyST takes it for one that runs on in them, and prints two of its dollar signs.
+    glued = re.compile(r"^> *[^\s>][^\n]*\n> *\$\$", re.MULTILINE)
+    assert glued.search("> So\n> $$x$$")
+    assert not glued.search("> So\n>\n> $$x$$")
+    for path in sorted([*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "book").rglob("*.md")]):
+        text = path.read_text(encoding="utf-8")
+        cells = json.loads(text)["cells"] if path.suffix == ".ipynb" else [{"cell_type": "markdown", "source": text}]
+        said = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        assert not any(map(glued.search, said)), path.name
