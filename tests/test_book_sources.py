@@ -142,6 +142,18 @@ def test_an_idea_is_split_into_a_title_and_the_rest():
     assert apparatus_pages.split_idea("no end to this idea") == ("No end to this idea", "")
 
 
+def test_a_heading_that_is_linked_has_its_formulas_and_its_code():
+    said = apparatus_pages.set_inline("5. Does $1/|o|$ make `it` longer? $5, $")
+    assert [(type(node).__name__, node.astext()) for node in said.children] == [
+        ("Text", "5. Does "),
+        ("math", "1/|o|"),
+        ("Text", " make "),
+        ("literal", "it"),
+        ("Text", " longer? "),
+        ("math", "5, "),
+    ]
+
+
 def test_a_test_is_a_link_where_the_repository_has_an_address():
     from types import SimpleNamespace
 
@@ -211,3 +223,15 @@ def test_a_chapter_says_how_long_it_takes(path):
     assert abs(int(read[1]) - book_facts.reading_minutes(path)) <= 10
     practice = re.search(r"about (\d+) more for the exercises", " ".join(words.split()))
     assert abs((int(practice[1]) if practice else 0) - book_facts.exercise_minutes(path)) <= 10
+
+
+def test_a_formula_in_a_quotation_stands_behind_an_empty_line():
+    # Behind a line of words MyST takes it for one that runs on in them, and prints two of its dollar signs.
+    glued = re.compile(r"^> *[^\s>][^\n]*\n> *\$\$", re.MULTILINE)
+    assert glued.search("> So\n> $$x$$")
+    assert not glued.search("> So\n>\n> $$x$$")
+    for path in sorted([*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "book").rglob("*.md")]):
+        text = path.read_text(encoding="utf-8")
+        cells = json.loads(text)["cells"] if path.suffix == ".ipynb" else [{"cell_type": "markdown", "source": text}]
+        said = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        assert not any(map(glued.search, said)), path.name

@@ -89,11 +89,11 @@ def test_an_epub_is_valid_and_its_links_lead_somewhere(built, tmp_path):
         "one.xhtml#here",
         "https://arxiv.org",
     ]
-    assert "the\ntrainer," in page
+    assert '<span class="elsewhere">the\ntrainer</span>,' in page  # it stands in the web book
     assert not any(word in page for word in ("alert", "Press", "set-up", "headerlink", "data-x", "50%", "<title>no"))
     assert not any(word in page for word in ("<form", "Choose", "<output", "toctree-wrapper", "doc-biblioentry"))
-    assert "A live figure stands here on the site. A curve." in page
-    assert '<p class="still">A live figure stands here on the site.</p>' in page  # one of a cell without a still
+    assert "A live figure stands here in the web book. A curve." in page
+    assert '<p class="still">A live figure stands here in the web book.</p>' in page  # one that no notebook has saved
     assert 'patternTransform="rotate(45)"' in page
     assert "Lies open" in page
     assert 'viewBox="0 0 2 2"' in page
@@ -102,6 +102,93 @@ def test_an_epub_is_valid_and_its_links_lead_somewhere(built, tmp_path):
     assert "Nothing there" in page
     assert "1. One &amp; only</a>" in nav
     assert re.search(r"Two</a><ol><li><a[^>]*two-in-depth", nav)
+
+
+def test_what_an_edition_leaves_out_is_said_on_its_first_page(built, tmp_path):
+    for edition in editions.EDITIONS:
+        assert len(told := editions.note(edition)) == 3
+        target = tmp_path / f"{edition}.epub"
+        assert epub.write(built, CONTENTS, target, editions.EDITIONS[edition], told) == []
+        with zipfile.ZipFile(target) as book:
+            first = book.read("title.xhtml").decode()
+            package = book.read("content.opf").decode()
+        assert all(paragraph in first for paragraph in told)
+        spine = re.findall(r'idref="(f\d+)"', package)
+        assert f'id="{spine[0]}" href="title.xhtml"' in package
+    assert editions.note("a test") == []
+
+
+CELL = """<div class="cell {tags}"><details class="hide above-input"><summary>{show}</summary><div class="cell_input">
+<pre>{code}</pre></div>{inside}</details><div class="cell_output">{shows}</div></div>"""
+
+
+def opened(*blocks, tmp_path):
+    """The programs that a page made of these blocks prints."""
+    file = tmp_path / "page.xhtml"
+    file.write_text(f"<html><body>{''.join(blocks)}</body></html>", encoding="utf-8")
+    text = editions.text_of(file)
+    assert text.select("details, summary") == []
+    return [pre.get_text() for pre in text.select("pre")], text
+
+
+def folded(code, *, show="Show the code", shows="", inside="", tags=""):
+    return CELL.format(code=code, show=show, shows=shows, inside=inside, tags=tags)
+
+
+def test_of_folded_programs_those_are_printed_that_the_text_speaks_of(tmp_path):
+    block, plain = "<p>The folded block checks it.</p>", "<p>Nothing.</p>"
+    fit = "def fit(x):\n    pass"
+    figure = folded("draw()", shows="<img src='a.png' alt='A'>")
+    imports = folded("import torch", show="Show the imports")
+    for blocks, expected in (
+        ((plain, folded("check()")), []),
+        ((block, folded("check()"), folded("again()"), plain, folded("other()")), ["check()", "again()"]),
+        ((block, figure, folded("check()")), ["check()"]),
+        ((block, imports, folded("check()")), ["check()"]),
+        ((block, imports), ["import torch"]),  # where nothing else can be meant
+        ((plain, folded("other()"), folded("before()"), block, "<h2>Next</h2>", folded("later()")), ["before()"]),
+        ((folded(fit), plain, "<p>The folded <code>fit</code> is a loop.</p>", folded("other()")), [fit]),
+        (("<p>Answers, folded away.</p>", folded("check()")), []),
+    ):
+        programs, text = opened(*blocks, tmp_path=tmp_path)
+        assert programs == expected
+        assert len(text.find_all(string="Folded in the web book:")) == len(programs)
+    setup = f"import torch\nfrom a import (\n    b,\n)\n\nx = 1\n\n\n{fit}\n\n\ny = 2\n"
+    imports = folded(setup, show="Show the imports")
+    programs, text = opened(imports, plain, "<p>The folded fit is a loop.</p>", folded("other()"), tmp_path=tmp_path)
+    assert programs == [f"{fit}\n"]  # the function alone, and where the text speaks of it
+    assert text.select("pre, p")[-1].parent.get("class") == ["cell_input"]
+    programs, _ = opened(block, imports, tmp_path=tmp_path)
+    assert programs == [setup[setup.index("x = 1") :]]
+    _, text = opened(plain, folded("draw()", inside="<div class='cell_output'>A list</div>"), tmp_path=tmp_path)
+    assert "A list" in text.get_text()  # what a cell shows is never left out
+
+
+def test_nobody_is_asked_to_press_what_is_printed(tmp_path):
+    said = "<p><em>Grey: 0.5. Where the figure moves, set it to 0.5, drag: which one? The end.</em></p>"
+    tests = "<details class='equation-tests'><summary>Held by 2 tests</summary><ul><li>test_a</li></ul></details>"
+    twin = "<figure class='mjs'><div class='mjs-figure' aria-label='Press'></div></figure>"
+    twin += "<figure class='learning-picture'></figure>"
+    _, text = opened(said, "<p>Our answers, folded away. They. Try, then unfold.</p>", tests, twin, tmp_path=tmp_path)
+    words = " ".join(text.get_text().split())
+    assert "Grey: 0.5. In the web book this figure moves. The end." in words
+    assert "Our answers. They. Try." in words
+    assert words.endswith(
+        "Held by 2 tests."
+    )  # no list of names, and of two figures of the same the one that stands still
+
+
+def test_a_title_and_a_short_program_stay_with_what_follows():
+    many = "\n".join(["x"] * editions.SHORT)
+    text = editions.BeautifulSoup(
+        f"<div><p><strong>Exercise 1.2: a</strong> (5 minutes)</p><p>So:</p><p><strong>A point.</strong> More.</p>"
+        f"<pre>x\n</pre><pre>{many}\n</pre><table><tr><td>2025-01</td></tr></table></div>",
+        "html.parser",
+    )
+    editions.tidy(text)
+    assert ["lead" in p.get("class", []) for p in text.select("p")] == [True, True, False]
+    assert ["short" in pre.get("class", []) for pre in text.select("pre")] == [True, False]
+    assert text.td["class"] == ["month"]
 
 
 def test_a_drawing_of_matplotlib_becomes_one_that_epub_allows():

@@ -119,6 +119,18 @@ def html(text):
     return nodes.raw("", text, format="html")
 
 
+def set_inline(text):
+    """A heading's Markdown as a page has it: formulas and code set as such, all else as it is written."""
+    said = nodes.inline()
+    for piece in re.split(r"(\$[^$]+\$|`[^`]+`)", text):
+        kind = {"$": nodes.math, "`": nodes.literal}.get(piece[:1])
+        if kind and len(piece) > 2 and piece[0] == piece[-1]:
+            said += kind(piece[1:-1], piece[1:-1])
+        elif piece:
+            said += nodes.Text(piece)
+    return said
+
+
 class Apparatus(SphinxDirective):
     """What the directives share: they depend on the data and on every page that may claim something."""
 
@@ -157,7 +169,7 @@ class Apparatus(SphinxDirective):
         target = claim.name if claim.kind == "code" else f"section-{claim.heading_number}"
         reference = addnodes.pending_xref(
             "",
-            nodes.inline("", text),
+            set_inline(text),
             refdomain="std",
             reftype="ref",
             refexplicit=True,

@@ -27,9 +27,10 @@ def chapter(name: str) -> str:
         title = (
             f"{item.title[0].upper()}{item.title[1:]}" if isinstance(item, Exercise) else f"Find the bug: {item.title}"
         )
+        title += "" if title.endswith("?") else "."
         parts += [
             f"## `{item.id}`",
-            f"{title}. {{ref}}`Back to the exercise <{places[item.id]}#exercise-{item.id}>`.",
+            f"{title} {{ref}}`Back to the exercise <{places[item.id]}#exercise-{item.id}>`.",
             f"**Hint.** {item.hint}",
             *(folded(f"Hint {k} of {len(item.hints)}", text) for k, text in enumerate(item.hints[1:], start=2)),
             folded("Solution", item.solution_markdown),

@@ -13,6 +13,7 @@ import sys
 import unicodedata
 import xml.etree.ElementTree as ET
 import zipfile
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -22,7 +23,7 @@ from bs4 import BeautifulSoup, Tag
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from editions import BUILT, EDITIONS, ROOT, TITLE, Part, link, parts, pictures, read, styles  # noqa: E402
+from editions import BUILT, EDITIONS, ROOT, TITLE, Part, link, note, parts, pictures, read, styles  # noqa: E402
 
 XHTML = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE html>\n<html xmlns="http://www.w3.org/1999/xhtml" '
@@ -92,7 +93,7 @@ def _drawing(data: bytes) -> bytes:
     return re.sub(rb"<path(?![^>]*\sd=)([^>]*?)(/?>)", rb'<path d=""\1\2', plain)
 
 
-def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> list[str]:
+def write(built: Path, contents: list[Part], target: Path, subtitle: str, told: Sequence[str] = ()) -> list[str]:
     """Write an EPUB of built pages.
 
     Args:
@@ -100,6 +101,7 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> lis
         contents: Parts and pages; the first page is the one that the book begins with.
         target: The file.
         subtitle: Which edition this is.
+        told: What its reader has to know of it, on a page before the first.
 
     Returns:
         What `check` finds in it: nothing, if all is well.
@@ -108,7 +110,13 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> lis
         ValueError: If a page has not been built, or a formula cannot be set.
     """
     pages = read(built, contents, "mml")
-    files: dict[str, bytes] = {"pages.css": styles(built).encode()}
+    said = "".join(f"<p>{escape(one)}</p>" for one in told)
+    style = '<link rel="stylesheet" type="text/css" href="pages.css"/>'
+    front = f'<section class="title"><h1>{TITLE}</h1><p class="edition">{escape(subtitle)}</p>{said}</section>'
+    files: dict[str, bytes] = {
+        "pages.css": styles(built).encode(),
+        "title.xhtml": XHTML.format(title=TITLE, css=style, body=front).encode(),
+    }
     for name, page in pages.items():
 
         def address_of(target: str, fragment: str, here: str = posixpath.dirname(name)) -> str:
@@ -127,7 +135,7 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> lis
         files[f"{name}.xhtml"] = written.encode()
     titles = {f"{name}.xhtml": page.title for name, page in pages.items()}
     files["nav.xhtml"] = _nav(contents, titles).encode()
-    files["content.opf"] = _package(files, [f"{name}.xhtml" for name in pages], subtitle).encode()
+    files["content.opf"] = _package(files, ["title.xhtml", *(f"{name}.xhtml" for name in pages)], subtitle).encode()
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as book:
         book.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)
@@ -296,7 +304,9 @@ def main(words: list[str] | None = None) -> int:
     try:
         for edition, subtitle in EDITIONS.items():
             target = asked.out / f"rlhf-book-{edition}.epub"
-            wrong += [f"{target.name}: {one}" for one in write(asked.built, parts(edition), target, subtitle)]
+            wrong += [
+                f"{target.name}: {one}" for one in write(asked.built, parts(edition), target, subtitle, note(edition))
+            ]
             print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
     except ValueError as problem:
         wrong.append(str(problem))

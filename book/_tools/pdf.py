@@ -12,6 +12,7 @@ import re
 import struct
 import sys
 import zlib
+from collections.abc import Sequence
 from html import escape
 from itertools import accumulate
 from pathlib import Path
@@ -28,6 +29,7 @@ from editions import (  # noqa: E402
     Part,
     chromium,
     link,
+    note,
     parts,
     pictures,
     read,
@@ -35,8 +37,11 @@ from editions import (  # noqa: E402
 )
 
 WIDTH = 662  # of the text, in CSS pixels: A4 without its margins of 17.5 mm
+TURNED = 984  # of a sheet that is turned
 PRINTED = """
 @page { size: A4; margin: 18mm 17.5mm 20mm; }
+@page turned { size: A4 landscape; margin: 18mm 17.5mm 20mm; }
+.turned { page: turned; }
 body { font: 10.5pt/1.45 "Liberation Serif", "Times New Roman", serif; margin: 0; color: #111; }
 /* The outline joins the lines of a heading: without pre-wrap there is no space between them. */
 h1, h2, h3, h4, h5, h6 { white-space: pre-wrap; }
@@ -48,12 +53,15 @@ h2 { font-size: 19pt; } h3 { font-size: 14pt; } h4 { font-size: 12pt; } h5, h6 {
 p, li { orphans: 2; widows: 2; }
 /* Room below the last line of a page is a sheet of its own when nothing is left of this one. */
 section > ul:last-child, section > ul:last-child > li:last-child > p:last-child { margin-bottom: 0; }
+section > p:last-child { break-before: avoid; } /* a last line does not stand on a sheet of its own */
 a { color: #14507f; text-decoration: none; }
 svg.family-tree { max-height: 215mm; break-inside: avoid; } /* under its heading, on one sheet */
 pre, code { font-family: "DejaVu Sans Mono", "Liberation Mono", monospace; }
 .wide, div.math { overflow: visible; }
-section.title { text-align: center; padding-top: 30%; }
+section.title { text-align: center; padding-top: 25%; }
 section.title h1 { font-size: 30pt; break-before: auto; }
+section.title p:not(.edition) { max-width: 30em; margin: .6em auto; text-align: left; }
+section.title p.edition { font-size: 14pt; margin-bottom: 4em; }
 nav.contents { break-before: page; }
 nav.contents li { display: flex; flex-wrap: wrap; gap: .5em; }
 nav.contents li > a { flex: 1; } nav.contents li > ol { flex-basis: 100%; }
@@ -62,14 +70,19 @@ nav.contents .part { font-weight: bold; margin-top: .6em; }
 FOOT = """<div style="font: 8pt sans-serif; width: 100%; text-align: center; color: #555">
 <span class="pageNumber"></span></div>"""
 # What is wider than a sheet is made smaller: a table as a whole, so that its columns stay beside each other.
-FIT = """(() => {
+# One that would become too small to read has a sheet of its own, turned by a quarter.
+FIT = """(turned) => {
   let shrunk = 0;
   for (const wide of document.querySelectorAll("table, pre, div.math > svg")) {
     const room = wide.parentElement.clientWidth, own = wide.scrollWidth || wide.getBoundingClientRect().width;
-    if (room && own > room + 1) { wide.style.zoom = room / own; shrunk += 1; }
+    if (!room || own <= room + 1) continue;
+    const turn = wide.tagName === "TABLE" && room / own < 0.75;
+    if (turn) wide.parentElement.classList.add("turned");
+    wide.style.zoom = Math.min(1, (turn ? turned : room) / own);
+    shrunk += 1;
   }
   return shrunk;
-})()"""
+}"""
 
 
 def place(page: str, fragment: str = "") -> str:
@@ -82,7 +95,14 @@ def place(page: str, fragment: str = "") -> str:
     return f"{page.replace('/', '-')}--{fragment}"
 
 
-def joined(built: Path, contents: list[Part], subtitle: str, numbers: dict[str, int], pages: dict[str, Page]) -> str:
+def joined(
+    built: Path,
+    contents: list[Part],
+    subtitle: str,
+    numbers: dict[str, int],
+    pages: dict[str, Page],
+    told: Sequence[str] = (),
+) -> str:
     """All pages as one.
 
     Args:
@@ -91,6 +111,7 @@ def joined(built: Path, contents: list[Part], subtitle: str, numbers: dict[str, 
         subtitle: Which edition this is.
         numbers: place -> the number of the sheet on which it begins; empty as long as nobody knows.
         pages: What `prepared` says.
+        told: What the reader has to know of the edition, on its first sheet.
     """
 
     def line(page: str) -> str:
@@ -114,7 +135,8 @@ def joined(built: Path, contents: list[Part], subtitle: str, numbers: dict[str, 
             inside.append(f'<section class="page" id="{place(page)}">{text}</section>')
         caption = f"<h1>{escape(part.caption)}</h1>" if part.caption else ""
         texts.append(f'<section class="part">{caption}{"".join(inside)}</section>')
-    title = f'<section class="title"><h1>{TITLE}</h1><p>{escape(subtitle)}</p></section>'
+    said = "".join(f"<p>{escape(one)}</p>" for one in told)
+    title = f'<section class="title"><h1>{TITLE}</h1><p class="edition">{escape(subtitle)}</p>{said}</section>'
     nav = f'<nav class="contents"><h1>Contents</h1><ol>{"".join(listed)}</ol></nav>'
     head = f'<meta charset="utf-8"><title>{TITLE}: {escape(subtitle)}</title><style>{styles(built)}{PRINTED}</style>'
     return f'<!DOCTYPE html><html lang="en"><head>{head}</head><body>{title}{nav}{"".join(texts)}</body></html>'
@@ -221,8 +243,8 @@ def packed(pdf: bytes) -> bytes:
     return bytes(out + b"startxref\n%d\n%%%%EOF\n" % where)
 
 
-def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> int:
-    """Print an edition, and say how many sheets it has.
+def write(built: Path, contents: list[Part], target: Path, subtitle: str, told: Sequence[str] = ()) -> int:
+    """Print an edition, with what its reader has to know of it, and say how many sheets it has.
 
     Raises:
         ValueError: If a page has not been built, a formula cannot be set, or there is no Chromium.
@@ -233,11 +255,11 @@ def write(built: Path, contents: list[Part], target: Path, subtitle: str) -> int
     numbers: dict[str, int] = {}
     with chromium() as browser:
         for _ in range(2):
-            source.write_text(joined(built, contents, subtitle, numbers, pages), encoding="utf-8")
+            source.write_text(joined(built, contents, subtitle, numbers, pages, told), encoding="utf-8")
             page = browser.new_page(viewport={"width": WIDTH, "height": 900})
             page.goto(source.resolve().as_uri(), timeout=600_000)
             page.emulate_media(media="print")
-            page.evaluate(FIT)
+            page.evaluate(FIT, TURNED)
             page.pdf(
                 path=target,
                 prefer_css_page_size=True,
@@ -264,7 +286,7 @@ def main(words: list[str] | None = None) -> int:
     try:
         for edition in asked.edition or EDITIONS:
             target = asked.out / f"rlhf-book-{edition}.pdf"
-            count = write(asked.built, parts(edition), target, EDITIONS[edition])
+            count = write(asked.built, parts(edition), target, EDITIONS[edition], note(edition))
             print(f"{target}: {target.stat().st_size / 1e6:.1f} MB, the last place stands on sheet {count}")
     except ValueError as problem:
         print(problem, file=sys.stderr)

@@ -1,5 +1,6 @@
 """Formulas, sheets and decks as Chromium makes them: a small EPUB, a small PDF and one chapter's slides."""
 
+import json
 import re
 import struct
 import sys
@@ -19,6 +20,7 @@ import editions  # noqa: E402
 import epub  # noqa: E402
 import pdf  # noqa: E402
 import slides  # noqa: E402
+import stills  # noqa: E402
 
 PAGE = r"""<html><body><div role="main"><h1>{title}</h1><p id="p">See <a href="{other}.xhtml#p">there</a>:
 <span class="math">\(\mathbb E\,[x] &lt; y\)</span></p>
@@ -56,6 +58,54 @@ def test_formulas_of_an_epub_are_mathml_with_their_tex_and_number(built):
     assert "\U0001d53c" in page
     with pytest.raises(ValueError, match="MathJax cannot read '.*frac'"):
         editions.set_formulas([("x", False), ("\\frac", True)], "svg")
+
+
+def test_a_wide_formula_of_an_epub_has_its_number_below(built):
+    page = built / "a" / "one.xhtml"
+    wide = page.read_text(encoding="utf-8").replace(r"\sum_i A_i", "+".join("abcdefghijklmnopqrst"))
+    page.write_text(wide, encoding="utf-8")
+    epub.write(built, CONTENTS, target := built / "book.epub", "a test")
+    with zipfile.ZipFile(target) as book:
+        page = book.read("a/one.xhtml").decode()
+    assert re.search(r'<div class="math broad[ \w]*"[^>]*><math .*</math><span class="eqno">\(4\)', page, re.DOTALL)
+
+
+FIGURE = """export default { render({ model, el }) { el.innerHTML = `<div class="live-figure"><div class="controls">
+<label>rate <input type="range"><output>${model.get("rate")}</output></label></div><div class="examples" role="group"
+aria-label="task"><button aria-pressed="true">adding</button><button>other</button></div>
+<svg viewBox="0 0 9 3"><rect width="9" height="3"></rect></svg><p class="key">Solid: it. Press a token to change it.</p>
+<table><tr><td><button>I</button></td></tr></table><p class="said">The rate is ${model.get("rate")}.</p></div>`; } };"""
+
+
+def test_a_live_figure_has_a_still_that_asks_for_nothing(tmp_path, chromium):
+    state = {"_esm": FIGURE, "rate": 0.5, "alt": "A bar"}
+    picture, said = stills.draw(state, chromium)
+    assert picture.startswith(b"\x89PNG")
+    assert said == "The rate is 0.5. Set to: rate 0.5; task: adding."
+    widgets = {"application/vnd.jupyter.widget-state+json": {"state": {"w1": {"state": state}, "l": {"state": {}}}}}
+    notebook = tmp_path / "a.ipynb"
+    notebook.write_text(json.dumps({"cells": [], "metadata": {"widgets": widgets}}), encoding="utf-8")
+    place = '<script type="application/vnd.jupyter.widget-view+json">{"model_id": "%s"}</script>'
+    cell = f'<div class="cell"><div class="cell_input">Explorer()</div>{place % "w1"}</div>{place % "w2"}'
+    text = editions.BeautifulSoup(cell, "html.parser")
+    stills.place_stills(text, notebook, tmp_path, "../", lambda: chromium)
+    assert text.img["alt"] == "A bar"
+    assert (tmp_path / text.img["src"].removeprefix("../")).read_bytes() == picture
+    assert text.figcaption.get_text() == f"{stills.MOVES} {said}"
+    assert "Explorer()" not in text.get_text()
+    assert text.select("p.still")[0].get_text() == "A live figure stands here in the web book."
+
+
+def test_every_live_figure_of_the_book_has_a_still(chromium):
+    found = [
+        (path.stem, state) for path in (ROOT / "notebooks").glob("*.ipynb") for state in stills.saved(path).values()
+    ]
+    assert len(found) > 20
+    for name, state in found:
+        picture, said = stills.draw(state, chromium)
+        assert len(picture) > 5000, name  # more than white
+        assert said.endswith("."), name
+        assert "Press" not in said, name
 
 
 def test_a_pdf_has_an_outline_links_and_the_sheets_of_its_contents(built, monkeypatch):
