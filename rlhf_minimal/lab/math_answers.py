@@ -38,6 +38,7 @@ _SIGNS = str.maketrans(
         **dict.fromkeys("\u00d7\u00b7\u22c5\u2217", r"\cdot "),
         **dict.fromkeys("\u00f7\u2044\u2215", "/"),
         **dict.fromkeys("\u20ac\u00a3\u00a5\u20b9", ""),
+        **{"\u066b": ".", "\u066c": ",", "\u3002": ". ", "\u3010": " ", "\u3011": " "},
         **dict.fromkeys("\u00a0\u2009\u202f\u2007", "~"),
         **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", ""),
         **{"\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2248": r"\approx ", "\u00b1": r"\pm "},
@@ -49,7 +50,7 @@ _VULGAR = re.compile("(?<!\\d)(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
 _ROOT = re.compile("([\u221a\u221b\u221c])\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
-_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)")
+_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)|(?<![\d.,/^_ ])[1-9]\d{0,2}(?:([ '_])\d{3})(?:\1\d{3})*(?![\d/])")
 _REPEATED = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s?\{(\d{1,9})\}")
 _MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
 _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(?([^{}()]*)\)?\s*\}")
@@ -58,11 +59,13 @@ _OTHER_DRESS = {
     re.compile(r"\s*\\text\s?\{\s*and\s*\}\s*"): ",",
     re.compile(r"\\lbrace(?![A-Za-z])"): r"\\{",
     re.compile(r"\\rbrace(?![A-Za-z])"): r"\\}",
+    re.compile(r"\\text\s?\{\\?\$\}|\\(?:begin|end)\s?\{(?:align|gather|equation|split|center)(?:ed)?\*?\}"): "",
 }
 # What takes an answer back that stands before it: in words, or by another number in its place.
 _RETRACTED = re.compile(
     r"(?i)\bthat(?:'s| is| was) (?:wrong|incorrect)|(?:^|[.!?] )(?:false|wrong)\."
     r"|\bI made (?:a|an) (?:mistake|error)(?! in\b)|\bbut\b[^.]*\bcontradicts?\b.*\bno solution"
+    r"|\bI (?:do not|don't|cannot|can't) (?:know|solve|answer|tell)\b"
 )
 _INSTEAD = re.compile(
     r"(?i)(?:\bit should (?:be|have been)|\b(?:actually|oops|wait|no|correction|hmm)\b[^.!?\n]{0,40}?"
@@ -71,12 +74,12 @@ _INSTEAD = re.compile(
 )
 # words that make another number of the one before them, and no unit
 _MAKES = (
-    "hundred|thousand|million|billion|trillion|mn|mln|bn|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
+    "(?:hundred|thousand|[mbtr]+illion|dozen|ten)s?|mn|mln|bn|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
     "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial|lakh|crore|Mio|Mrd|Tsd|tn|pairs|score|gross"
 )
 _NO_UNIT = rf"(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
 _UNIT = re.compile(
-    rf"(?<=[\d}}])\s*(?:\\[,; ]|~|\s)*\\(?:text|mathrm|mbox)\s?\{{{_NO_UNIT}[^{{}}\d]*\}}(?:\s*\^\s*\{{?[23]\}}?)?\s*$"
+    rf"(?<=[\d}}])\s*(?:\\[,; ]|~|\s)*\\(?:text|mathrm|mbox)\s?\{{{_NO_UNIT}(?:[^{{}}\d]|\^[23])*\}}(?:\s*\^\s*\{{?[23]\}}?)?\s*$"
 )
 # two numbers side by side are neither one number nor a product; \sqrt16 may be 4, and is 6 in LaTeX
 _SPACE = r"(?:\s|~|\\[,;:! ]|\\q?quad)"
@@ -90,37 +93,92 @@ _APPLAUSE = re.compile(
 )  # and no cross
 _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
 
+# units that a formula may be glued to, as in 5cm (5m may be a product), and those that need a space
+_UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
+_GLUED = re.compile(rf"(?<=\d)(?=(?:{_UNITS})\b)")
+_BARE = re.compile(rf"(?<=[\d}}])(?:\s|~|\\[,; ])+(?:{_UNITS}|[mgshlLNJWVKCFA])(?:/(?:{_UNITS}|[mshl]))?\s*$")
+_AREA = re.compile(rf"((?:[\d}}]|\\pi)(?:\s|~|\\[,; ])+(?:[a-z]+/)?(?:{_UNITS}|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
+# Layout that is not LaTeX's, and what it means: HTML, quotes, thousands in other languages
+_MARKUP = {
+    re.compile(r"<!--[^<>]*-->|</?(?:b|i|u|em|strong|span|code|mark|font)(?: [^<>]*)?>"): "",
+    re.compile(r"</?(?:del|strike)>"): "~~",
+    re.compile(r"<(su[bp])>([^<>]*)</\1>"): lambda found: f"{'^' if found[1] == 'sup' else '_'}{{{found[2]}}}",
+    re.compile(r"<(/?)(?:p|div|td|tr|li|h\d|br|final|result)(?: [^<>]*)?/?>"): "\n",
+    re.compile(r"(?<![\w)}\]])[\"'\u2018\u201c\u201e\u00ab](?! )([^\"'\u201c\u201d\u2019\u00bb\n]{1,99})[\"'\u2019\u201d\u00bb](?!\w)"): r"\1",
+    re.compile(r"(?<=[\u3000-\u9fff\uac00-\ud7af])(?=[-\d$\\])|(?<=\d)(?=[\u4e2a\u5143\u3002])"): " ",
+    re.compile(r"(?<![\d.,({\[])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d\d?)(?![\d.])"): lambda found: (
+        found[0].replace(".", "").replace(",", ".")
+    ),
+    re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"): r"\\pi ",
+    re.compile(r"(?<![\\A-Za-z])sqrt\s?\(([^()]*)\)"): r"\\sqrt{\1}",
+    re.compile(r"\^\\circ\s+[CF](?![A-Za-z])"): r"^\\circ",
+    re.compile(r"\b(?:USD|EUR|GBP|INR|Rs\.?)\s?(?=\d)|\b(?:US|HK|AU|CA|NZ|SG)(?=\\?\$\s?\d)"): "",
+}
+_LETTERS = re.compile(rf"\d\s*(?!(?:{_UNITS}|of|per|is)\b)[A-Za-z]{{1,3}}\b")  # behind a number: rather a product
 _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
+_WORDS_IN_LATEX = re.compile(r"\\(?:text\w*|mathrm|mbox)\s?\{([^{}]*)\}")
+_JSON = re.compile(r'(?i)"(?:final[_ ]?)?answer"\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|(-?\d[\d.eE+-]*))?')
+_JOIN = r"\s*(?:,?\s*\b(?:or|and)\b|[,;]|\\(?:lor|vee)\b)(?:\s|\\[ ,;]|\\q?quad)*"
+_ROOT_IS = r"(?:[A-Za-z](?:_?\{?\d\}?)? *= *)?[-+]?(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)+"
+_ROOTS = re.compile(rf"(?:^|(?<=[\s:(]))(?:{_ROOT_IS}{_JOIN})+{_ROOT_IS}$")
 _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
-# A number behind or before one of these words is a part of something else, or is taken back.
-_MEASURES = (  # a total of 72
-    "total sum profit loss gain cost price balance discount average mean median equivalent amount area perimeter volume"
-    " speed rate distance length height width weight age salary value score maximum minimum"
+# What a sentence may not say of its answer (`_is_denied`): in the clause before it, whose end is \0, and behind it.
+_CLAUSE = re.compile(
+    r"(?i)(?<!\be\.g|\bi\.e|\bneg|\bmax|\bmin)[.?!;](?=[\s$]|\Z)|\n(?=[^\n]*[A-Za-z]{3})|\b(?:so(?! far)|thus|hence|therefore|then|but(?= +[a-z]))\b|, *but\b"
 )
-_NO_MEASURE = "".join(f"(?<!{noun} )" for noun in _MEASURES.split())
-_BEFORE = (
-    rf"not|isn't|no|or|{_NO_MEASURE}of|than|about|nearly|almost|roughly|least|most|minus:?|neg\.?|plus|times|over|by"
-    r"|(?<!out )(?<!down )(?<!total )to|to the|and|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan"
-    r"|factorial|base|under|below|\d+ (?:in|per)"
+_NO = (
+    r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|n\u00e3o|non|\u043d\u0435|no (?:es|one))\b|n't\b"
+    r"|[\u4e0d\u975e\u6ca1\u6c92](?:\u662f|\u7b49\u4e8e)?)"
 )
-_BEHIND = (
-    r"and\b.*\d|and (?:an?|one|two|three)|or|to \d|of \d|percent of|to the|is (?:not|wrong|false|incorrect)|isn't"
-    rf"|{_MAKES}|times|plus|minus|over|divided|mod|choose|(?:degrees? )?below|in (?:\d|binary|octal|hex)|per \d"
-)
-_LEADS_TO = r"(?<!equal )(?<!comes )(?<!amounts )(?<!simplifies )(?<!reduces )(?<!evaluates )"
-_TAKEN_BACK = (
-    r"(?:\b(?:not|cannot|never)|n't)(?:\s+(?:be|equal|equal to|exactly))?|\b(?:twice|double|triple|mod|choose|minus"
-    r"|negative|than|least|most|roots?|(?:root|square|cube|reciprocal|half|opposite|inverse) of)"
-    r"|\blog(?:_?\{?\w+\}?)|\d\s*[eE]"
-)
+_HALF = r"halves|half|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
 _MEASURED = (
     r"\d\s*(?:hours?|hrs?|h|minutes?|mins?|feet|foot|ft|yards?|pounds?|lbs?|dollars?|weeks?|days?|years?"
     r"|[mcdk]?m|k?g|[cm]?l)"
 )
-_JOINS = re.compile(
-    rf"(?:\b{_LEADS_TO}(?:{_BEFORE})|n't|{_TAKEN_BACK}|{_MEASURED}(?:\s+and)?)\s*$", re.IGNORECASE | re.ASCII
+_BEFORE = "|".join(
+    [
+        # a word that makes it an operand, a bound or a part
+        r"\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus|times|over|by|from"
+        r"|and|between|either|both|power|(?:to|of) the|square root|sqrt|log(?:_?\{?\w+\}?)?|ln|sin|cos|tan|exp|abs"
+        r"|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike|near|until"
+        r"|past|preceding|following|exceed\w*|add|subtract|multiply|half|twice|thrice|double|triple|mod|choose|but"
+        r"|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|have been|n't) be"
+        r"|roots?|\d+ (?:in|per)|oder|und|ou|et|bis|up to(?<!adds up to)(?<!add up to))[\s$]*\0",
+        r"[\u6216\u548c\u5230\u2248][\s$]*\0|\d\s*[eE][\s$]*\0|~~[\s$]*\0",
+        rf"{_MEASURED}(?:\s+and)?[\s$]*\0",
+        r"\b(?:after|within)[\s$]*\0(?![\s$]*(?:second|minute|hour|day|week|month|year|step|move)s?\b)",
+        rf"(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0",
+        # of: a total of 5, and no third of 5
+        rf"\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
+        r"|(?:answer|result|total) )of[\s$]*\0).*\bof[\s$]*\0",
+        # a denial without a verb between, or of a whole sentence
+        rf"{_NO}(?:\s+(?!(?:is|are|was|were|equals?|gives?|leaves?|makes?|remains?)\b)[\w']+){{0,4}}[\s$:]*\0",
+        rf"{_NO}\s+(?:\w+ )?(?:think|believe|true|the case|sure|certain|say|claim|likely|mean|imply)\b[^,]*\0",
+        r"\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if)"
+        r" (?:that|whether|it|the answer)\b[^,]*\0",
+        # a guess, an example, a bound, a mistake
+        r"\b(?:guess\w*|conjectur\w*|hunch|I (?:\w+ )?thought|(?:first|initial\w*|original\w*|previous\w*),? I"
+        r"|I (?:first|initially|originally|wrongly|mistakenly)|for (?:example|instance)|e\.g|let's (?:say|try)"
+        r"|(?<!least )upper bound|(?<!greatest )lower bound|bounded|(?:my|a|rough) (?:\w+ )?(?:estimate|mistake|error)"
+        r"|would have been|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result|solution|value|idea)"
+        r"|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try)|(?:wrong|incorrect|false):)"
+        r"(?![a-z]).*\0",
+    ]
 )
-_PARTS = re.compile(rf"\s*(?:{_BEHIND})\b", re.IGNORECASE)
+_FEW = r"(?:(?:\w+ly|just|only|my|an?|the|also|one|too|still|first|upper|lower|good|rough|common) )*"
+_BEHIND = (
+    rf"[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|times|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
+    r"|per ?cent of|of \$?\d+|to \d|to the|to be \w+ed|and an?|and (?:one|two|three)|and [\d$]"
+    r"|(?:less|more|fewer|greater|smaller) than|(?:degrees? )?below|in (?:\d|binary|octal|hex|base (?!ten\b|10\b))|per \d)\b"
+    r"|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless|at (?:most|least)|for (?:example|instance)|I guess)\b"
+    r"| *and\b[^.]*\d"
+    r"|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d"
+    r"|[\s,(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*"
+    r"(?:(?:is|was|were|seems?|would|could|can|does|did|must|might|may|have|be|been) )*"
+    rf"{_FEW}(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b|too \w+|ruled out"
+    r"|excluded|rejected|impossible|guess|bound|estimate|example|mistake|can be ruled))"
+)
+_IS_DENIED = re.compile(rf"(?is){_BEFORE}|\0{_BEHIND}")
 # What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
 # dollar is left between a formula and words, whether they are beside it or in a \text{} of it.
 _DRESS = (
@@ -151,16 +209,6 @@ _RIGHT = re.compile(
     r"| [A-Za-z]{4,}(?![\w(^])|\$[ $]*(?:- +[A-Za-z]{2}|\([^()]*[A-Za-z]{3}|[A-Za-z]{2}[A-Za-z-]*(?![\w(^])"
     r"|[mgshlLNJWVKCF](?:\^ *[23])?(?![\w(^']))"
 )
-_NOT_BEHIND = re.compile(
-    rf"(?i)(?:{_TAKEN_BACK}|~~|\b(?:plus|times|over|by|power|power of|to the|except|without|sqrt|sin|cos|tan|ln|exp"
-    r"|abs|floor|ceil|round|factorial)|[\d$] *(?:out )?\b(?:of|to|in|per|from))[\s$]*$"
-)
-_NOT_BEFORE = re.compile(
-    rf"(?i)[ $]*(?:(?:[,;]? *(?:{_MAKES}|plus|minus|times|over|mod|choose|sqrt|sin|cos|tan|log|ln|exp|percent of"
-    r"|of \$?\d+|is (?:not|wrong|false|incorrect|too \w+)|isn't"
-    r"|does(?: not|n't) (?:work|satisfy|fit)|can be ruled out|and an? half)|[,;(]? *(?:or|maybe|perhaps))\b"
-    r"|(?:[,;/]| +:|,? *and\b)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|~~)"
-)
 _LISTED = re.compile(r"(?i)([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*([,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$]*$")
 _NAMED = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="
 _JOINED = re.compile(
@@ -171,7 +219,6 @@ _OPTION = re.compile(
     r"(?i)(?:^|[.!?;]\s|\n)\s*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+)?(?:final\s+|correct\s+|right\s+|best\s+)?"
     r"(?:answer|option|choice)(?:\s+is)?\s*:?\s*(?:option\s+)?(?:\(([A-Z])\)|([A-Z]))\s*\.?\s*$"
 )
-_GLUED = re.compile(r"(?<=\d)(?=(?:[mcdk]m|[km]g|[mcd][lL]|km/h|mph)\b)")  # 5cm is 5 cm; 5m may be a product
 
 
 def package_is_missing(task: str, package: str) -> ValueError:
@@ -232,7 +279,7 @@ def same_answer(completion: str, answer: str) -> bool:
         True for the same text, and for formulas that math-verify finds equal: numbers agree in six decimals and in
         about six digits, expressions are simplified, and the order in sets does not matter.
     """
-    text = final_answer(completion)
+    text = _in_json(final_answer(completion))
     if text and text == answer.strip():
         return True
     gold = _formula_of_answer(answer)
@@ -277,7 +324,9 @@ def _last_formula(text: str) -> list[str]:
     if _RETRACTED.search(said) or any(number.replace(",", "") not in own for number in _INSTEAD.findall(said)):
         return []
     if "\\boxed" in text:
-        return [latex(boxed(text))]
+        return [_in_box(boxed(text))]
+    if several := _several(text):
+        return [several]
     places = marked(text)
     for start, stop, formula in reversed(places[-FORMULAS:]):
         found = latex(formula)
@@ -297,6 +346,40 @@ def _last_formula(text: str) -> list[str]:
             kept.append(text[end:start])
             end = stop
     return [_last_in_sentence("".join([*kept, text[end:]]))]
+
+
+def _in_box(text: str) -> str:
+    """The formula of a box, which may hold a label and a unit: a sentence of one number is read as a sentence."""
+    plain = re.sub(r"(?:\\[,;:! ]|~)(?=\s*[A-Za-z])", " ", _WORDS_IN_LATEX.sub(r"\1", text))
+    numbers = [run for run in _RUN.finditer(plain) if re.search(r"\d|\\pi", run[0])]
+    if several := _several(text, whole=True):
+        return several
+    if not _words(plain) or len(numbers) != 1 or _LETTERS.search(text):
+        return latex(text)
+    if _is_denied(plain[: numbers[0].start()], plain[numbers[0].end() :]):
+        return ""
+    return _last_in_sentence(plain) or latex(text)
+
+
+def _several(text: str, *, whole: bool = False) -> str:
+    """The values of one unknown, with commas between: of "x = 2 or x = 3". "" if a text does not end in such a list."""
+    plain = _WORDS_IN_LATEX.sub(r" \1 ", text[-LONGEST:]).replace("$", " ").strip(" .\n")
+    found = _ROOTS.search(plain)
+    names = set(re.findall("([A-Za-z])[\\w{}]* *=", found[0])) if found else set()
+    if not found or len(names) != 1 - (whole and "=" not in found[0]) or (whole and found.start()):
+        return ""
+    values = [re.sub(".*=", "", part).strip() for part in re.split(_JOIN, found[0])]
+    numbers = all(re.search(r"\d|\\pi", value) for value in values)
+    return "" if not numbers or _is_denied(plain[: found.start()], "") else ",".join(map(latex, values))
+
+
+def _in_json(text: str) -> str:
+    """The answer in a JSON object that ends a text; "" if it has none, or two, or one that is a list."""
+    found = _JSON.findall(text)
+    if not found or not text.rstrip("` \n").endswith("}"):
+        return text
+    told = "{" in text and not _is_denied(text[: text.index("{")], "")
+    return (found[0][0].replace("\\\\", "\\") or found[0][1]) if len(found) == 1 and told else ""
 
 
 def stands_alone(text: str, start: int, stop: int) -> bool:
@@ -336,10 +419,14 @@ def stands_alone(text: str, start: int, stop: int) -> bool:
     return bool(
         not _is_within(before)
         and _LEFT.search(head + (" " if near[0][:1] == " " else "") + gaps[0].strip())
-        and not _NOT_BEHIND.search(left)
         and _RIGHT.match(gaps[1] + rest)
-        and not _NOT_BEFORE.match(right)
+        and not _is_denied(_flat(text[max(start - LONGEST, 0) : start], inside), right)
     )
+
+
+def _is_denied(before: str, behind: str) -> bool:
+    """Whether a sentence takes a number back, or uses it: as an operand, a bound, an example, a guess or a question."""
+    return bool(_IS_DENIED.search(f"{_CLAUSE.split(before[-LONGEST:])[-1]}\0{behind[:LONGEST]}"))
 
 
 def _flat(text: str, inside: bool) -> str:
@@ -389,11 +476,12 @@ def boxed(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text))
+    return re.findall(r"(?<![\\A-Za-z])[^\W\d_]{2,}|[\u3040-\u9fff]", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text))
 
 
 def plain_signs(text: str) -> str:
     """A text with the signs of LaTeX in place of those of Unicode and Markdown."""
+    text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
     text = _VULGAR.sub(_fraction, _APPLAUSE.sub("", text))
     text = _POWERS.sub(lambda found: f"^{{{unicodedata.normalize('NFKC', found[0])}}}".replace("\u2212", "-"), text)
     text = "".join(chr(ord(c) - 0xFEE0) if "\uff01" <= c <= "\uff5e" else c for c in text).translate(_SIGNS)
@@ -401,7 +489,10 @@ def plain_signs(text: str) -> str:
     text = re.sub(r"(?<=\d)\s*x\s*(?=10\s?\^)|(?<=\d) x (?=\$?\d+\s*=)", r"\\cdot ", re.sub("<<[^<>]*>>", "", text))
     text = re.sub(r"\^(-\d+)", r"^{\1}", text)
     text = re.sub(r"(?<=[\d)])\*\*(?=[\d(-])", "^", text)
-    text = _GLUED.sub(" ", re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE))
+    text = re.sub(r"\*\*|__|`|^[ \t]*(?:#+|>)\s", "", text, flags=re.MULTILINE)
+    for markup, by in _MARKUP.items():
+        text = markup.sub(by, text)
+    text = _AREA.sub(r"\1", _GLUED.sub(" ", text))
     text = re.sub(r"(?<![\w*_)}\\])([*_])([^\s*_](?:[^*_\n]*[^\s*_])?)\1(?![\w*_({\\])", r"\2", text)
     return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
 
@@ -418,7 +509,7 @@ def latex(formula: str) -> str:
         return ""
     for pattern, by in _OTHER_DRESS.items():
         formula = pattern.sub(by, formula.strip().strip("$").strip())
-    formula = _UNIT.sub("", formula)
+    formula = _BARE.sub("", _UNIT.sub("", formula))
     if dressed := _DRESSED.fullmatch(formula):
         formula = dressed[1].strip() if len(dressed[1].strip()) == 1 else formula
     formula = re.sub(r"^\(([A-Za-z])\)$", r"\1", formula)
@@ -449,7 +540,7 @@ def _last_in_sentence(text: str) -> str:
     if run.start() == 0 and whole > 2 * LONGEST:
         return ""  # it begins before the part that is looked at
     after, before = text[run.end() :], text[: run.start()]
-    if re.search(r"\d|[\u2070-\u209f]", after) or _PARTS.match(after) or _JOINS.search(before):
+    if re.search(r"\d|[\u2070-\u209f]", after) or _is_denied(before, after):
         return ""
     formula = run[0].strip().strip(",;:").rstrip(".,;:&").strip()
     if formula.startswith("="):

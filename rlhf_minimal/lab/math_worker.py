@@ -60,7 +60,7 @@ _NEGATION = re.compile(
 _SIDES = re.compile(r"((?<![<>!:=])=(?!=)|\\approx(?![A-Za-z]))")
 _NAME = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])(?:_\{?\w+\}?)?'?(?:\([A-Za-z]\))?|\\(?:text|mathrm|mbox)\s?\{[^{}]*\}")
 _VALUE_OF = re.compile(
-    r"(?:\\angle ?)?[A-Z]{2,3}|[A-Za-z]\([A-Za-z\d]+\)|\\(?:sin|cos|tan)\s?(?:\\?[a-z]+|[A-Z])"
+    r"(?:\\angle ?)?[A-Z]{2,3}|\([A-Za-z](?:, ?[A-Za-z])+\)|[A-Za-z]\([A-Za-z\d]+\)|\\(?:sin|cos|tan)\s?(?:\\?[a-z]+|[A-Z])"
 )  # a side
 _RELATIVE = 5e-6  # largest relative difference between two equal numbers, which may be rounded
 
