@@ -63,7 +63,8 @@ _OTHER_DRESS = {
 }
 # What takes an answer back that stands before it: in words, or by another number in its place.
 _RETRACTED = re.compile(
-    r"(?i)\bthat(?:'s| is| was) (?:wrong|incorrect)|(?:^|[.!?] )(?:false|wrong)\."
+    r"(?i)\b(?:that|this)(?:'s| is| was) (?:wrong|incorrect|not (?:right|correct|true))"
+    r"|(?:^|[.!?] )(?:no|false|wrong|incorrect|just kidding)[.!,]"
     r"|\bI made (?:a|an) (?:mistake|error)(?! in\b)|\bbut\b[^.]*\bcontradicts?\b.*\bno solution"
     r"|\bI (?:do not|don't|cannot|can't) (?:know|solve|answer|tell)\b"
 )
@@ -74,7 +75,7 @@ _INSTEAD = re.compile(
 )
 # words that make another number of the one before them, and no unit
 _MAKES = (
-    "(?:hundred|thousand|[mbtr]+illion|dozen|ten)s?|mn|mln|bn|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
+    "(?:hundred|thousand|dozen|ten)s?|[mbtr]+ill?i?on\\w*|mil|mn|mln|bn|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
     "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial|lakh|crore|Mio|Mrd|Tsd|tn|pairs|score|gross"
 )
 _NO_UNIT = rf"(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
@@ -97,7 +98,7 @@ _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
 _UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
 _GLUED = re.compile(rf"(?<=\d)(?=(?:{_UNITS})\b)")
 _BARE = re.compile(rf"(?<=[\d}}])(?:\s|~|\\[,; ])+(?:{_UNITS}|[mgshlLNJWVKCFA])(?:/(?:{_UNITS}|[mshl]))?\s*$")
-_AREA = re.compile(rf"((?:[\d}}]|\\pi)(?:\s|~|\\[,; ])+(?:[a-z]+/)?(?:{_UNITS}|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
+_AREA = re.compile(rf"((?:[\d}}]|\\pi)(?:\s|~|\\[,; ])+(?:[a-z]+/)?(?:{_UNITS}|units?|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
 # Layout that is not LaTeX's, and what it means: HTML, quotes, thousands in other languages
 _MARKUP = {
     re.compile(r"<!--[^<>]*-->|</?(?:b|i|u|em|strong|span|code|mark|font)(?: [^<>]*)?>"): "",
@@ -105,7 +106,7 @@ _MARKUP = {
     re.compile(r"<(su[bp])>([^<>]*)</\1>"): lambda found: f"{'^' if found[1] == 'sup' else '_'}{{{found[2]}}}",
     re.compile(r"<(/?)(?:p|div|td|tr|li|h\d|br|final|result)(?: [^<>]*)?/?>"): "\n",
     re.compile(r"(?<![\w)}\]])[\"'\u2018\u201c\u201e\u00ab](?! )([^\"'\u201c\u201d\u2019\u00bb\n]{1,99})[\"'\u2019\u201d\u00bb](?!\w)"): r"\1",
-    re.compile(r"(?<=[\u3000-\u9fff\uac00-\ud7af])(?=[-\d$\\])|(?<=\d)(?=[\u4e2a\u5143\u3002])"): " ",
+    re.compile(r"(?<=[\u3000-\u9fff\uac00-\ud7af])(?=[-\d$\\])|(?<=[\u3000-\u9fff]:)|(?<=\d)(?=[\u4e2a\u5143\u3002])"): " ",
     re.compile(r"(?<![\d.,({\[])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d\d?)(?![\d.])"): lambda found: (
         found[0].replace(".", "").replace(",", ".")
     ),
@@ -127,7 +128,7 @@ _CLAUSE = re.compile(
     r"(?i)(?<!\be\.g|\bi\.e|\bneg|\bmax|\bmin)[.?!;](?=[\s$]|\Z)|\n(?=[^\n]*[A-Za-z]{3})|\b(?:so(?! far)|thus|hence|therefore|then|but(?= +[a-z]))\b|, *but\b"
 )
 _NO = (
-    r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|n\u00e3o|non|\u043d\u0435|no (?:es|one))\b|n't\b"
+    r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|n\u00e3o|non|\u043d\u0435|no (?:es|one|means))\b|n't\b"
     r"|[\u4e0d\u975e\u6ca1\u6c92](?:\u662f|\u7b49\u4e8e)?)"
 )
 _HALF = r"halves|half|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
@@ -142,9 +143,10 @@ _BEFORE = "|".join(
         r"|and|between|either|both|power|(?:to|of) the|square root|sqrt|log(?:_?\{?\w+\}?)?|ln|sin|cos|tan|exp|abs"
         r"|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike|near|until"
         r"|past|preceding|following|exceed\w*|add|subtract|multiply|half|twice|thrice|double|triple|mod|choose|but"
-        r"|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|have been|n't) be"
-        r"|roots?|\d+ (?:in|per)|oder|und|ou|et|bis|up to(?<!adds up to)(?<!add up to))[\s$]*\0",
-        r"[\u6216\u548c\u5230\u2248][\s$]*\0|\d\s*[eE][\s$]*\0|~~[\s$]*\0",
+        r"|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be|(?<!looks )like|approach\w*"
+        r"|question|problem|step|case|chapter|equation|page|figure|table|section|exercise|part"
+        r"|roots?|\d+ (?:in|per)|oder|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0",
+        r"[\u6216\u548c\u5230\u7ea6][\s$]*\0|\d\s*[eE][\s$]*\0|~~[\s$]*\0",
         rf"{_MEASURED}(?:\s+and)?[\s$]*\0",
         r"\b(?:after|within)[\s$]*\0(?![\s$]*(?:second|minute|hour|day|week|month|year|step|move)s?\b)",
         rf"(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0",
@@ -152,14 +154,17 @@ _BEFORE = "|".join(
         rf"\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
         r"|(?:answer|result|total) )of[\s$]*\0).*\bof[\s$]*\0",
         # a denial without a verb between, or of a whole sentence
-        rf"{_NO}(?:\s+(?!(?:is|are|was|were|equals?|gives?|leaves?|makes?|remains?)\b)[\w']+){{0,4}}[\s$:]*\0",
+        rf"{_NO}(?:\s+(?!(?:is|are|was|were|equals|gives?|leaves?|makes?|remains?)\b)[\w']+){{0,4}}[\s$:]*\0",
         rf"{_NO}\s+(?:\w+ )?(?:think|believe|true|the case|sure|certain|say|claim|likely|mean|imply)\b[^,]*\0",
         r"\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if)"
         r" (?:that|whether|it|the answer)\b[^,]*\0",
+        # an assumption
+        r"\b(?:assum\w+|suppose|let|if|when|given|try|set)\b[^,=]*=[\s$]*\0",
         # a guess, an example, a bound, a mistake
         r"\b(?:guess\w*|conjectur\w*|hunch|I (?:\w+ )?thought|(?:first|initial\w*|original\w*|previous\w*),? I"
         r"|I (?:first|initially|originally|wrongly|mistakenly)|for (?:example|instance)|e\.g|let's (?:say|try)"
-        r"|(?<!least )upper bound|(?<!greatest )lower bound|bounded|(?:my|a|rough) (?:\w+ )?(?:estimate|mistake|error)"
+        r"|(?:might|may|would|could) (?:\w+ )?(?:think|say|guess|answer|believe)|examples? (?:is|are|would)"
+        r"|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)|bounded|(?:my|a|rough) (?:\w+ )?(?:estimate|mistake|error)"
         r"|would have been|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result|solution|value|idea)"
         r"|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try)|(?:wrong|incorrect|false):)"
         r"(?![a-z]).*\0",
@@ -170,13 +175,14 @@ _BEHIND = (
     rf"[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|times|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
     r"|per ?cent of|of \$?\d+|to \d|to the|to be \w+ed|and an?|and (?:one|two|three)|and [\d$]"
     r"|(?:less|more|fewer|greater|smaller) than|(?:degrees? )?below|in (?:\d|binary|octal|hex|base (?!ten\b|10\b))|per \d)\b"
-    r"|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless|at (?:most|least)|for (?:example|instance)|I guess)\b"
-    r"| *and\b[^.]*\d"
+    r"|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless|give or take|for (?:example|instance)|I guess)\b"
+    r"|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so|higher)|(?:more|less|fewer) than|at (?:the )?(?:very )?(?:most|least))\b"
+    r"| *and\b(?:[^.]*\d| (?:up|above|more))"
     r"|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d"
-    r"|[\s,(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*"
+    r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*"
     r"(?:(?:is|was|were|seems?|would|could|can|does|did|must|might|may|have|be|been) )*"
     rf"{_FEW}(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b|too \w+|ruled out"
-    r"|excluded|rejected|impossible|guess|bound|estimate|example|mistake|can be ruled))"
+    r"|excluded|rejected|impossible|guess|bound|estimate|example|mistake|(?:earlier|previous|old) \w+))"
 )
 _IS_DENIED = re.compile(rf"(?is){_BEFORE}|\0{_BEHIND}")
 # What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
@@ -376,9 +382,9 @@ def _several(text: str, *, whole: bool = False) -> str:
 def _in_json(text: str) -> str:
     """The answer in a JSON object that ends a text; "" if it has none, or two, or one that is a list."""
     found = _JSON.findall(text)
-    if not found or not text.rstrip("` \n").endswith("}"):
+    if not found:
         return text
-    told = "{" in text and not _is_denied(text[: text.index("{")], "")
+    told = "{" in text and text.rstrip("` \n").endswith("}") and not _is_denied(text[: text.index("{")], "")
     return (found[0][0].replace("\\\\", "\\") or found[0][1]) if len(found) == 1 and told else ""
 
 
@@ -544,6 +550,8 @@ def _last_in_sentence(text: str) -> str:
         return ""
     formula = run[0].strip().strip(",;:").rstrip(".,;:&").strip()
     if formula.startswith("="):
+        if _is_denied(f"{before}=", ""):
+            return ""
         name = re.search(r"(?:^|\s)([A-Za-z]|[A-Za-z]{3,})\s*$", before)
         listed = name and _LISTED.search(before[: name.start()])
         if not name or (listed and ("or" in listed[2] or re.search(rf"\b{name[1]}\s*=[^=]*$", before[: name.start()]))):
