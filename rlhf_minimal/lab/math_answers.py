@@ -50,13 +50,13 @@ _VULGAR = re.compile("(?<!\\d)(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
 _ROOT = re.compile("([\u221a\u221b\u221c])\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
-_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)|(?<![\d.,/^_ ])[1-9]\d{0,2}(?:([ '_])\d{3})(?:\1\d{3})*(?![\d/])")
+_GROUPED = re.compile(
+    r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)|(?<![\d.,/^_ ])[1-9]\d{0,2}(?:([ '_])\d{3})(?:\1\d{3})*(?![\d/])"
+)
 _REPEATED = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s?\{(\d{1,9})\}")
 _MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
 _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(?([^{}()]*)\)?\s*\}")
 _OTHER_DRESS = {
-    re.compile(r"^\\text\s?\{\s*(-?[\d.,]*\d)( [^{}\d]*)\}$"): r"\1\\text{\2}",
-    re.compile(r"\s*\\text\s?\{\s*and\s*\}\s*"): ",",
     re.compile(r"\\lbrace(?![A-Za-z])"): r"\\{",
     re.compile(r"\\rbrace(?![A-Za-z])"): r"\\}",
     re.compile(r"\\text\s?\{\\?\$\}|\\(?:begin|end)\s?\{(?:align|gather|equation|split|center)(?:ed)?\*?\}"): "",
@@ -74,47 +74,48 @@ _INSTEAD = re.compile(
     r"(-?\d[\d,]*(?:\.\d+)?(?![\d ]*[-+*/=^])|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b)"
 )
 # words that make another number of the one before them, and no unit
+_HALF = "half|halves|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth)s?"
 _MAKES = (
-    "(?:hundred|thousand|dozen|ten)s?|[mbtr]+ill?i?on\\w*|mil|mn|mln|bn|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
-    "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial|lakh|crore|Mio|Mrd|Tsd|tn|pairs|score|gross"
+    rf"{_HALF}|(?:hundred|thousand|dozen|ten)s?|[mbtr]+ill?i?on\w*|mil|mn|mln|bn|tn|squared|cubed|factorial|lakh"
+    "|crore|Mio|Mrd|Tsd|pairs|score|gross"
 )
-_NO_UNIT = rf"(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
+# units that a formula may be glued to, as in 5cm (5m may be a product), and those that need a space
+_UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
+_GAP = r"(?:\s|~|\\[,;:! ])"
+_GLUED = re.compile(rf"(?<=\d)(?=(?:{_UNITS})\b)")
+_AREA = re.compile(rf"((?:[\d}}]|\\pi){_GAP}+(?:[a-z]+/)?(?:{_UNITS}|units?|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
 _UNIT = re.compile(
-    rf"(?<=[\d}}])\s*(?:\\[,; ]|~|\s)*\\(?:text|mathrm|mbox)\s?\{{{_NO_UNIT}(?:[^{{}}\d]|\^[23])*\}}(?:\s*\^\s*\{{?[23]\}}?)?\s*$"
+    rf"(?<=[\d}}])(?:{_GAP}*\\(?:text|mathrm|mbox)\s?\{{(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
+    rf"(?:[^{{}}\d]|\^[23])*\}}(?:\s*\^\s*\{{?[23]\}}?)?|{_GAP}+(?:{_UNITS}|[mgshlLNJWVKCFA])(?:/(?:{_UNITS}|[mshl]))?)\s*$"
 )
 # two numbers side by side are neither one number nor a product; \sqrt16 may be 4, and is 6 in LaTeX
-_SPACE = r"(?:\s|~|\\[,;:! ]|\\q?quad)"
+_SPACE = rf"(?:{_GAP}|\\q?quad)"
 _BESIDE = re.compile(rf"\d{_SPACE}+\d|(?<!frac)(?<!frac )\d{_SPACE}*\{{\s*\d|\d\s*:\s*\d|[<>]\s*$|\\sqrt\s*\d\d")
 _CHECK = re.compile(
     r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:sanity|to) check|check|verification|verify|let's verify)\b"
     r"(?!.*\banswer\b).*)"
 )
-_APPLAUSE = re.compile(
-    "[\u220e\u25a0-\u25ff\u2600-\u2714\u2719-\u274b\u274d-\u27bf\ufe0f\U0001f300-\U0001faff]"
-)  # and no cross
+# no cross is among them
+_APPLAUSE = re.compile("[\u220e\u25a0-\u25ff\u2600-\u2714\u2719-\u274b\u274d-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
 
-# units that a formula may be glued to, as in 5cm (5m may be a product), and those that need a space
-_UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
-_GLUED = re.compile(rf"(?<=\d)(?=(?:{_UNITS})\b)")
-_BARE = re.compile(rf"(?<=[\d}}])(?:\s|~|\\[,; ])+(?:{_UNITS}|[mgshlLNJWVKCFA])(?:/(?:{_UNITS}|[mshl]))?\s*$")
-_AREA = re.compile(rf"((?:[\d}}]|\\pi)(?:\s|~|\\[,; ])+(?:[a-z]+/)?(?:{_UNITS}|units?|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
-# Layout that is not LaTeX's, and what it means: HTML, quotes, thousands in other languages
+# Layout that is not LaTeX's, and what it means: HTML, quotes, formulas as programs write them, money
 _MARKUP = {
     re.compile(r"<!--[^<>]*-->|</?(?:b|i|u|em|strong|span|code|mark|font)(?: [^<>]*)?>"): "",
     re.compile(r"</?(?:del|strike)>"): "~~",
-    re.compile(r"<(su[bp])>([^<>]*)</\1>"): lambda found: f"{'^' if found[1] == 'sup' else '_'}{{{found[2]}}}",
-    re.compile(r"<(/?)(?:p|div|td|tr|li|h\d|br|final|result)(?: [^<>]*)?/?>"): "\n",
-    re.compile(r"(?<![\w)}\]])[\"'\u2018\u201c\u201e\u00ab](?! )([^\"'\u201c\u201d\u2019\u00bb\n]{1,99})[\"'\u2019\u201d\u00bb](?!\w)"): r"\1",
-    re.compile(r"(?<=[\u3000-\u9fff\uac00-\ud7af])(?=[-\d$\\])|(?<=[\u3000-\u9fff]:)|(?<=\d)(?=[\u4e2a\u5143\u3002])"): " ",
-    re.compile(r"(?<![\d.,({\[])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d\d?)(?![\d.])"): lambda found: (
-        found[0].replace(".", "").replace(",", ".")
-    ),
+    re.compile(r"<sup>([^<>]*)</sup>"): r"^{\1}",
+    re.compile(r"<sub>([^<>]*)</sub>"): r"_{\1}",
+    re.compile(r"</?(?:p|div|td|tr|li|h\d|br|final|result)(?: [^<>]*)?/?>"): "\n",
+    re.compile(
+        r"(?<![\w)}\]])[\"'\u2018-\u201e\u00ab](?! )([^\"'\u2018-\u201e\u00bb\n]{1,99})[\"'\u2018-\u201e\u00bb](?!\w)"
+    ): r"\1",
+    re.compile(r"(?<=[\u3000-\u9fff\uac00-\ud7af])(?=[-\d$\\])|(?<=[\u3000-\u9fff]:)|(?<=\d)(?=[\u4e2a\u5143])"): " ",
     re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"): r"\\pi ",
     re.compile(r"(?<![\\A-Za-z])sqrt\s?\(([^()]*)\)"): r"\\sqrt{\1}",
-    re.compile(r"\^\\circ\s+[CF](?![A-Za-z])"): r"^\\circ",
+    re.compile(r"(?<=\^\\circ)\s+[CF](?![A-Za-z])"): "",
     re.compile(r"\b(?:USD|EUR|GBP|INR|Rs\.?)\s?(?=\d)|\b(?:US|HK|AU|CA|NZ|SG)(?=\\?\$\s?\d)"): "",
 }
+_DOTTED = re.compile(r"(?<![\d.,({\[])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d\d?)(?![\d.])")  # 1.234,56
 _LETTERS = re.compile(rf"\d\s*(?!(?:{_UNITS}|of|per|is)\b)[A-Za-z]{{1,3}}\b")  # behind a number: rather a product
 _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
 _WORDS_IN_LATEX = re.compile(r"\\(?:text\w*|mathrm|mbox)\s?\{([^{}]*)\}")
@@ -123,68 +124,55 @@ _JOIN = r"\s*(?:,?\s*\b(?:or|and)\b|[,;]|\\(?:lor|vee)\b)(?:\s|\\[ ,;]|\\q?quad)
 _ROOT_IS = r"(?:[A-Za-z](?:_?\{?\d\}?)? *= *)?[-+]?(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)+"
 _ROOTS = re.compile(rf"(?:^|(?<=[\s:(]))(?:{_ROOT_IS}{_JOIN})+{_ROOT_IS}$")
 _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
-# What a sentence may not say of its answer (`_is_denied`): in the clause before it, whose end is \0, and behind it.
+# What a sentence may not say of its answer (`_is_denied`): in its last clause before it, and, behind \0, after it.
 _CLAUSE = re.compile(
-    r"(?i)(?<!\be\.g|\bi\.e|\bneg|\bmax|\bmin)[.?!;](?=[\s$]|\Z)|\n(?=[^\n]*[A-Za-z]{3})|\b(?:so(?! far)|thus|hence|therefore|then|but(?= +[a-z]))\b|, *but\b"
+    r"(?i)(?<!\be\.g|\bi\.e|\bneg|\bmax|\bmin)[.?!;](?=[\s$]|\Z)|\n(?=[^\n]*[A-Za-z]{3})|, *but\b"
+    r"|\b(?:so(?! far)|thus|hence|therefore|then|but(?= +[a-z]))\b"
 )
-_NO = (
-    r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|n\u00e3o|non|\u043d\u0435|no (?:es|one|means))\b|n't\b"
-    r"|[\u4e0d\u975e\u6ca1\u6c92](?:\u662f|\u7b49\u4e8e)?)"
-)
-_HALF = r"halves|half|thirds?|quarters?|fourths?|fifths?|sixths?|sevenths?|eighths?|ninths?|tenths?"
-_MEASURED = (
-    r"\d\s*(?:hours?|hrs?|h|minutes?|mins?|feet|foot|ft|yards?|pounds?|lbs?|dollars?|weeks?|days?|years?"
-    r"|[mcdk]?m|k?g|[cm]?l)"
-)
-_BEFORE = "|".join(
-    [
-        # a word that makes it an operand, a bound or a part
-        r"\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus|times|over|by|from"
-        r"|and|between|either|both|power|(?:to|of) the|square root|sqrt|log(?:_?\{?\w+\}?)?|ln|sin|cos|tan|exp|abs"
-        r"|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike|near|until"
-        r"|past|preceding|following|exceed\w*|add|subtract|multiply|half|twice|thrice|double|triple|mod|choose|but"
-        r"|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be|(?<!looks )like|approach\w*"
-        r"|question|problem|step|case|chapter|equation|page|figure|table|section|exercise|part"
-        r"|roots?|\d+ (?:in|per)|oder|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0",
-        r"[\u6216\u548c\u5230\u7ea6][\s$]*\0|\d\s*[eE][\s$]*\0|~~[\s$]*\0",
-        rf"{_MEASURED}(?:\s+and)?[\s$]*\0",
-        r"\b(?:after|within)[\s$]*\0(?![\s$]*(?:second|minute|hour|day|week|month|year|step|move)s?\b)",
-        rf"(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0",
-        # of: a total of 5, and no third of 5
-        rf"\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
-        r"|(?:answer|result|total) )of[\s$]*\0).*\bof[\s$]*\0",
-        # a denial without a verb between, or of a whole sentence
-        rf"{_NO}(?:\s+(?!(?:is|are|was|were|equals|gives?|leaves?|makes?|remains?)\b)[\w']+){{0,4}}[\s$:]*\0",
-        rf"{_NO}\s+(?:\w+ )?(?:think|believe|true|the case|sure|certain|say|claim|likely|mean|imply)\b[^,]*\0",
-        r"\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if)"
-        r" (?:that|whether|it|the answer)\b[^,]*\0",
-        # an assumption
-        r"\b(?:assum\w+|suppose|let|if|when|given|try|set)\b[^,=]*=[\s$]*\0",
-        # a guess, an example, a bound, a mistake
-        r"\b(?:guess\w*|conjectur\w*|hunch|I (?:\w+ )?thought|(?:first|initial\w*|original\w*|previous\w*),? I"
-        r"|I (?:first|initially|originally|wrongly|mistakenly)|for (?:example|instance)|e\.g|let's (?:say|try)"
-        r"|(?:might|may|would|could) (?:\w+ )?(?:think|say|guess|answer|believe)|examples? (?:is|are|would)"
-        r"|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)|bounded|(?:my|a|rough) (?:\w+ )?(?:estimate|mistake|error)"
-        r"|would have been|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result|solution|value|idea)"
-        r"|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try)|(?:wrong|incorrect|false):)"
-        r"(?![a-z]).*\0",
-    ]
-)
-_FEW = r"(?:(?:\w+ly|just|only|my|an?|the|also|one|too|still|first|upper|lower|good|rough|common) )*"
-_BEHIND = (
-    rf"[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|times|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
-    r"|per ?cent of|of \$?\d+|to \d|to the|to be \w+ed|and an?|and (?:one|two|three)|and [\d$]"
-    r"|(?:less|more|fewer|greater|smaller) than|(?:degrees? )?below|in (?:\d|binary|octal|hex|base (?!ten\b|10\b))|per \d)\b"
-    r"|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless|give or take|for (?:example|instance)|I guess)\b"
-    r"|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so|higher)|(?:more|less|fewer) than|at (?:the )?(?:very )?(?:most|least))\b"
-    r"| *and\b(?:[^.]*\d| (?:up|above|more))"
-    r"|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d"
+_NO = r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|n\u00e3o|non|\u043d\u0435|no (?:es|one|means))\b|n't\b)"
+_IS_DENIED = re.compile(
+    # a word directly before it that makes it an operand, a bound, a part, a possibility or the number of a step
+    r"(?is)\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus"
+    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|roots?|sqrt|log(?:_?\{?\w+\}?)?|ln|sin|cos|tan"
+    r"|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike|near"
+    r"|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double|triple|mod|but"
+    r"|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be|approach\w*"
+    r"|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|exercise|part|\d+ (?:in|per)"
+    r"|oder|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
+    r"|(?:[\u6216\u548c\u5230\u7ea6]|[\u4e0d\u975e\u6ca1\u6c92]\u662f?|\d\s*[eE]|~~)[\s$]*\0"
+    r"|\d\s*(?:h|h(?:ou)?rs?|min(?:ute)?s?|f(?:ee|oo)?t|yards?|pounds?|lbs?|(?:dollar|week|day|year)s?|[mcdk]?m|k?g"
+    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?!\W*(?:second|minute|hour|day|week|month|year|step|move))"
+    rf"|(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0"
+    # of: a total of 5, and no third of 5
+    rf"|\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
+    r"|(?:answer|result|total) )of[\s$]*\0).*\bof[\s$]*\0"
+    # a denial without a verb between, or of a whole sentence; an assumption
+    rf"|{_NO}(?:\s+(?!(?:is|are|was|were|equals|gives?|leaves?|makes?|remains?)\b)[\w']+){{0,4}}[\s$:]*\0"
+    rf"|{_NO}\s+(?:\w+ )?(?:think|believe|true|the case|sure|certain|say|claim|likely|mean|imply)\b[^,]*\0"
+    r"|\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if)"
+    r" (?:that|whether|it|the answer)\b[^,]*\0|\b(?:assum\w+|suppose|let|if|when|given|try|set)\b[^,=]*=[\s$]*\0"
+    # a guess, an example, a bound, a mistake
+    r"|\b(?:guess|I guess\w+|conjectur\w*|hunch|I (?:\w+ )?thought|(?:first|initial\w*|original\w*|previous\w*),? I"
+    r"|I (?:first|\w+ly)|for (?:example|instance)|e\.g|let's (?:say|try)|would have been|examples? (?:is|are|would)"
+    r"|(?:might|may|would|could) (?:\w+ )?(?:think|say|guess|answer|believe)|(?:my|a|rough) (?:\w+ )?(?:estimate|mistake)"
+    r"|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)|bounded|(?:wrong|incorrect|false|rejected):"
+    r"|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result|solution|value|idea)"
+    r"|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try))(?![a-z]).*\0"
+    # behind it: another number is made of it or named, ...
+    rf"|\0[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
+    r"|times(?! *(?:[.,;$)]|in|to|per)|\W*\Z)|per ?cent of|of \$?\d+|to \d|to the|to be \w+ed|and (?:an?|one|two|three|\d)"
+    r"|(?:less|more|fewer|greater|smaller) than (?=that|this|it|half|twice|[\d$\\])|(?:degrees? )?below|per \d"
+    r"|in (?:\d|binary|octal|hex|base (?!ten\b|10\b)))\b| *and\b(?:[^.]*\d| (?:up|above|more))"
+    r"|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless"
+    r"|give or take|for (?:example|instance)|I guess)\b"
+    r"|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so|higher)|at (?:the )?(?:very )?(?:most|least))\b"
+    # ... or it is denied, or called a guess
     r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*"
-    r"(?:(?:is|was|were|seems?|would|could|can|does|did|must|might|may|have|be|been) )*"
-    rf"{_FEW}(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b|too \w+|ruled out"
-    r"|excluded|rejected|impossible|guess|bound|estimate|example|mistake|(?:earlier|previous|old) \w+))"
+    r"(?:(?:is|was|were|seems?|would|could|can|does|did|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one"
+    r"|too|still|first|upper|lower|good|rough|common) )*(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect"
+    r"|false|fails?\b|too \w+|ruled out|excluded|rejected|impossible|guess|bound|estimate|example|mistake"
+    r"|(?:earlier|previous|old) \w+))"
 )
-_IS_DENIED = re.compile(rf"(?is){_BEFORE}|\0{_BEHIND}")
 # What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
 # dollar is left between a formula and words, whether they are beside it or in a \text{} of it.
 _DRESS = (
@@ -482,7 +470,9 @@ def boxed(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"(?<![\\A-Za-z])[^\W\d_]{2,}|[\u3040-\u9fff]", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text))
+    return re.findall(
+        r"(?<![\\A-Za-z])[^\W\d_]{2,}|[\u3040-\u9fff]", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text)
+    )
 
 
 def plain_signs(text: str) -> str:
@@ -498,6 +488,7 @@ def plain_signs(text: str) -> str:
     text = re.sub(r"\*\*|__|`|^[ \t]*(?:#+|>)\s", "", text, flags=re.MULTILINE)
     for markup, by in _MARKUP.items():
         text = markup.sub(by, text)
+    text = _DOTTED.sub(lambda found: found[0].replace(".", "").replace(",", "."), text)
     text = _AREA.sub(r"\1", _GLUED.sub(" ", text))
     text = re.sub(r"(?<![\w*_)}\\])([*_])([^\s*_](?:[^*_\n]*[^\s*_])?)\1(?![\w*_({\\])", r"\2", text)
     return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
@@ -515,7 +506,7 @@ def latex(formula: str) -> str:
         return ""
     for pattern, by in _OTHER_DRESS.items():
         formula = pattern.sub(by, formula.strip().strip("$").strip())
-    formula = _BARE.sub("", _UNIT.sub("", formula))
+    formula = _UNIT.sub("", formula)
     if dressed := _DRESSED.fullmatch(formula):
         formula = dressed[1].strip() if len(dressed[1].strip()) == 1 else formula
     formula = re.sub(r"^\(([A-Za-z])\)$", r"\1", formula)
