@@ -51,7 +51,8 @@ _ROOT = re.compile("([\u221a\u221b\u221c])\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
 _GROUPED = re.compile(
-    r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)|(?<![\d.,/^_ ])[1-9]\d{0,2}(?:([ '_])\d{3})(?:\1\d{3})*(?![\d/])"
+    r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)"
+    r"|(?<![\d.,/^_ ])[1-9]\d{0,2}([ '_])\d{3}(?:\1\d{3})*(?![\d/])"
 )
 _REPEATED = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s?\{(\d{1,9})\}")
 _MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
@@ -85,20 +86,18 @@ _GAP = r"(?:\s|~|\\[,;:! ])"
 _GLUED = re.compile(rf"(?<=\d)(?=(?:{_UNITS})\b)")
 _AREA = re.compile(rf"((?:[\d}}]|\\pi){_GAP}+(?:[a-z]+/)?(?:{_UNITS}|units?|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
 _UNIT = re.compile(
-    rf"(?<=[\d}}])(?:{_GAP}*\\(?:text|mathrm|mbox)\s?\{{(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
-    rf"(?:[^{{}}\d]|\^[23])*\}}(?:\s*\^\s*\{{?[23]\}}?)?|{_GAP}+(?:{_UNITS}|[mgshlLNJWVKCFA])(?:/(?:{_UNITS}|[mshl]))?)\s*$"
+    rf"(?<=[\d}}])(?:{_GAP}*\\(?:text|mathrm|mbox)\s?\{{(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]"
+    rf"|{_MAKES})\b))(?:[^{{}}\d]|\^[23])*\}}(?:\s*\^\s*\{{?[23]\}}?)?|{_GAP}+(?:{_UNITS}|[mgshlLNJWVKCFA])(?:/(?:{_UNITS}|[mshl]))?)\s*$"
 )
 # two numbers side by side are neither one number nor a product; \sqrt16 may be 4, and is 6 in LaTeX
 _SPACE = rf"(?:{_GAP}|\\q?quad)"
 _BESIDE = re.compile(rf"\d{_SPACE}+\d|(?<!frac)(?<!frac )\d{_SPACE}*\{{\s*\d|\d\s*:\s*\d|[<>]\s*$|\\sqrt\s*\d\d")
 _CHECK = re.compile(
-    r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:sanity|to) check|check|verification|verify|let's verify)\b"
-    r"(?!.*\banswer\b).*)"
+    r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:sanity |to )?check|verification|(?:let's )?verify)\b(?!.*\banswer\b).*)"
 )
 # no cross is among them
 _APPLAUSE = re.compile("[\u220e\u25a0-\u25ff\u2600-\u2714\u2719-\u274b\u274d-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
-
 # Layout that is not LaTeX's, and what it means: HTML, quotes, formulas as programs write them, money
 _MARKUP = {
     re.compile(r"<!--[^<>]*-->|</?(?:b|i|u|em|strong|span|code|mark|font)(?: [^<>]*)?>"): "",
@@ -121,15 +120,19 @@ _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # wha
 _WORDS_IN_LATEX = re.compile(r"\\(?:text\w*|mathrm|mbox)\s?\{([^{}]*)\}")
 _JSON = re.compile(r'(?i)"(?:final[_ ]?)?answer"\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|(-?\d[\d.eE+-]*))?')
 _JOIN = r"\s*(?:,?\s*\b(?:or|and)\b|[,;]|\\(?:lor|vee)\b)(?:\s|\\[ ,;]|\\q?quad)*"
-_ROOT_IS = r"(?:[A-Za-z](?:_?\{?\d\}?)? *= *)?[-+]?(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)+"
-_ROOTS = re.compile(rf"(?:^|(?<=[\s:(]))(?:{_ROOT_IS}{_JOIN})+{_ROOT_IS}$")
+_VALUE = r"(?=[^\s,;]*(?:\d|\\pi))(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)+"
+_SEVERAL = re.compile(
+    rf"(?:^|(?<=[\s:(]))(?:([A-Za-z])[\w{{}}]* *= *)?{_VALUE}(?:{_JOIN}(?:\1[\w{{}}]* *= *)?{_VALUE})+$"
+)
 _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
-# What a sentence may not say of its answer (`_is_denied`): in its last clause before it, and, behind \0, after it.
+# What a sentence may not say of its answer (`_is_denied`): in its last clause before it, which ends in \0, and behind it, after \1.
 _CLAUSE = re.compile(
     r"(?i)(?<!\be\.g|\bi\.e|\bneg|\bmax|\bmin)[.?!;](?=[\s$]|\Z)|\n(?=[^\n]*[A-Za-z]{3})|, *but\b"
     r"|\b(?:so(?! far)|thus|hence|therefore|then|but(?= +[a-z]))\b"
 )
-_NO = r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|n\u00e3o|non|\u043d\u0435|no (?:es|one|means))\b|n't\b)"
+_NAME_IS = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="  # as x_1 = or f(x) =
+_AND = r"(?:,? *\b(?:and|or)\b|[,;])"
+_NO = r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|non|n\u00e3o|\u043d\u0435|no (?:es|one|means)|\w+n't)\b)"
 _IS_DENIED = re.compile(
     # a word directly before it that makes it an operand, a bound, a part, a possibility or the number of a step
     r"(?is)\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus"
@@ -137,11 +140,11 @@ _IS_DENIED = re.compile(
     r"|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike|near"
     r"|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double|triple|mod|but"
     r"|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be|approach\w*"
-    r"|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|exercise|part|\d+ (?:in|per)"
-    r"|oder|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
+    r"|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|part|\d+ (?:in|per)|oder"
+    r"|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
     r"|(?:[\u6216\u548c\u5230\u7ea6]|[\u4e0d\u975e\u6ca1\u6c92]\u662f?|\d\s*[eE]|~~)[\s$]*\0"
     r"|\d\s*(?:h|h(?:ou)?rs?|min(?:ute)?s?|f(?:ee|oo)?t|yards?|pounds?|lbs?|(?:dollar|week|day|year)s?|[mcdk]?m|k?g"
-    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?!\W*(?:second|minute|hour|day|week|month|year|step|move))"
+    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?![^\x01]*\x01\W*(?:second|minute|hour|day|week|month|year|step|move))"
     rf"|(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0"
     # of: a total of 5, and no third of 5
     rf"|\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
@@ -158,8 +161,13 @@ _IS_DENIED = re.compile(
     r"|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)|bounded|(?:wrong|incorrect|false|rejected):"
     r"|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result|solution|value|idea)"
     r"|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try))(?![a-z]).*\0"
+    # one of several values of one name, or of several numbers
+    rf"|{_NAME_IS}[^=\0]*{_AND}[\s$(]*(?:\0\\?\1[\w'()]* *=|\\?\1[\w'()]* *=[\s$]*\0)"
+    rf"|{_NAME_IS}[^=]*\x01[ $)]*{_AND}[ $]*\\?\2[\w'()]* *="
+    r"|[\d)\]!%A-Za-z][ $]*[,;/]?[ $]*\bor\b[\s$(]*(?:\0\\?[A-Za-z][\w']* *=|\\?[A-Za-z][\w']* *=[\s$]*\0)"
+    r"|([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*(?:[,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$([]*\0(?!\3\x01|[^\x01]*=)"
     # behind it: another number is made of it or named, ...
-    rf"|\0[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
+    rf"|\x01[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
     r"|times(?! *(?:[.,;$)]|in|to|per)|\W*\Z)|per ?cent of|of \$?\d+|to \d|to the|to be \w+ed|and (?:an?|one|two|three|\d)"
     r"|(?:less|more|fewer|greater|smaller) than (?=that|this|it|half|twice|[\d$\\])|(?:degrees? )?below|per \d"
     r"|in (?:\d|binary|octal|hex|base (?!ten\b|10\b)))\b| *and\b(?:[^.]*\d| (?:up|above|more))"
@@ -203,8 +211,6 @@ _RIGHT = re.compile(
     r"| [A-Za-z]{4,}(?![\w(^])|\$[ $]*(?:- +[A-Za-z]{2}|\([^()]*[A-Za-z]{3}|[A-Za-z]{2}[A-Za-z-]*(?![\w(^])"
     r"|[mgshlLNJWVKCF](?:\^ *[23])?(?![\w(^']))"
 )
-_LISTED = re.compile(r"(?i)([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*([,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$]*$")
-_NAMED = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="
 _JOINED = re.compile(
     r"(?:[ ,;/&$=()]|\\?\b[A-Za-z]\w? *=|\b(?:and|also|as well as)\b)*|[^.?!\n]*\b(?:or|maybe|perhaps|if)\b[^.?!\n]*"
 )
@@ -344,36 +350,30 @@ def _last_formula(text: str) -> list[str]:
 
 def _in_box(text: str) -> str:
     """The formula of a box, which may hold a label and a unit: a sentence of one number is read as a sentence."""
-    plain = re.sub(r"(?:\\[,;:! ]|~)(?=\s*[A-Za-z])", " ", _WORDS_IN_LATEX.sub(r"\1", text))
+    plain = _AREA.sub(r"\1", re.sub(r"(?:\\[,;:! ]|~)(?=\s*[A-Za-z])", " ", _WORDS_IN_LATEX.sub(r"\1", text)))
     numbers = [run for run in _RUN.finditer(plain) if re.search(r"\d|\\pi", run[0])]
     if several := _several(text, whole=True):
         return several
     if not _words(plain) or len(numbers) != 1 or _LETTERS.search(text):
         return latex(text)
-    if _is_denied(plain[: numbers[0].start()], plain[numbers[0].end() :]):
-        return ""
-    return _last_in_sentence(plain) or latex(text)
+    return _last_in_sentence(plain)
 
 
 def _several(text: str, *, whole: bool = False) -> str:
     """The values of one unknown, with commas between: of "x = 2 or x = 3". "" if a text does not end in such a list."""
     plain = _WORDS_IN_LATEX.sub(r" \1 ", text[-LONGEST:]).replace("$", " ").strip(" .\n")
-    found = _ROOTS.search(plain)
-    names = set(re.findall("([A-Za-z])[\\w{}]* *=", found[0])) if found else set()
-    if not found or len(names) != 1 - (whole and "=" not in found[0]) or (whole and found.start()):
+    found = _SEVERAL.search(plain)
+    if not found or (found.start() if whole else not found[1]) or _is_denied(plain[: found.start()]):
         return ""
-    values = [re.sub(".*=", "", part).strip() for part in re.split(_JOIN, found[0])]
-    numbers = all(re.search(r"\d|\\pi", value) for value in values)
-    return "" if not numbers or _is_denied(plain[: found.start()], "") else ",".join(map(latex, values))
+    return ",".join(latex(re.sub(".*=", "", part)) for part in re.split(_JOIN, found[0]))
 
 
 def _in_json(text: str) -> str:
     """The answer in a JSON object that ends a text; "" if it has none, or two, or one that is a list."""
     found = _JSON.findall(text)
-    if not found:
-        return text
-    told = "{" in text and text.rstrip("` \n").endswith("}") and not _is_denied(text[: text.index("{")], "")
-    return (found[0][0].replace("\\\\", "\\") or found[0][1]) if len(found) == 1 and told else ""
+    if len(found) == 1 and text.rstrip("` \n").endswith("}") and not _is_denied(text.partition("{")[0]):
+        return found[0][0].replace("\\\\", "\\") or found[0][1]
+    return "" if found else text
 
 
 def stands_alone(text: str, start: int, stop: int) -> bool:
@@ -397,30 +397,19 @@ def stands_alone(text: str, start: int, stop: int) -> bool:
     head, rest = re.sub(r"[ $(\[\"'\u201c]*$", "", left), re.sub(r"^[ $)\]\"\u201d]*", "", right)
     near = [left[len(head) :], right[: len(right) - len(rest)]]
     gaps = ["$" if "$" in gap or (" " in gap and not inside) else " " if " " in gap else "" for gap in near]
-    named = re.search(rf"{_NAMED}$", head) or re.match(_NAMED, own.strip(" $"))
-    lead = "" if head.endswith("=") else head
-    if named and named.string is head:
-        lead = head[: named.start()]
-    if found := _LISTED.search(lead):
-        again = named and re.search(rf"(?<![A-Za-z]){named[1]}[\w']* *=[^=]*$", lead)
-        statement = "=" in own or head.endswith("=")
-        if again or "or" in found[2].lower() if statement else found[1] != own.strip(" $"):
-            return False
-    if named and (other := re.match(rf"[ $]*(?:[,;]|,? *and\b)[ $]*{_NAMED}", right)) and other[1] == named[1]:
-        return False
     if head.endswith("-") and "=" not in own and not text.startswith("\\boxed", start):
         return False  # a sign, and not the dash of a list
     return bool(
         not _is_within(before)
         and _LEFT.search(head + (" " if near[0][:1] == " " else "") + gaps[0].strip())
         and _RIGHT.match(gaps[1] + rest)
-        and not _is_denied(_flat(text[max(start - LONGEST, 0) : start], inside), right)
+        and not _is_denied(_flat(text[max(start - LONGEST, 0) : start], inside), own, right)
     )
 
 
-def _is_denied(before: str, behind: str) -> bool:
-    """Whether a sentence takes a number back, or uses it: as an operand, a bound, an example, a guess or a question."""
-    return bool(_IS_DENIED.search(f"{_CLAUSE.split(before[-LONGEST:])[-1]}\0{behind[:LONGEST]}"))
+def _is_denied(before: str, number: str = "", behind: str = "") -> bool:
+    """Whether a sentence takes a number back, or uses it: as an operand, a bound, an example or a guess."""
+    return bool(_IS_DENIED.search(f"{_CLAUSE.split(before[-LONGEST:])[-1]}\0{number.strip(' $')}\1{behind[:LONGEST]}"))
 
 
 def _flat(text: str, inside: bool) -> str:
@@ -537,17 +526,13 @@ def _last_in_sentence(text: str) -> str:
     if run.start() == 0 and whole > 2 * LONGEST:
         return ""  # it begins before the part that is looked at
     after, before = text[run.end() :], text[: run.start()]
-    if re.search(r"\d|[\u2070-\u209f]", after) or _is_denied(before, after):
-        return ""
     formula = run[0].strip().strip(",;:").rstrip(".,;:&").strip()
     if formula.startswith("="):
-        if _is_denied(f"{before}=", ""):
+        formula, before = formula[1:], f"{before}="
+        if not re.search(r"(?:^|\s)(?:[A-Za-z]|[A-Z]{2}|[A-Za-z]{3,})\s*=$", before):
             return ""
-        name = re.search(r"(?:^|\s)([A-Za-z]|[A-Za-z]{3,})\s*$", before)
-        listed = name and _LISTED.search(before[: name.start()])
-        if not name or (listed and ("or" in listed[2] or re.search(rf"\b{name[1]}\s*=[^=]*$", before[: name.start()]))):
-            return ""
-        formula = formula[1:]
+    if re.search(r"\d|[\u2070-\u209f]", after) or _is_denied(before, formula, after):
+        return ""
     if formula.count("(") != formula.count(")"):
         formula = formula.strip("()")
     return latex(formula)
