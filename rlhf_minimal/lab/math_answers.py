@@ -37,10 +37,9 @@ _SIGNS = str.maketrans(
         **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
         **dict.fromkeys("\u00d7\u00b7\u22c5\u2217", r"\cdot "),
         **dict.fromkeys("\u00f7\u2044\u2215", "/"),
-        **dict.fromkeys("\u20ac\u00a3\u00a5\u20b9", ""),
         **{"\u066b": ".", "\u066c": ",", "\u3002": ". ", "\u3010": " ", "\u3011": " "},
         **dict.fromkeys("\u00a0\u2009\u202f\u2007", "~"),
-        **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", ""),
+        **dict.fromkeys("\u20ac\u00a3\u00a5\u20b9\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", ""),
         **{"\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2248": r"\approx ", "\u00b1": r"\pm "},
         **dict.fromkeys("\u00b0\u00ba", r"^\circ "),
     }
@@ -50,10 +49,7 @@ _VULGAR = re.compile("(?<!\\d)(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
 _ROOT = re.compile("([\u221a\u221b\u221c])\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
-_GROUPED = re.compile(
-    r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)"
-    r"|(?<![\d.,/^_ ])[1-9]\d{0,2}([ '_])\d{3}(?:\1\d{3})*(?![\d/])"
-)
+_GROUPED = re.compile(r"(?<![\d.,/^_])[1-9]\d{0,2}(\\[,;:! ]|\{,\}|[~ '_])\d{3}(?:\1\d{3})*(?![\d/])")
 _REPEATED = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s?\{(\d{1,9})\}")
 _MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
 _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(?([^{}()]*)\)?\s*\}")
@@ -65,9 +61,8 @@ _OTHER_DRESS = {
 # What takes an answer back that stands before it: in words, or by another number in its place.
 _RETRACTED = re.compile(
     r"(?i)\b(?:that|this)(?:'s| is| was) (?:wrong|incorrect|not (?:right|correct|true))"
-    r"|(?:^|[.!?] )(?:no|false|wrong|incorrect|just kidding)[.!,]"
-    r"|\bI made (?:a|an) (?:mistake|error)(?! in\b)|\bbut\b[^.]*\bcontradicts?\b.*\bno solution"
-    r"|\bI (?:do not|don't|cannot|can't) (?:know|solve|answer|tell)\b"
+    r"|(?:^|[.!?] )(?:no|false|wrong|incorrect|just kidding)[.!,]|\bI made an? (?:mistake|error)(?! in\b)"
+    r"|\bbut\b[^.]*\bcontradicts?\b.*\bno solution|\bI (?:do not|don't|cannot|can't) (?:know|solve|answer|tell)\b"
 )
 _INSTEAD = re.compile(
     r"(?i)(?:\bit should (?:be|have been)|\b(?:actually|oops|wait|no|correction|hmm)\b[^.!?\n]{0,40}?"
@@ -93,21 +88,20 @@ _UNIT = re.compile(
 _SPACE = rf"(?:{_GAP}|\\q?quad)"
 _BESIDE = re.compile(rf"\d{_SPACE}+\d|(?<!frac)(?<!frac )\d{_SPACE}*\{{\s*\d|\d\s*:\s*\d|[<>]\s*$|\\sqrt\s*\d\d")
 _CHECK = re.compile(
-    r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:sanity |to )?check|verification|(?:let's )?verify)\b(?!.*\banswer\b).*)"
+    r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:\w+ )?check|verification|(?:let's )?verify)\b(?!.*\banswer\b).*)"
 )
 # no cross is among them
 _APPLAUSE = re.compile("[\u220e\u25a0-\u25ff\u2600-\u2714\u2719-\u274b\u274d-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
 # Layout that is not LaTeX's, and what it means: HTML, quotes, formulas as programs write them, money
+_QUOTE = "[\"'\u2018-\u201e\u00ab\u00bb]"
 _MARKUP = {
     re.compile(r"<!--[^<>]*-->|</?(?:b|i|u|em|strong|span|code|mark|font)(?: [^<>]*)?>"): "",
     re.compile(r"</?(?:del|strike)>"): "~~",
     re.compile(r"<sup>([^<>]*)</sup>"): r"^{\1}",
     re.compile(r"<sub>([^<>]*)</sub>"): r"_{\1}",
     re.compile(r"</?(?:p|div|td|tr|li|h\d|br|final|result)(?: [^<>]*)?/?>"): "\n",
-    re.compile(
-        r"(?<![\w)}\]])[\"'\u2018-\u201e\u00ab](?! )([^\"'\u2018-\u201e\u00bb\n]{1,99})[\"'\u2018-\u201e\u00bb](?!\w)"
-    ): r"\1",
+    re.compile(rf"(?<![\w)}}\]]){_QUOTE}(?! )([^\"'\u201c\u201d\n]{{1,99}}){_QUOTE}(?!\w)"): r"\1",
     re.compile(r"(?<=[\u3000-\u9fff\uac00-\ud7af])(?=[-\d$\\])|(?<=[\u3000-\u9fff]:)|(?<=\d)(?=[\u4e2a\u5143])"): " ",
     re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"): r"\\pi ",
     re.compile(r"(?<![\\A-Za-z])sqrt\s?\(([^()]*)\)"): r"\\sqrt{\1}",
@@ -308,9 +302,7 @@ def check_math_verify(task: str) -> None:
 @lru_cache(maxsize=4096)
 def _formula_of_answer(answer: str) -> str:
     text = plain_signs(answer)
-    if "\\boxed" in text:
-        return latex(in_last_box(text))
-    places = marked(text)
+    places = [(0, 0, in_last_box(text))] if "\\boxed" in text else marked(text)
     return latex(places[-1][2] if places else text)
 
 
@@ -340,12 +332,9 @@ def _last_formula(text: str) -> list[str]:
         return [latex(text.strip().removeprefix("="))]
     if option := _OPTION.search(text):
         return [option[1] or option[2]]
-    kept, end = [], 0
-    for start, stop, _ in places:
-        if "\\" in text[start:stop]:
-            kept.append(text[end:start])
-            end = stop
-    return [_last_in_sentence("".join([*kept, text[end:]]))]
+    for start, stop, _ in reversed(places[-2 * LONGEST :]):
+        text = text[:start] + text[stop:] if "\\" in text[start:stop] else text
+    return [_last_in_sentence(text)]
 
 
 def _in_box(text: str) -> str:
@@ -459,9 +448,8 @@ def boxed(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(
-        r"(?<![\\A-Za-z])[^\W\d_]{2,}|[\u3040-\u9fff]", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text)
-    )
+    text = re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text)
+    return re.findall(r"(?<![\\A-Za-z])[^\W\d_]{2,}|[\u3040-\u9fff]", text)
 
 
 def plain_signs(text: str) -> str:
@@ -614,10 +602,8 @@ class _Worker:
 
     def _exchange(self, request: list[str], seconds: float) -> str:
         assert self.process is not None
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
+        print(json.dumps(request), file=self.process.stdin, flush=True)
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             return self.process.stdout.readline().strip() if selector.select(seconds) else ""
