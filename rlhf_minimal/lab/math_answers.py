@@ -71,10 +71,8 @@ _INSTEAD = re.compile(
 )
 # words that make another number of the one before them, and no unit
 _HALF = "half|halves|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth)s?"
-_MAKES = (
-    rf"{_HALF}|(?:hundred|thousand|dozen|ten)s?|[mbtr]+ill?i?on\w*|mil|mn|mln|bn|tn|squared|cubed|factorial|lakh"
-    "|crore|Mio|Mrd|Tsd|pairs|score|gross"
-)
+_BIG = r"(?:hundred|thousand|dozen|ten|pair)s?|[mbtr]+ill?i?on\w*|mil|ml?n|[bt]n|lakh|crore|Mio|Mrd|Tsd|score|gross"
+_MAKES = rf"{_HALF}|{_BIG}|squared|cubed|factorial"
 # units that a formula may be glued to, as in 5cm (5m may be a product), and those that need a space
 _UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
 _GAP = r"(?:\s|~|\\[,;:! ])"
@@ -119,26 +117,27 @@ _SEVERAL = re.compile(
     rf"(?:^|(?<=[\s:(]))(?:([A-Za-z])[\w{{}}]* *= *)?{_VALUE}(?:{_JOIN}(?:\1[\w{{}}]* *= *)?{_VALUE})+$"
 )
 _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
-# What a sentence may not say of its answer (`_is_denied`): in its last clause before it, which ends in \0, and behind it, after \1.
+# What a sentence may not say of its answer, which stands between \0 and \1 (`_is_denied`).
 _CLAUSE = re.compile(
     r"(?i)(?<!\be\.g|\bi\.e|\bneg|\bmax|\bmin)[.?!;](?=[\s$]|\Z)|\n(?=[^\n]*[A-Za-z]{3})|, *but\b"
     r"|\b(?:so(?! far)|thus|hence|therefore|then|but(?= +[a-z]))\b"
 )
 _NAME_IS = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="  # as x_1 = or f(x) =
 _AND = r"(?:,? *\b(?:and|or)\b|[,;])"
-_NO = r"(?:\b(?:not|cannot|never|neither|nor|nobody|nicht|keine?|pas|non|n\u00e3o|\u043d\u0435|no (?:es|one|means)|\w+n't)\b)"
+_NO = r"(?:\b(?:no[nrt]|cannot|never|neither|nobody|nicht|kein|pas|n\u00e3o|\u043d\u0435|no (?:es|means)|\w+n't)\b)"
 _IS_DENIED = re.compile(
     # a word directly before it that makes it an operand, a bound, a part, a possibility or the number of a step
     r"(?is)\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus"
-    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|roots?|sqrt|log(?:_?\{?\w+\}?)?|ln|sin|cos|tan"
-    r"|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike|near"
-    r"|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double|triple|mod|but"
-    r"|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be|approach\w*"
-    r"|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|part|\d+ (?:in|per)|oder"
-    r"|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
-    r"|(?:[\u6216\u548c\u5230\u7ea6]|[\u4e0d\u975e\u6ca1\u6c92]\u662f?|\d\s*[eE]|~~)[\s$]*\0"
-    r"|\d\s*(?:h|h(?:ou)?rs?|min(?:ute)?s?|f(?:ee|oo)?t|yards?|pounds?|lbs?|(?:dollar|week|day|year)s?|[mcdk]?m|k?g"
-    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?![^\x01]*\x01\W*(?:second|minute|hour|day|week|month|year|step|move))"
+    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|(?:square |cube )?root|sqrt|log(?:_?\{?\w+\}?)?|ln"
+    r"|sin|cos|tan|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding"
+    r"|unlike|near|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double"
+    r"|triple|mod|but|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be"
+    r"|approach\w*|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|part|\d+ (?:in"
+    r"|per)|oder|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
+    r"|(?:[\u6216\u548c\u5230\u7ea6]|[\u4e0d\u975e\u6ca1\u6c92]\u662f?|\d\s*[eE]|~~)[\s$]*\0|\d\s*(?:h|h(?:ou)?rs?"
+    r"|min(?:ute)?s?|f(?:ee|oo)?t|yards?|pounds?|lbs?|(?:dollar|week|day|year)s?|[mcdk]?m|k?g"
+    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?![^\x01]*\x01\W*(?:second|minute|hour|day|week|month|year"
+    r"|step))"
     rf"|(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0"
     # of: a total of 5, and no third of 5
     rf"|\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
@@ -146,15 +145,15 @@ _IS_DENIED = re.compile(
     # a denial without a verb between, or of a whole sentence; an assumption
     rf"|{_NO}(?:\s+(?!(?:is|are|was|were|equals|gives?|leaves?|makes?|remains?)\b)[\w']+){{0,4}}[\s$:]*\0"
     rf"|{_NO}\s+(?:\w+ )?(?:think|believe|true|the case|sure|certain|say|claim|likely|mean|imply)\b[^,]*\0"
-    r"|\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if)"
-    r" (?:that|whether|it|the answer)\b[^,]*\0|\b(?:assum\w+|suppose|let|if|when|given|try|set)\b[^,=]*=[\s$]*\0"
+    r"|\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if) (?:that|whether"
+    r"|it|the answer)\b[^,]*\0|(?:\b(?:assum\w+|suppose|let|try)|\A\W*(?:if|when))\b[^,=]*=[\s$]*\0"
     # a guess, an example, a bound, a mistake
-    r"|\b(?:guess|I guess\w+|conjectur\w*|hunch|I (?:\w+ )?thought|(?:first|initial\w*|original\w*|previous\w*),? I"
-    r"|I (?:first|\w+ly)|for (?:example|instance)|e\.g|let's (?:say|try)|would have been|examples? (?:is|are|would)"
-    r"|(?:might|may|would|could) (?:\w+ )?(?:think|say|guess|answer|believe)|(?:my|a|rough) (?:\w+ )?(?:estimate|mistake)"
-    r"|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)|bounded|(?:wrong|incorrect|false|rejected):"
-    r"|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result|solution|value|idea)"
-    r"|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try))(?![a-z]).*\0"
+    r"|\b(?:guess|I guess\w+|conjectur\w*|hunch|I (?:\w+ )?thought|(?:at first|initially|originally|previously),? I"
+    r"|I (?:initially|originally|wrongly|mistakenly)|for (?:example|instance)|e\.g|let's (?:say|try)|would have been"
+    r"|examples? (?:is|are|would)|(?:might|may|would|could) (?:\w+ )?(?:think|say|guess|answer|believe)|(?:my|a"
+    r"|rough) (?:\w+ )?(?:estimate|mistake)|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)"
+    r"|bounded|(?:wrong|incorrect|false|rejected):|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result"
+    r"|solution|value|idea)|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try))(?![a-z]).*\0"
     # one of several values of one name, or of several numbers
     rf"|{_NAME_IS}[^=\0]*{_AND}[\s$(]*(?:\0\\?\1[\w'()]* *=|\\?\1[\w'()]* *=[\s$]*\0)"
     rf"|{_NAME_IS}[^=]*\x01[ $)]*{_AND}[ $]*\\?\2[\w'()]* *="
@@ -162,18 +161,17 @@ _IS_DENIED = re.compile(
     r"|([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*(?:[,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$([]*\0(?!\3\x01|[^\x01]*=)"
     # behind it: another number is made of it or named, ...
     rf"|\x01[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
-    r"|times(?! *(?:[.,;$)]|in|to|per)|\W*\Z)|per ?cent of|of \$?\d+|to \d|to the|to be \w+ed|and (?:an?|one|two|three|\d)"
-    r"|(?:less|more|fewer|greater|smaller) than (?=that|this|it|half|twice|[\d$\\])|(?:degrees? )?below|per \d"
-    r"|in (?:\d|binary|octal|hex|base (?!ten\b|10\b)))\b| *and\b(?:[^.]*\d| (?:up|above|more))"
-    r"|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless"
-    r"|give or take|for (?:example|instance)|I guess)\b"
-    r"|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so|higher)|at (?:the )?(?:very )?(?:most|least))\b"
+    rf"|times(?! *(?:[.,;$)]|in|to|per)|\W*\Z)|per ?cent of|of \$?\d+|to \d|to the (?!nearest)|to be \w+ed|and (?:\d"
+    rf"|(?:an?|one|two|three) (?:bit|{_HALF}))"
+    r"|(?:less|more|fewer|greater|smaller) than (?=that|this|it|half|twice|[\d$\\])|(?:degrees? )?below|per \d|in (?:\d"
+    r"|binary|octal|hex|base (?!ten\b|10\b)))\b| *and\b(?:[^.]*\d| (?:up|above|more))|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac"
+    r"|\\sqrt)? *[-+(]?\d|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless|give or take|for (?:example|instance)"
+    r"|I guess)\b|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so|higher)|at (?:the )?(?:very )?(?:most|least))\b"
     # ... or it is denied, or called a guess
-    r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*"
-    r"(?:(?:is|was|were|seems?|would|could|can|does|did|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one"
-    r"|too|still|first|upper|lower|good|rough|common) )*(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect"
-    r"|false|fails?\b|too \w+|ruled out|excluded|rejected|impossible|guess|bound|estimate|example|mistake"
-    r"|(?:earlier|previous|old) \w+))"
+    r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*(?:(?:is|was|were|seems?|would|could|can|does|did|must"
+    r"|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|too|still|first|upper|lower|good|rough"
+    r"|common) )*(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b|too \w+|ruled out"
+    r"|excluded|rejected|impossible|guess|bound|estimate|example|mistake|(?:earlier|previous|old) \w+))"
 )
 # What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
 # dollar is left between a formula and words, whether they are beside it or in a \text{} of it.
@@ -340,12 +338,10 @@ def _last_formula(text: str) -> list[str]:
 def _in_box(text: str) -> str:
     """The formula of a box, which may hold a label and a unit: a sentence of one number is read as a sentence."""
     plain = _AREA.sub(r"\1", re.sub(r"(?:\\[,;:! ]|~)(?=\s*[A-Za-z])", " ", _WORDS_IN_LATEX.sub(r"\1", text)))
-    numbers = [run for run in _RUN.finditer(plain) if re.search(r"\d|\\pi", run[0])]
     if several := _several(text, whole=True):
         return several
-    if not _words(plain) or len(numbers) != 1 or _LETTERS.search(text):
-        return latex(text)
-    return _last_in_sentence(plain)
+    numbers = sum(bool(re.search(r"\d|\\pi", run[0])) for run in _RUN.finditer(plain))
+    return _last_in_sentence(plain) if _words(plain) and numbers == 1 and not _LETTERS.search(text) else latex(text)
 
 
 def _several(text: str, *, whole: bool = False) -> str:
@@ -386,10 +382,10 @@ def stands_alone(text: str, start: int, stop: int) -> bool:
     head, rest = re.sub(r"[ $(\[\"'\u201c]*$", "", left), re.sub(r"^[ $)\]\"\u201d]*", "", right)
     near = [left[len(head) :], right[: len(right) - len(rest)]]
     gaps = ["$" if "$" in gap or (" " in gap and not inside) else " " if " " in gap else "" for gap in near]
-    if head.endswith("-") and "=" not in own and not text.startswith("\\boxed", start):
-        return False  # a sign, and not the dash of a list
     return bool(
         not _is_within(before)
+        # a sign, and not the dash of a list
+        and (not head.endswith("-") or "=" in own or text.startswith("\\boxed", start))
         and _LEFT.search(head + (" " if near[0][:1] == " " else "") + gaps[0].strip())
         and _RIGHT.match(gaps[1] + rest)
         and not _is_denied(_flat(text[max(start - LONGEST, 0) : start], inside), own, right)
@@ -473,8 +469,7 @@ def plain_signs(text: str) -> str:
 
 def _fraction(found: re.Match[str]) -> str:
     above, _, below = unicodedata.normalize("NFKC", found[2]).partition("\u2044")
-    whole = int(found[1][-30:] or 0)
-    return rf"\frac{{{whole * int(below) + int(above)}}}{{{below}}}"
+    return rf"\frac{{{int(found[1][-30:] or 0) * int(below) + int(above)}}}{{{below}}}"
 
 
 def latex(formula: str) -> str:
@@ -508,11 +503,9 @@ def _last_in_sentence(text: str) -> str:
     whole = len(text)
     text = re.sub(r"\\?\$\s?(?=\d)", "", text[-2 * LONGEST :])
     runs = [run for run in _RUN.finditer(text) if re.search(r"\d|\\pi", run[0])]
-    if not runs:
-        return ""
+    if not runs or (runs[-1].start() == 0 and whole > 2 * LONGEST):
+        return ""  # there is none, or it begins before the part that is looked at
     run = runs[-1]
-    if run.start() == 0 and whole > 2 * LONGEST:
-        return ""  # it begins before the part that is looked at
     after, before = text[run.end() :], text[: run.start()]
     formula = run[0].strip().strip(",;:").rstrip(".,;:&").strip()
     if formula.startswith("="):
@@ -521,9 +514,7 @@ def _last_in_sentence(text: str) -> str:
             return ""
     if re.search(r"\d|[\u2070-\u209f]", after) or _is_denied(before, formula, after):
         return ""
-    if formula.count("(") != formula.count(")"):
-        formula = formula.strip("()")
-    return latex(formula)
+    return latex(formula if formula.count("(") == formula.count(")") else formula.strip("()"))
 
 
 def marked(text: str) -> list[tuple[int, int, str]]:
