@@ -128,8 +128,8 @@ _NO = r"(?:\b(?:no[nrt]|cannot|never|neither|nobody|nicht|kein|pas|n\u00e3o|\u04
 _IS_DENIED = re.compile(
     # a word directly before it that makes it an operand, a bound, a part, a possibility or the number of a step
     r"(?is)\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus"
-    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|(?:square |cube )?root|sqrt|log(?:_?\{?\w+\}?)?|ln"
-    r"|sin|cos|tan|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding"
+    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|(?:square |cube )?root|sqrt|ln"
+    r"|log[\w{}]*|sin|cos|tan|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding"
     r"|unlike|near|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double"
     r"|triple|mod|but|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be"
     r"|approach\w*|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|part|\d+ (?:in"
@@ -394,7 +394,8 @@ def stands_alone(text: str, start: int, stop: int) -> bool:
 
 def _is_denied(before: str, number: str = "", behind: str = "") -> bool:
     """Whether a sentence takes a number back, or uses it: as an operand, a bound, an example or a guess."""
-    return bool(_IS_DENIED.search(f"{_CLAUSE.split(before[-LONGEST:])[-1]}\0{number.strip(' $')}\1{behind[:LONGEST]}"))
+    clause, number = _CLAUSE.split(before[-LONGEST:])[-1], number.strip(" $")[:LONGEST]
+    return bool(_IS_DENIED.search(f"{clause}\0{number}\1{behind[:LONGEST]}"))
 
 
 def _flat(text: str, inside: bool) -> str:
