@@ -307,7 +307,7 @@ def _formula_of_answer(answer: str) -> str:
 def _last_formula(text: str) -> list[str]:
     """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
     text = plain_signs(text)
-    if "\\boxed" not in text and (check := _CHECK.search(text)):
+    if "\\boxed" not in text and (check := _CHECK.search(text, max(text.lower().rfind("answer"), 0))):
         text = text[: check.start(1)]
     said = text[text.rfind("\\boxed") :] if "\\boxed" in text else re.split(r"\d", text)[-1]
     own = said[: said.find("}") + 1].replace(",", "")  # of a box
