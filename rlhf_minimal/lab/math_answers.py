@@ -111,8 +111,9 @@ _LETTERS = re.compile(rf"\d\s*(?!(?:{_UNITS}|of|per|is)\b)[A-Za-z]{{1,3}}\b")  #
 _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
 _WORDS_IN_LATEX = re.compile(r"\\(?:text\w*|mathrm|mbox)\s?\{([^{}]*)\}")
 _JSON = re.compile(r'(?i)"(?:final[_ ]?)?answer"\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|(-?\d[\d.eE+-]*))?')
-_JOIN = r"\s*(?:,?\s*\b(?:or|and)\b|[,;]|\\(?:lor|vee)\b)(?:\s|\\[ ,;]|\\q?quad)*"
-_VALUE = r"(?=[^\s,;]*(?:\d|\\pi))(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)+"
+# what joins values, and a value: neither gives back what it has taken, or a search would take exponential time
+_JOIN = r"(?>\s*(?:,?\s*\b(?:or|and)\b|[,;]|\\(?:lor|vee)\b)(?:\s|\\[ ,;]|\\q?quad)*)"
+_VALUE = r"(?=[^\s,;]*(?:\d|\\pi))(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)++"
 _SEVERAL = re.compile(
     rf"(?:^|(?<=[\s:(]))(?:([A-Za-z])[\w{{}}]* *= *)?{_VALUE}(?:{_JOIN}(?:\1[\w{{}}]* *= *)?{_VALUE})+$"
 )
@@ -168,10 +169,10 @@ _IS_DENIED = re.compile(
     r"|\\sqrt)? *[-+(]?\d|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless|give or take|for (?:example|instance)"
     r"|I guess)\b|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so|higher)|at (?:the )?(?:very )?(?:most|least))\b"
     # ... or it is denied, or called a guess
-    r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*(?:(?:is|was|were|seems?|would|could|can|does|did|must"
-    r"|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|too|still|first|upper|lower|good|rough"
-    r"|common) )*(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b|too \w+|ruled out"
-    r"|excluded|rejected|impossible|guess|bound|estimate|example|mistake|(?:earlier|previous|old) \w+))"
+    r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*+(?:(?:is|was|were|seems?|would|could|can|does|did"
+    r"|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|still|first|upper|lower|good|rough|common) )*+"
+    r"(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b|too \w+|ruled out|excluded|rejected"
+    r"|impossible|guess|bound|estimate|example|mistake|(?:earlier|previous|old) \w+))"
 )
 # What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
 # dollar is left between a formula and words, whether they are beside it or in a \text{} of it.
