@@ -1,10 +1,11 @@
 r"""Whether two answers are mathematically the same, as 1/2, 0.5 and ``\frac{1}{2}`` are: `math:`. Needs math-verify.
 
 The formula of a completion is found here, and written as LaTeX that can be read in one way only. What is unclear is no
-answer: "2 of 5", "41 to 42", "10:30", ``3i``. The formula is then compared in a process of its own (`math_worker`),
-since math-verify's own time limit works in the main thread only. math-verify parses with latex2sympy and computes with
-sympy, so a model's text reaches both, in that process alone: it has limits on memory and time, is killed where it does
-not answer, and evaluates no text as Python.
+answer: "2 of 5", "41 to 42", "10:30", ``3i``. Nor is a number that its sentence denies, calls a guess or an example,
+bounds, or uses as an operand: the words that do so stand in one pattern (`_IS_DENIED`). The formula is then compared in
+a process of its own (`math_worker`), since math-verify's own time limit works in the main thread only. math-verify
+parses with latex2sympy and computes with sympy, so a model's text reaches both, in that process alone: it has limits on
+memory and time, is killed where it does not answer, and evaluates no text as Python.
 """
 
 import atexit
@@ -263,6 +264,10 @@ def same_answer(completion: str, answer: str) -> bool:
     Of an equation, the last side counts, if every other side is a name or has the same value: x = 5 and 2 + 3 = 5 mean
     5, and 6 = 5 means nothing. Of an approximation, both sides count, if one is the other after rounding. A percent
     sign and a degree sign are read as units, on both sides: 50% is 50, and not 0.5. Other units are not compared.
+
+    A label or a unit in the box costs nothing (``\boxed{Answer: 18 dollars}``), nor do quotes, Markdown, HTML, a JSON
+    object with one key `answer`, digits of other scripts, ``1 000``, ``1'000`` and ``3 1/2``. "x = 2 or x = 3" gives
+    the set of both. ``1.234`` is a decimal, ``1,5`` are two numbers, and 5m or 5x may be a product.
 
     Args:
         completion: What the model wrote.
