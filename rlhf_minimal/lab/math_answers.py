@@ -77,7 +77,6 @@ _MAKES = rf"{_HALF}|{_BIG}|squared|cubed|factorial"
 # units that a formula may be glued to, as in 5cm (5m may be a product), and those that need a space
 _UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
 _GAP = r"(?:\s|~|\\[,;:! ])"
-_GLUED = re.compile(rf"(?<=\d)(?=(?:{_UNITS})\b)")
 _AREA = re.compile(rf"((?:[\d}}]|\\pi){_GAP}+(?:[a-z]+/)?(?:{_UNITS}|units?|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
 _UNIT = re.compile(
     rf"(?<=[\d}}])(?:{_GAP}*\\(?:text|mathrm|mbox)\s?\{{(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]"
@@ -469,7 +468,7 @@ def plain_signs(text: str) -> str:
     for markup, by in _MARKUP.items():
         text = markup.sub(by, text)
     text = _DOTTED.sub(lambda found: found[0].replace(".", "").replace(",", "."), text)
-    text = _AREA.sub(r"\1", _GLUED.sub(" ", text))
+    text = _AREA.sub(r"\1", re.sub(rf"(?<=\d)(?=(?:{_UNITS})\b)", " ", text))
     text = re.sub(r"(?<![\w*_)}\\])([*_])([^\s*_](?:[^*_\n]*[^\s*_])?)\1(?![\w*_({\\])", r"\2", text)
     return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
 
