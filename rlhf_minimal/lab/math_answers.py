@@ -62,7 +62,7 @@ _OTHER_DRESS = {
 # What takes an answer back that stands before it: in words, or by another number in its place.
 _RETRACTED = re.compile(
     r"(?i)\b(?:that|this)(?:'s| is| was) (?:wrong|incorrect|not (?:right|correct|true))"
-    r"|(?:^|[.!?] )(?:no|false|wrong|incorrect|just kidding)[.!,]|\bI made an? (?:mistake|error)(?! in\b)"
+    r"|(?:^|[.!?] )(?:no|false|wrong|incorrect|just kidding)[.!,]|\bno,? wait\b|\bI made an? (?:mistake|error)(?! in\b)"
     r"|\bbut\b[^.]*\bcontradicts?\b.*\bno solution|\bI (?:do not|don't|cannot|can't) (?:know|solve|answer|tell)\b"
 )
 _INSTEAD = re.compile(
@@ -73,7 +73,7 @@ _INSTEAD = re.compile(
 # words that make another number of the one before them, and no unit
 _HALF = "half|halves|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth)s?"
 _BIG = r"(?:hundred|thousand|dozen|ten|pair)s?|[mbtr]+ill?i?on\w*|mil|ml?n|[bt]n|lakh|crore|Mio|Mrd|Tsd|score|gross"
-_MAKES = rf"{_HALF}|{_BIG}|squared|cubed|factorial"
+_MAKES = rf"{_HALF}|{_BIG}|squared|cubed|halved|doubled|tripled|factorial"
 # units that a formula may be glued to, as in 5cm (5m may be a product), and those that need a space
 _UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
 _GAP = r"(?:\s|~|\\[,;:! ])"
@@ -129,16 +129,16 @@ _NO = r"(?:\b(?:no[nrt]|cannot|never|neither|nobody|nicht|kein|pas|n\u00e3o|\u04
 _IS_DENIED = re.compile(
     # a word directly before it that makes it an operand, a bound, a part, a possibility or the number of a step
     r"(?is)\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus"
-    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|(?:square |cube )?root|sqrt|ln"
-    r"|log[\w{}]*|sin|cos|tan|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding"
-    r"|unlike|near|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double"
-    r"|triple|mod|but|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be"
-    r"|approach\w*|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|part|\d+ (?:in"
-    r"|per)|oder|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
+    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|(?:square |cube |\A)root|sqrt|ln|log[\w{}]*|sin"
+    r"|cos|tan|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike"
+    r"|near|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double|triple|mod"
+    r"|but|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be|approach\w*"
+    r"|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|part|\d+ (?:in|per)|oder"
+    r"|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|hardly|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
     r"|(?:[\u6216\u548c\u5230\u7ea6]|[\u4e0d\u975e\u6ca1\u6c92]\u662f?|\d\s*[eE]|~~)[\s$]*\0|\d\s*(?:h|h(?:ou)?rs?"
     r"|min(?:ute)?s?|f(?:ee|oo)?t|yards?|pounds?|lbs?|(?:dollar|week|day|year)s?|[mcdk]?m|k?g"
-    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?![^\x01]*\x01\W*(?:second|minute|hour|day|week|month|year"
-    r"|step))"
+    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?![^\x01]*\x01\W*(?:second|minute|hour|day|week|month"
+    r"|year))"
     rf"|(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0"
     # of: a total of 5, and no third of 5
     rf"|\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
@@ -149,12 +149,12 @@ _IS_DENIED = re.compile(
     r"|\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if) (?:that|whether"
     r"|it|the answer)\b[^,]*\0|(?:\b(?:assum\w+|suppose|let|try)|\A\W*(?:if|when))\b[^,=]*=[\s$]*\0"
     # a guess, an example, a bound, a mistake
-    r"|\b(?:guess|I guess\w+|conjectur\w*|hunch|I (?:\w+ )?thought|(?:at first|initially|originally|previously),? I"
+    r"|\b(?:guess|I guess\w+|conjectur\w*|I (?:\w+ )?thought|(?:at first|initially|originally|previously),? I"
     r"|I (?:initially|originally|wrongly|mistakenly)|for (?:example|instance)|e\.g|let's (?:say|try)|would have been"
     r"|examples? (?:is|are|would)|(?:might|may|would|could) (?:\w+ )?(?:think|say|guess|answer|believe)|(?:my|a"
     r"|rough) (?:\w+ )?(?:estimate|mistake)|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)"
-    r"|bounded|(?:wrong|incorrect|false|rejected):|(?:wrong|incorrect|false|mistaken|naive|tempting) (?:answer|result"
-    r"|solution|value|idea)|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try))(?![a-z]).*\0"
+    r"|bounded|(?:wrong|incorrect|false|rejected):|(?:wrong|incorrect|false|mistaken|naive) (?:answer|result|solution"
+    r"|value|idea)|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try))(?![a-z]).*\0"
     # one of several values of one name, or of several numbers
     rf"|{_NAME_IS}[^=\0]*{_AND}[\s$(]*(?:\0\\?\1[\w'()]* *=|\\?\1[\w'()]* *=[\s$]*\0)"
     rf"|{_NAME_IS}[^=]*\x01[ $)]*{_AND}[ $]*\\?\2[\w'()]* *="
@@ -163,16 +163,17 @@ _IS_DENIED = re.compile(
     # behind it: another number is made of it or named, ...
     rf"|\x01[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
     rf"|times(?! *(?:[.,;$)]|in|to|per)|\W*\Z)|per ?cent of|of \$?\d+|to \d|to the (?!nearest)|to be \w+ed|and (?:\d"
-    rf"|(?:an?|one|two|three) (?:bit|{_HALF}))"
-    r"|(?:less|more|fewer|greater|smaller) than (?=that|this|it|half|twice|[\d$\\])|(?:degrees? )?below|per \d|in (?:\d"
-    r"|binary|octal|hex|base (?!ten\b|10\b)))\b| *and\b(?:[^.]*\d| (?:up|above|more))|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac"
-    r"|\\sqrt)? *[-+(]?\d|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless|give or take|for (?:example|instance)"
-    r"|I guess)\b|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so|higher)|at (?:the )?(?:very )?(?:most|least))\b"
+    rf"|(?:an?|one|two|three) (?:bit|{_HALF}))|(?:less|more|fewer|greater) than (?=that|this|it|half|twice|[\d$\\])"
+    rf"|(?:degrees? )?below|per \d|in (?:\d|binary|octal|hex|base (?!ten\b|10\b)))\b| *and\b(?:[^.]*\d| (?:up|above"
+    rf"|more))|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless"
+    rf"|give or take|(?:for|as an) (?:example|instance)|I guess)\b|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so)"
+    rf"|at (?:the )?(?:very )?(?:most|least))\b"
     # ... or it is denied, or called a guess
     r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*+(?:(?:is|was|were|seems?|would|could|can|does|did"
-    r"|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|still|first|upper|lower|good|rough|common) )*+"
-    r"(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b|too \w+|ruled out|excluded|rejected"
-    r"|impossible|guess|bound|estimate|example|mistake|(?:earlier|previous|old) \w+))"
+    r"|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|still|first|upper|lower|good|rough"
+    r"|common) )*+(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b"
+    r"|leads? to a contradiction|too \w+|ruled out|excluded|rejected|impossible|guess|bound|estimate|example|mistake"
+    r"|(?:earlier|previous|old) \w+))"
 )
 # What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
 # dollar is left between a formula and words, whether they are beside it or in a \text{} of it.
@@ -194,7 +195,7 @@ _TO = r"\\(?:(?:Long|long)?[rR]ightarrow|implies|iff|therefore|par|newline|noind
 _LEFT = re.compile(
     r"(?:(?<![-+*/^<>(])\n|^)(?:[ $]*(?:[-*>\u2022]|\d+[.)]|\([A-Za-z]{1,3}\))(?= +\$))?[ $]*$"
     rf"|(?:(?<![!<>])(?<!\\not)(?<!\\not )=|{_TO}|equiv|in|to|item))[ $]*$"
-    r"|(?:^|[^A-Za-z\\])(?:(?:[^\W\d_]{2,}|[aAI]) *\$|[A-Za-z]{4,} )$|[^\W\d_a-zA-Z][ $]*$"
+    r"|(?:^|[^A-Za-z\\])(?:(?:[^\W\d_]{2,}|[aAI]|(?<=')s) *\$|[A-Za-z]{4,} )$|[^\W\d_a-zA-Z][ $]*$"
     r"|(?:[^\d\s]|[^\s\d]\s|\d(?=: ?\$)):[ $]*$|[A-Za-z)]{2}! ?\$$|(?:[^\s\d]|\d(?=. ?\$))[.?,;][ $]*$"
     r"|\([^()]*[A-Za-z]{3}\) ?\$$|[&\u2014\u2026\u2192\u21d2\u2234\u2261\u2705][ $]*$"
 )
