@@ -394,14 +394,13 @@ def stands_alone(text: str, start: int, stop: int) -> bool:
         and (not head.endswith("-") or "=" in own or text.startswith("\\boxed", start))
         and _LEFT.search(head + (" " if near[0][:1] == " " else "") + gaps[0].strip())
         and _RIGHT.match(gaps[1] + rest)
-        and not _is_denied(_flat(text[max(start - LONGEST, 0) : start], inside), own, right)
+        and not _is_denied(_flat(text[max(start - LONGEST, 0) : start], inside), own.strip(" $"), right)
     )
 
 
 def _is_denied(before: str, number: str = "", behind: str = "") -> bool:
     """Whether a sentence takes a number back, or uses it: as an operand, a bound, an example or a guess."""
-    clause, number = _CLAUSE.split(before[-LONGEST:])[-1], number.strip(" $")[:LONGEST]
-    return bool(_IS_DENIED.search(f"{clause}\0{number}\1{behind[:LONGEST]}"))
+    return bool(_IS_DENIED.search(f"{_CLAUSE.split(before[-LONGEST:])[-1]}\0{number[:LONGEST]}\1{behind[:LONGEST]}"))
 
 
 def _flat(text: str, inside: bool) -> str:
