@@ -43,8 +43,8 @@ def test_the_library_does_not_grow():
     # in every form of a row; 20: the new name in the answer to an old keyword; 100: what stands around a formula
     # that is marked, speakers that a prompt names, further formats of files; 150: what stands around a box, and around
     # a question; 150: every tensor of a save compared, files of an export copied, questions in other spellings,
-    # answers taken back
-    assert rooms.total() <= 11950, "say in the commit what the new lines are for, and raise this bound by their number"
+    # answers taken back; 50: formats around an answer, and the sentences that give none
+    assert rooms.total() <= 12000, "say in the commit what the new lines are for, and raise this bound by their number"
 
 
 def test_the_walk_from_the_command_to_the_first_step_does_not_grow():

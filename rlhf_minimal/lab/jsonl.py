@@ -8,7 +8,9 @@
 learns to write the answer alone. If it may reason first, use `math:`, which looks at the completion's `final_answer`
 only, or write a task of your own whose verifier calls `lab.final_answer.final_answer`.
 
-`math:` takes answers in LaTeX, with or without dollars, or as plain expressions of numbers. It compares values: if the
+`math:` takes answers in LaTeX, with or without dollars, or as plain expressions of numbers. A completion may put units,
+a label, quotes, HTML or JSON around its answer; one that it denies, guesses or only bounds is not paid, nor is one that
+cannot be told from such a one (`lab.math_answers.same_answer`). It compares values: if the
 prompt asks for 17 * 23, the completion `17 * 23` counts as right. If the model has to work out the result, use
 `exact:`.
 

@@ -1,10 +1,11 @@
 r"""Whether two answers are mathematically the same, as 1/2, 0.5 and ``\frac{1}{2}`` are: `math:`. Needs math-verify.
 
 The formula of a completion is found here, and written as LaTeX that can be read in one way only. What is unclear is no
-answer: "2 of 5", "41 to 42", "10:30", ``3i``. The formula is then compared in a process of its own (`math_worker`),
-since math-verify's own time limit works in the main thread only. math-verify parses with latex2sympy and computes with
-sympy, so a model's text reaches both, in that process alone: it has limits on memory and time, is killed where it does
-not answer, and evaluates no text as Python.
+answer: "2 of 5", "41 to 42", "10:30", ``3i``. Nor is a number that its sentence denies, calls a guess or an example,
+bounds, or uses as an operand: the words that do so stand in one pattern (`_IS_DENIED`). The formula is then compared in
+a process of its own (`math_worker`), since math-verify's own time limit works in the main thread only. math-verify
+parses with latex2sympy and computes with sympy, so a model's text reaches both, in that process alone: it has limits on
+memory and time, is killed where it does not answer, and evaluates no text as Python.
 """
 
 import atexit
@@ -37,9 +38,9 @@ _SIGNS = str.maketrans(
         **dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"),
         **dict.fromkeys("\u00d7\u00b7\u22c5\u2217", r"\cdot "),
         **dict.fromkeys("\u00f7\u2044\u2215", "/"),
-        **dict.fromkeys("\u20ac\u00a3\u00a5\u20b9", ""),
+        **{"\u066b": ".", "\u066c": ",", "\u3002": ". ", "\u3010": " ", "\u3011": " "},
         **dict.fromkeys("\u00a0\u2009\u202f\u2007", "~"),
-        **dict.fromkeys("\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", ""),
+        **dict.fromkeys("\u20ac\u00a3\u00a5\u20b9\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff", ""),
         **{"\u03c0": r"\pi ", "\u221e": r"\infty ", "\u2248": r"\approx ", "\u00b1": r"\pm "},
         **dict.fromkeys("\u00b0\u00ba", r"^\circ "),
     }
@@ -49,20 +50,20 @@ _VULGAR = re.compile("(?<!\\d)(\\d*)\\s?([\u00bc-\u00be\u2150-\u215e])")
 _ROOT = re.compile("([\u221a\u221b\u221c])\\s*(\\d+(?:\\.\\d+)?|\\([^()]*\\)|[A-Za-z](?![A-Za-z]))")
 _DEGREE = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
 _SCIENTIFIC = re.compile(r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]([+-]?\d{1,3})(?![\w])")
-_GROUPED = re.compile(r"(?<![\d.])\d{1,3}(?:(?:\\[,;:! ]|\{,\}|~)\d{3})+(?!\d)")
+_GROUPED = re.compile(r"(?<![\d.,/^_])[1-9]\d{0,2}(\\[,;:! ]|\{,\}|[~ '_])\d{3}(?:\1\d{3})*(?![\d/])")
 _REPEATED = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s?\{(\d{1,9})\}")
 _MIXED = re.compile(r"(-?)\s*(\d+)\s*(?:\s(\d+)/(\d+)|\\[dtc]?frac\s?\{(\d+)\}\s?\{(\d+)\})")
 _DRESSED = re.compile(r"\\(?:text|textbf|textit|mathbf|mathrm|mbox|bf)\s?\{\s*\(?([^{}()]*)\)?\s*\}")
 _OTHER_DRESS = {
-    re.compile(r"^\\text\s?\{\s*(-?[\d.,]*\d)( [^{}\d]*)\}$"): r"\1\\text{\2}",
-    re.compile(r"\s*\\text\s?\{\s*and\s*\}\s*"): ",",
     re.compile(r"\\lbrace(?![A-Za-z])"): r"\\{",
     re.compile(r"\\rbrace(?![A-Za-z])"): r"\\}",
+    re.compile(r"\\text\s?\{\\?\$\}|\\(?:begin|end)\s?\{(?:align|gather|equation|split|center)(?:ed)?\*?\}"): "",
 }
 # What takes an answer back that stands before it: in words, or by another number in its place.
 _RETRACTED = re.compile(
-    r"(?i)\bthat(?:'s| is| was) (?:wrong|incorrect)|(?:^|[.!?] )(?:false|wrong)\."
-    r"|\bI made (?:a|an) (?:mistake|error)(?! in\b)|\bbut\b[^.]*\bcontradicts?\b.*\bno solution"
+    r"(?i)\b(?:that|this)(?:'s| is| was) (?:wrong|incorrect|not (?:right|correct|true))"
+    r"|(?:^|[.!?] )(?:no|false|wrong|incorrect|just kidding)[.!,]|\bno,? wait\b|\bI made an? (?:mistake|error)(?! in\b)"
+    r"|\bbut\b[^.]*\bcontradicts?\b.*\bno solution|\bI (?:do not|don't|cannot|can't) (?:know|solve|answer|tell)\b"
 )
 _INSTEAD = re.compile(
     r"(?i)(?:\bit should (?:be|have been)|\b(?:actually|oops|wait|no|correction|hmm)\b[^.!?\n]{0,40}?"
@@ -70,57 +71,110 @@ _INSTEAD = re.compile(
     r"(-?\d[\d,]*(?:\.\d+)?(?![\d ]*[-+*/=^])|(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b)"
 )
 # words that make another number of the one before them, and no unit
-_MAKES = (
-    "hundred|thousand|million|billion|trillion|mn|mln|bn|dozen|half|halves|thirds?|quarters?|fourths?|fifths?|sixths?"
-    "|sevenths?|eighths?|ninths?|tenths?|hundredths?|thousandths?|squared|cubed|factorial|lakh|crore|Mio|Mrd|Tsd|tn|pairs|score|gross"
-)
-_NO_UNIT = rf"(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]|{_MAKES})\b))"
+_HALF = "half|halves|(?:third|quarter|fourth|fifth|sixth|seventh|eighth|ninth|tenth|hundredth|thousandth)s?"
+_BIG = r"(?:hundred|thousand|dozen|ten|pair)s?|[mbtr]+ill?i?on\w*|mil|ml?n|[bt]n|lakh|crore|Mio|Mrd|Tsd|score|gross"
+_MAKES = rf"{_HALF}|{_BIG}|squared|cubed|halved|doubled|tripled|factorial"
+# units that a formula may be glued to, as in 5cm (5m may be a product), and those that need a space
+_UNITS = "[mcdk]m|[km]g|[mcd][lL]|kWh?|[kM]?Hz|mph|km/h|ft|in|yd|mi|lbs?|oz|hrs?|mins?|secs?|USD|EUR|GBP"
+_GAP = r"(?:\s|~|\\[,;:! ])"
+_AREA = re.compile(rf"((?:[\d}}]|\\pi){_GAP}+(?:[a-z]+/)?(?:{_UNITS}|units?|[ms]))\s*\^\s*(?:[23]|\{{[23]\}})(?!\d)")
 _UNIT = re.compile(
-    rf"(?<=[\d}}])\s*(?:\\[,; ]|~|\s)*\\(?:text|mathrm|mbox)\s?\{{{_NO_UNIT}[^{{}}\d]*\}}(?:\s*\^\s*\{{?[23]\}}?)?\s*$"
+    rf"(?<=[\d}}])(?:{_GAP}*\\(?:text|mathrm|mbox)\s?\{{(?!.*(?:!|\b(?:is|not?|or|and|wrong|false|incorrect|[kKM]"
+    rf"|{_MAKES})\b))(?:[^{{}}\d]|\^[23])*\}}(?:\s*\^\s*\{{?[23]\}}?)?|{_GAP}+(?:{_UNITS}|[mgshlLNJWVKCFA])(?:/(?:{_UNITS}|[mshl]))?)\s*$"
 )
 # two numbers side by side are neither one number nor a product; \sqrt16 may be 4, and is 6 in LaTeX
-_SPACE = r"(?:\s|~|\\[,;:! ]|\\q?quad)"
+_SPACE = rf"(?:{_GAP}|\\q?quad)"
 _BESIDE = re.compile(rf"\d{_SPACE}+\d|(?<!frac)(?<!frac )\d{_SPACE}*\{{\s*\d|\d\s*:\s*\d|[<>]\s*$|\\sqrt\s*\d\d")
 _CHECK = re.compile(
-    r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:sanity|to) check|check|verification|verify|let's verify)\b"
-    r"(?!.*\banswer\b).*)"
+    r"(?is)\banswer\b.*?(\n[^\w\n]*(?:(?:\w+ )?check|verification|(?:let's )?verify)\b(?!.*\banswer\b).*)"
 )
-_APPLAUSE = re.compile(
-    "[\u220e\u25a0-\u25ff\u2600-\u2714\u2719-\u274b\u274d-\u27bf\ufe0f\U0001f300-\U0001faff]"
-)  # and no cross
+# no cross is among them
+_APPLAUSE = re.compile("[\u220e\u25a0-\u25ff\u2600-\u2714\u2719-\u274b\u274d-\u27bf\ufe0f\U0001f300-\U0001faff]")
 _DEGREES = re.compile(r"\^\s*(?:\\circ|\{\s*\\circ\s*\})")
-
+# Layout that is not LaTeX's, and what it means: HTML, quotes, formulas as programs write them, money
+_QUOTE = "[\"'\u2018-\u201e\u00ab\u00bb]"
+_MARKUP = {
+    re.compile(r"<!--[^<>]*-->|</?(?:b|i|u|em|strong|span|code|mark|font)(?: [^<>]*)?>"): "",
+    re.compile(r"</?(?:del|strike)>"): "~~",
+    re.compile(r"<sup>([^<>]*)</sup>"): r"^{\1}",
+    re.compile(r"<sub>([^<>]*)</sub>"): r"_{\1}",
+    re.compile(r"</?(?:p|div|td|tr|li|h\d|br|final|result)(?: [^<>]*)?/?>"): "\n",
+    re.compile(rf"(?<![\w)}}\]]){_QUOTE}(?! )([^\"'\u201c\u201d\n]{{1,99}}){_QUOTE}(?!\w)"): r"\1",
+    re.compile(r"(?<=[\u3000-\u9fff\uac00-\ud7af])(?=[-\d$\\])|(?<=[\u3000-\u9fff]:)|(?<=\d)(?=[\u4e2a\u5143])"): " ",
+    re.compile(r"(?<![\\A-Za-z])pi(?![A-Za-z])"): r"\\pi ",
+    re.compile(r"(?<![\\A-Za-z])sqrt\s?\(([^()]*)\)"): r"\\sqrt{\1}",
+    re.compile(r"(?<=\^\\circ)\s+[CF](?![A-Za-z])"): "",
+    re.compile(r"\b(?:USD|EUR|GBP|INR|Rs\.?)\s?(?=\d)|\b(?:US|HK|AU|CA|NZ|SG)(?=\\?\$\s?\d)"): "",
+}
+_DOTTED = re.compile(r"(?<![\d.,({\[])\d{1,3}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d\d?)(?![\d.])")  # 1.234,56
+_LETTERS = re.compile(rf"\d\s*(?!(?:{_UNITS}|of|per|is)\b)[A-Za-z]{{1,3}}\b")  # behind a number: rather a product
 _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
+_WORDS_IN_LATEX = re.compile(r"\\(?:text\w*|mathrm|mbox)\s?\{([^{}]*)\}")
+_JSON = re.compile(r'(?i)"(?:final[_ ]?)?answer"\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|(-?\d[\d.eE+-]*))?')
+# what joins values, and a value: neither gives back what it has taken, or a search would take exponential time
+_JOIN = r"(?>\s*(?:,?\s*\b(?:or|and)\b|[,;]|\\(?:lor|vee)\b)(?:\s|\\[ ,;]|\\q?quad)*)"
+_VALUE = r"(?=[^\s,;]*(?:\d|\\pi))(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)++"
+_SEVERAL = re.compile(
+    rf"(?:^|(?<=[\s:(]))(?:([A-Za-z])[\w{{}}]* *= *)?{_VALUE}(?:{_JOIN}(?:\1[\w{{}}]* *= *)?{_VALUE})+$"
+)
 _RUN = re.compile(rf"(?<!\S){_TOKEN}*\d{_TOKEN}*(?:[ \t]+{_TOKEN}+)*(?!\S)|(?<!\S){_TOKEN}+(?:[ \t]+{_TOKEN}+)*(?!\S)")
-# A number behind or before one of these words is a part of something else, or is taken back.
-_MEASURES = (  # a total of 72
-    "total sum profit loss gain cost price balance discount average mean median equivalent amount area perimeter volume"
-    " speed rate distance length height width weight age salary value score maximum minimum"
+# What a sentence may not say of its answer, which stands between \0 and \1 (`_is_denied`).
+_CLAUSE = re.compile(
+    r"(?i)(?<!\be\.g|\bi\.e|\bneg|\bmax|\bmin)[.?!;](?=[\s$]|\Z)|\n(?=[^\n]*[A-Za-z]{3})|, *but\b"
+    r"|\b(?:so(?! far)|thus|hence|therefore|then|but(?= +[a-z]))\b"
 )
-_NO_MEASURE = "".join(f"(?<!{noun} )" for noun in _MEASURES.split())
-_BEFORE = (
-    rf"not|isn't|no|or|{_NO_MEASURE}of|than|about|nearly|almost|roughly|least|most|minus:?|neg\.?|plus|times|over|by"
-    r"|(?<!out )(?<!down )(?<!total )to|to the|and|between|either|both|square root|power|never|sqrt|log|ln|sin|cos|tan"
-    r"|factorial|base|under|below|\d+ (?:in|per)"
+_NAME_IS = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="  # as x_1 = or f(x) =
+_AND = r"(?:,? *\b(?:and|or)\b|[,;])"
+_NO = r"(?:\b(?:no[nrt]|cannot|never|neither|nobody|nicht|kein|pas|n\u00e3o|\u043d\u0435|no (?:es|means)|\w+n't)\b)"
+_IS_DENIED = re.compile(
+    # a word directly before it that makes it an operand, a bound, a part, a possibility or the number of a step
+    r"(?is)\b(?:no|or|than|about|nearly|almost|roughly|around|least|most|minus:?|neg\.?|max\.?|min\.?|negative|plus"
+    r"|times|over|by|from|and|between|either|both|power|(?:to|of) the|(?:square |cube |\A)root|sqrt|ln|log[\w{}]*|sin"
+    r"|cos|tan|exp|abs|floor|ceil|round|factorial|base|under|below|above|beyond|before|without|except|excluding|unlike"
+    r"|near|until|past|preceding|following|exceed\w*|(?<!can )add|subtract|multiply|half|twice|thrice|double|triple|mod"
+    r"|but|choose|maybe|perhaps|possibly|probably|say|suppose|try|if|such as|(?:might|may|could|used to) be|approach\w*"
+    r"|(?<!looks )like|question|problem|step|case|chapter|equation|page|figure|table|section|part|\d+ (?:in|per)|oder"
+    r"|und|ou|et|bis|me?[no]+i?s de|mindestens|etwa|environ|circa|hardly|up to(?<!adds up to)(?<!add up to))[\s$]*\0"
+    r"|(?:[\u6216\u548c\u5230\u7ea6]|[\u4e0d\u975e\u6ca1\u6c92]\u662f?|\d\s*[eE]|~~)[\s$]*\0|\d\s*(?:h|h(?:ou)?rs?"
+    r"|min(?:ute)?s?|f(?:ee|oo)?t|yards?|pounds?|lbs?|(?:dollar|week|day|year)s?|[mcdk]?m|k?g"
+    r"|[cm]?l)(?:\s+and)?[\s$]*\0|\b(?:after|within)[\s$]*\0(?![^\x01]*\x01\W*(?:second|minute|hour|day|week|month"
+    r"|year))"
+    rf"|(?:\b(?:close|next|prior|add\w*|raised|proportional|{_HALF})|\d|[\d)}}]\$) *to[\s$]*\0"
+    # of: a total of 5, and no third of 5
+    rf"|\A(?!.*\b(?:an? (?:(?!(?:{_HALF}|multiple|divisor|factor|power|root|square|cube|fraction|part)\b)\w+ ){{1,3}}"
+    r"|(?:answer|result|total) )of[\s$]*\0).*\bof[\s$]*\0"
+    # a denial without a verb between, or of a whole sentence; an assumption
+    rf"|{_NO}(?:\s+(?!(?:is|are|was|were|equals|gives?|leaves?|makes?|remains?)\b)[\w']+){{0,4}}[\s$:]*\0"
+    rf"|{_NO}\s+(?:\w+ )?(?:think|believe|true|the case|sure|certain|say|claim|likely|mean|imply)\b[^,]*\0"
+    r"|\b(?:false|untrue|wrong|doubt\w*|impossible|unlikely|suppos\w+|assum\w+|pretend\w*|imagine|if) (?:that|whether"
+    r"|it|the answer)\b[^,]*\0|(?:\b(?:assum\w+|suppose|let|try)|\A\W*(?:if|when))\b[^,=]*=[\s$]*\0"
+    # a guess, an example, a bound, a mistake
+    r"|\b(?:guess|I guess\w+|conjectur\w*|I (?:\w+ )?thought|(?:at first|initially|originally|previously),? I"
+    r"|I (?:initially|originally|wrongly|mistakenly)|for (?:example|instance)|e\.g|let's (?:say|try)|would have been"
+    r"|examples? (?:is|are|would)|(?:might|may|would|could) (?:\w+ )?(?:think|say|guess|answer|believe)|(?:my|a"
+    r"|rough) (?:\w+ )?(?:estimate|mistake)|(?<!least )upper (?:bound|limit)|(?<!greatest )lower (?:bound|limit)"
+    r"|bounded|(?:wrong|incorrect|false|rejected):|(?:wrong|incorrect|false|mistaken|naive) (?:answer|result|solution"
+    r"|value|idea)|(?:first|initial|previous|earlier|old) (?:answer|attempt|idea|thought|try))(?![a-z]).*\0"
+    # one of several values of one name, or of several numbers
+    rf"|{_NAME_IS}[^=\0]*{_AND}[\s$(]*(?:\0\\?\1[\w'()]* *=|\\?\1[\w'()]* *=[\s$]*\0)"
+    rf"|{_NAME_IS}[^=]*\x01[ $)]*{_AND}[ $]*\\?\2[\w'()]* *="
+    r"|[\d)\]!%A-Za-z][ $]*[,;/]?[ $]*\bor\b[\s$(]*(?:\0\\?[A-Za-z][\w']* *=|\\?[A-Za-z][\w']* *=[\s$]*\0)"
+    r"|([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*(?:[,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$([]*\0(?!\3\x01|[^\x01]*=)"
+    # behind it: another number is made of it or named, ...
+    rf"|\x01[\s$)\]\"]*(?:\?|~~|[,;]? *(?:{_MAKES}|plus|minus|over|divided|mod|choose|sqrt|sin|cos|tan|log|ln|exp"
+    rf"|times(?! *(?:[.,;$)]|in|to|per)|\W*\Z)|per ?cent of|of \$?\d+|to \d|to the (?!nearest)|to be \w+ed|and (?:\d"
+    rf"|(?:an?|one|two|three) (?:bit|{_HALF}))|(?:less|more|fewer|greater) than (?=that|this|it|half|twice|[\d$\\])"
+    rf"|(?:degrees? )?below|per \d|in (?:\d|binary|octal|hex|base (?!ten\b|10\b)))\b| *and\b(?:[^.]*\d| (?:up|above"
+    rf"|more))|(?:[,;/]| +:)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|[,;(]? *(?:or|maybe|perhaps|possibly|probably|unless"
+    rf"|give or take|(?:for|as an) (?:example|instance)|I guess)\b|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so)"
+    rf"|at (?:the )?(?:very )?(?:most|least))\b"
+    # ... or it is denied, or called a guess
+    r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*+(?:(?:is|was|were|seems?|would|could|can|does|did"
+    r"|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|still|first|upper|lower|good|rough"
+    r"|common) )*+(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b"
+    r"|leads? to a contradiction|too \w+|ruled out|excluded|rejected|impossible|guess|bound|estimate|example|mistake"
+    r"|(?:earlier|previous|old) \w+))"
 )
-_BEHIND = (
-    r"and\b.*\d|and (?:an?|one|two|three)|or|to \d|of \d|percent of|to the|is (?:not|wrong|false|incorrect)|isn't"
-    rf"|{_MAKES}|times|plus|minus|over|divided|mod|choose|(?:degrees? )?below|in (?:\d|binary|octal|hex)|per \d"
-)
-_LEADS_TO = r"(?<!equal )(?<!comes )(?<!amounts )(?<!simplifies )(?<!reduces )(?<!evaluates )"
-_TAKEN_BACK = (
-    r"(?:\b(?:not|cannot|never)|n't)(?:\s+(?:be|equal|equal to|exactly))?|\b(?:twice|double|triple|mod|choose|minus"
-    r"|negative|than|least|most|roots?|(?:root|square|cube|reciprocal|half|opposite|inverse) of)"
-    r"|\blog(?:_?\{?\w+\}?)|\d\s*[eE]"
-)
-_MEASURED = (
-    r"\d\s*(?:hours?|hrs?|h|minutes?|mins?|feet|foot|ft|yards?|pounds?|lbs?|dollars?|weeks?|days?|years?"
-    r"|[mcdk]?m|k?g|[cm]?l)"
-)
-_JOINS = re.compile(
-    rf"(?:\b{_LEADS_TO}(?:{_BEFORE})|n't|{_TAKEN_BACK}|{_MEASURED}(?:\s+and)?)\s*$", re.IGNORECASE | re.ASCII
-)
-_PARTS = re.compile(rf"\s*(?:{_BEHIND})\b", re.IGNORECASE)
 # What stands directly around a formula that is marked or boxed (`stands_alone`), once layout is taken away (`_flat`): a
 # dollar is left between a formula and words, whether they are beside it or in a \text{} of it.
 _DRESS = (
@@ -141,7 +195,7 @@ _TO = r"\\(?:(?:Long|long)?[rR]ightarrow|implies|iff|therefore|par|newline|noind
 _LEFT = re.compile(
     r"(?:(?<![-+*/^<>(])\n|^)(?:[ $]*(?:[-*>\u2022]|\d+[.)]|\([A-Za-z]{1,3}\))(?= +\$))?[ $]*$"
     rf"|(?:(?<![!<>])(?<!\\not)(?<!\\not )=|{_TO}|equiv|in|to|item))[ $]*$"
-    r"|(?:^|[^A-Za-z\\])(?:(?:[^\W\d_]{2,}|[aAI]) *\$|[A-Za-z]{4,} )$|[^\W\d_a-zA-Z][ $]*$"
+    r"|(?:^|[^A-Za-z\\])(?:(?:[^\W\d_]{2,}|[aAI]|(?<=')s) *\$|[A-Za-z]{4,} )$|[^\W\d_a-zA-Z][ $]*$"
     r"|(?:[^\d\s]|[^\s\d]\s|\d(?=: ?\$)):[ $]*$|[A-Za-z)]{2}! ?\$$|(?:[^\s\d]|\d(?=. ?\$))[.?,;][ $]*$"
     r"|\([^()]*[A-Za-z]{3}\) ?\$$|[&\u2014\u2026\u2192\u21d2\u2234\u2261\u2705][ $]*$"
 )
@@ -151,18 +205,6 @@ _RIGHT = re.compile(
     r"| [A-Za-z]{4,}(?![\w(^])|\$[ $]*(?:- +[A-Za-z]{2}|\([^()]*[A-Za-z]{3}|[A-Za-z]{2}[A-Za-z-]*(?![\w(^])"
     r"|[mgshlLNJWVKCF](?:\^ *[23])?(?![\w(^']))"
 )
-_NOT_BEHIND = re.compile(
-    rf"(?i)(?:{_TAKEN_BACK}|~~|\b(?:plus|times|over|by|power|power of|to the|except|without|sqrt|sin|cos|tan|ln|exp"
-    r"|abs|floor|ceil|round|factorial)|[\d$] *(?:out )?\b(?:of|to|in|per|from))[\s$]*$"
-)
-_NOT_BEFORE = re.compile(
-    rf"(?i)[ $]*(?:(?:[,;]? *(?:{_MAKES}|plus|minus|times|over|mod|choose|sqrt|sin|cos|tan|log|ln|exp|percent of"
-    r"|of \$?\d+|is (?:not|wrong|false|incorrect|too \w+)|isn't"
-    r"|does(?: not|n't) (?:work|satisfy|fit)|can be ruled out|and an? half)|[,;(]? *(?:or|maybe|perhaps))\b"
-    r"|(?:[,;/]| +:|,? *and\b)[ $]*(?:\\[dt]?frac|\\sqrt)? *[-+(]?\d|~~)"
-)
-_LISTED = re.compile(r"(?i)([-\d.]*[\d)\]!%]|(?<![^\W\d_])[A-Za-z])[ $]*([,;/]?[ $]*\b(?:or|and)\b|[,;])[\s$]*$")
-_NAMED = r"(?<![\w\\])\\?([A-Za-z])[\w']*(?:\([a-z]\))? *="
 _JOINED = re.compile(
     r"(?:[ ,;/&$=()]|\\?\b[A-Za-z]\w? *=|\b(?:and|also|as well as)\b)*|[^.?!\n]*\b(?:or|maybe|perhaps|if)\b[^.?!\n]*"
 )
@@ -171,7 +213,6 @@ _OPTION = re.compile(
     r"(?i)(?:^|[.!?;]\s|\n)\s*(?:(?:so|thus|hence|therefore),?\s+)?(?:the\s+)?(?:final\s+|correct\s+|right\s+|best\s+)?"
     r"(?:answer|option|choice)(?:\s+is)?\s*:?\s*(?:option\s+)?(?:\(([A-Z])\)|([A-Z]))\s*\.?\s*$"
 )
-_GLUED = re.compile(r"(?<=\d)(?=(?:[mcdk]m|[km]g|[mcd][lL]|km/h|mph)\b)")  # 5cm is 5 cm; 5m may be a product
 
 
 def package_is_missing(task: str, package: str) -> ValueError:
@@ -224,6 +265,10 @@ def same_answer(completion: str, answer: str) -> bool:
     5, and 6 = 5 means nothing. Of an approximation, both sides count, if one is the other after rounding. A percent
     sign and a degree sign are read as units, on both sides: 50% is 50, and not 0.5. Other units are not compared.
 
+    A label or a unit in the box costs nothing (``\boxed{Answer: 18 dollars}``), nor do quotes, Markdown, HTML, a JSON
+    object with one key `answer`, digits of other scripts, ``1 000``, ``1'000`` and ``3 1/2``. "x = 2 or x = 3" gives
+    the set of both. ``1.234`` is a decimal, ``1,5`` are two numbers, and 5m or 5x may be a product.
+
     Args:
         completion: What the model wrote.
         answer: The right answer, as `is_readable` reads it.
@@ -232,7 +277,7 @@ def same_answer(completion: str, answer: str) -> bool:
         True for the same text, and for formulas that math-verify finds equal: numbers agree in six decimals and in
         about six digits, expressions are simplified, and the order in sets does not matter.
     """
-    text = final_answer(completion)
+    text = _in_json(final_answer(completion))
     if text and text == answer.strip():
         return True
     gold = _formula_of_answer(answer)
@@ -261,23 +306,23 @@ def check_math_verify(task: str) -> None:
 @lru_cache(maxsize=4096)
 def _formula_of_answer(answer: str) -> str:
     text = plain_signs(answer)
-    if "\\boxed" in text:
-        return latex(in_last_box(text))
-    places = marked(text)
+    places = [(0, 0, in_last_box(text))] if "\\boxed" in text else marked(text)
     return latex(places[-1][2] if places else text)
 
 
 def _last_formula(text: str) -> list[str]:
     """The formula that a text gives as its answer: the first of the list that can be read. Mostly it is one."""
     text = plain_signs(text)
-    if "\\boxed" not in text and (check := _CHECK.search(text)):
+    if "\\boxed" not in text and (check := _CHECK.search(text, max(text.lower().rfind("answer"), 0))):
         text = text[: check.start(1)]
     said = text[text.rfind("\\boxed") :] if "\\boxed" in text else re.split(r"\d", text)[-1]
     own = said[: said.find("}") + 1].replace(",", "")  # of a box
     if _RETRACTED.search(said) or any(number.replace(",", "") not in own for number in _INSTEAD.findall(said)):
         return []
     if "\\boxed" in text:
-        return [latex(boxed(text))]
+        return [_in_box(boxed(text))]
+    if several := _several(text):
+        return [several]
     places = marked(text)
     for start, stop, formula in reversed(places[-FORMULAS:]):
         found = latex(formula)
@@ -291,12 +336,35 @@ def _last_formula(text: str) -> list[str]:
         return [latex(text.strip().removeprefix("="))]
     if option := _OPTION.search(text):
         return [option[1] or option[2]]
-    kept, end = [], 0
-    for start, stop, _ in places:
-        if "\\" in text[start:stop]:
-            kept.append(text[end:start])
-            end = stop
-    return [_last_in_sentence("".join([*kept, text[end:]]))]
+    for start, stop, _ in reversed(places[-2 * LONGEST :]):
+        text = text[:start] + text[stop:] if "\\" in text[start:stop] else text
+    return [_last_in_sentence(text)]
+
+
+def _in_box(text: str) -> str:
+    """The formula of a box, which may hold a label and a unit: a sentence of one number is read as a sentence."""
+    plain = _AREA.sub(r"\1", re.sub(r"(?:\\[,;:! ]|~)(?=\s*[A-Za-z])", " ", _WORDS_IN_LATEX.sub(r"\1", text)))
+    if several := _several(text, whole=True):
+        return several
+    numbers = sum(bool(re.search(r"\d|\\pi", run[0])) for run in _RUN.finditer(plain))
+    return _last_in_sentence(plain) if _words(plain) and numbers == 1 and not _LETTERS.search(text) else latex(text)
+
+
+def _several(text: str, *, whole: bool = False) -> str:
+    """The values of one unknown, with commas between: of "x = 2 or x = 3". "" if a text does not end in such a list."""
+    plain = _WORDS_IN_LATEX.sub(r" \1 ", text[-LONGEST:]).replace("$", " ").strip(" .\n")
+    found = _SEVERAL.search(plain)
+    if not found or (found.start() if whole else not found[1]) or _is_denied(plain[: found.start()]):
+        return ""
+    return ",".join(latex(re.sub(".*=", "", part)) for part in re.split(_JOIN, found[0]))
+
+
+def _in_json(text: str) -> str:
+    """The answer in a JSON object that ends a text; "" if it has none, or two, or one that is a list."""
+    found = _JSON.findall(text)
+    if len(found) == 1 and text.rstrip("` \n").endswith("}") and not _is_denied(text.partition("{")[0]):
+        return found[0][0].replace("\\\\", "\\") or found[0][1]
+    return "" if found else text
 
 
 def stands_alone(text: str, start: int, stop: int) -> bool:
@@ -320,26 +388,19 @@ def stands_alone(text: str, start: int, stop: int) -> bool:
     head, rest = re.sub(r"[ $(\[\"'\u201c]*$", "", left), re.sub(r"^[ $)\]\"\u201d]*", "", right)
     near = [left[len(head) :], right[: len(right) - len(rest)]]
     gaps = ["$" if "$" in gap or (" " in gap and not inside) else " " if " " in gap else "" for gap in near]
-    named = re.search(rf"{_NAMED}$", head) or re.match(_NAMED, own.strip(" $"))
-    lead = "" if head.endswith("=") else head
-    if named and named.string is head:
-        lead = head[: named.start()]
-    if found := _LISTED.search(lead):
-        again = named and re.search(rf"(?<![A-Za-z]){named[1]}[\w']* *=[^=]*$", lead)
-        statement = "=" in own or head.endswith("=")
-        if again or "or" in found[2].lower() if statement else found[1] != own.strip(" $"):
-            return False
-    if named and (other := re.match(rf"[ $]*(?:[,;]|,? *and\b)[ $]*{_NAMED}", right)) and other[1] == named[1]:
-        return False
-    if head.endswith("-") and "=" not in own and not text.startswith("\\boxed", start):
-        return False  # a sign, and not the dash of a list
     return bool(
         not _is_within(before)
+        # a sign, and not the dash of a list
+        and (not head.endswith("-") or "=" in own or text.startswith("\\boxed", start))
         and _LEFT.search(head + (" " if near[0][:1] == " " else "") + gaps[0].strip())
-        and not _NOT_BEHIND.search(left)
         and _RIGHT.match(gaps[1] + rest)
-        and not _NOT_BEFORE.match(right)
+        and not _is_denied(_flat(text[max(start - LONGEST, 0) : start], inside), own.strip(" $"), right)
     )
+
+
+def _is_denied(before: str, number: str = "", behind: str = "") -> bool:
+    """Whether a sentence takes a number back, or uses it: as an operand, a bound, an example or a guess."""
+    return bool(_IS_DENIED.search(f"{_CLAUSE.split(before[-LONGEST:])[-1]}\0{number[:LONGEST]}\1{behind[:LONGEST]}"))
 
 
 def _flat(text: str, inside: bool) -> str:
@@ -389,11 +450,13 @@ def boxed(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"(?<![\\A-Za-z])[A-Za-z]{2,}", re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text))
+    text = re.sub(r"\\[A-Za-z]+(?:\s?\{[A-Za-z ]*\})?", "", text)
+    return re.findall(r"(?<![\\A-Za-z])[^\W\d_]{2,}|[\u3040-\u9fff]", text)
 
 
 def plain_signs(text: str) -> str:
     """A text with the signs of LaTeX in place of those of Unicode and Markdown."""
+    text = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in text)
     text = _VULGAR.sub(_fraction, _APPLAUSE.sub("", text))
     text = _POWERS.sub(lambda found: f"^{{{unicodedata.normalize('NFKC', found[0])}}}".replace("\u2212", "-"), text)
     text = "".join(chr(ord(c) - 0xFEE0) if "\uff01" <= c <= "\uff5e" else c for c in text).translate(_SIGNS)
@@ -401,15 +464,18 @@ def plain_signs(text: str) -> str:
     text = re.sub(r"(?<=\d)\s*x\s*(?=10\s?\^)|(?<=\d) x (?=\$?\d+\s*=)", r"\\cdot ", re.sub("<<[^<>]*>>", "", text))
     text = re.sub(r"\^(-\d+)", r"^{\1}", text)
     text = re.sub(r"(?<=[\d)])\*\*(?=[\d(-])", "^", text)
-    text = _GLUED.sub(" ", re.sub(r"\*\*|__|`|^[ \t]*#+\s", "", text, flags=re.MULTILINE))
+    text = re.sub(r"\*\*|__|`|^[ \t]*(?:#+|>)\s", "", text, flags=re.MULTILINE)
+    for markup, by in _MARKUP.items():
+        text = markup.sub(by, text)
+    text = _DOTTED.sub(lambda found: found[0].replace(".", "").replace(",", "."), text)
+    text = _AREA.sub(r"\1", re.sub(rf"(?<=\d)(?=(?:{_UNITS})\b)", " ", text))
     text = re.sub(r"(?<![\w*_)}\\])([*_])([^\s*_](?:[^*_\n]*[^\s*_])?)\1(?![\w*_({\\])", r"\2", text)
     return _SCIENTIFIC.sub(lambda found: rf"{found[1]}\cdot 10^{{{int(found[2])}}}", text)
 
 
 def _fraction(found: re.Match[str]) -> str:
     above, _, below = unicodedata.normalize("NFKC", found[2]).partition("\u2044")
-    whole = int(found[1][-30:] or 0)
-    return rf"\frac{{{whole * int(below) + int(above)}}}{{{below}}}"
+    return rf"\frac{{{int(found[1][-30:] or 0) * int(below) + int(above)}}}{{{below}}}"
 
 
 def latex(formula: str) -> str:
@@ -443,24 +509,18 @@ def _last_in_sentence(text: str) -> str:
     whole = len(text)
     text = re.sub(r"\\?\$\s?(?=\d)", "", text[-2 * LONGEST :])
     runs = [run for run in _RUN.finditer(text) if re.search(r"\d|\\pi", run[0])]
-    if not runs:
-        return ""
+    if not runs or (runs[-1].start() == 0 and whole > 2 * LONGEST):
+        return ""  # there is none, or it begins before the part that is looked at
     run = runs[-1]
-    if run.start() == 0 and whole > 2 * LONGEST:
-        return ""  # it begins before the part that is looked at
     after, before = text[run.end() :], text[: run.start()]
-    if re.search(r"\d|[\u2070-\u209f]", after) or _PARTS.match(after) or _JOINS.search(before):
-        return ""
     formula = run[0].strip().strip(",;:").rstrip(".,;:&").strip()
     if formula.startswith("="):
-        name = re.search(r"(?:^|\s)([A-Za-z]|[A-Za-z]{3,})\s*$", before)
-        listed = name and _LISTED.search(before[: name.start()])
-        if not name or (listed and ("or" in listed[2] or re.search(rf"\b{name[1]}\s*=[^=]*$", before[: name.start()]))):
+        formula, before = formula[1:], f"{before}="
+        if not re.search(r"(?:^|\s)(?:[A-Za-z]|[A-Z]{2}|[A-Za-z]{3,})\s*=$", before):
             return ""
-        formula = formula[1:]
-    if formula.count("(") != formula.count(")"):
-        formula = formula.strip("()")
-    return latex(formula)
+    if re.search(r"\d|[\u2070-\u209f]", after) or _is_denied(before, formula, after):
+        return ""
+    return latex(formula if formula.count("(") == formula.count(")") else formula.strip("()"))
 
 
 def marked(text: str) -> list[tuple[int, int, str]]:
@@ -539,10 +599,8 @@ class _Worker:
 
     def _exchange(self, request: list[str], seconds: float) -> str:
         assert self.process is not None
-        assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
+        print(json.dumps(request), file=self.process.stdin, flush=True)
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             return self.process.stdout.readline().strip() if selector.select(seconds) else ""

@@ -59,9 +59,10 @@ _NEGATION = re.compile(
 )
 _SIDES = re.compile(r"((?<![<>!:=])=(?!=)|\\approx(?![A-Za-z]))")
 _NAME = re.compile(r"(?:\\[A-Za-z]+|[A-Za-z])(?:_\{?\w+\}?)?'?(?:\([A-Za-z]\))?|\\(?:text|mathrm|mbox)\s?\{[^{}]*\}")
-_VALUE_OF = re.compile(
-    r"(?:\\angle ?)?[A-Z]{2,3}|[A-Za-z]\([A-Za-z\d]+\)|\\(?:sin|cos|tan)\s?(?:\\?[a-z]+|[A-Z])"
-)  # a side
+_VALUE_OF = re.compile(  # a side
+    r"(?:\\angle ?)?[A-Z]{2,3}|\([A-Za-z](?:, ?[A-Za-z])+\)|[A-Za-z]\([A-Za-z\d]+\)"
+    r"|\\(?:sin|cos|tan)\s?(?:\\?[a-z]+|[A-Z])"
+)
 _RELATIVE = 5e-6  # largest relative difference between two equal numbers, which may be rounded
 
 HIGHEST_POWER = 2000  # highest exponent in a formula; powers of powers are multiplied
@@ -81,9 +82,8 @@ def _read_claim(formula: str) -> Sequence[Any]:
         return read_formula(formula)
     values = [read_formula(side) for side in sides[::2]]
     signs = ["=" if sign == "=" else "approx" for sign in sides[1::2]]
-    if _NAME.fullmatch(sides[0].strip()):
-        if signs == ["="]:
-            return read_formula(formula)
+    if _NAME.fullmatch(sides[0].strip()) and signs == ["="]:
+        return read_formula(formula)
     if _NAME.fullmatch(sides[0].strip()) or _VALUE_OF.fullmatch(sides[0].strip()):
         values, signs, sides = values[1:], signs[1:], sides[2:]
     claimed = values[-1]

@@ -15,6 +15,7 @@ from rlhf_minimal.tasks import VerifierWarning, get_task, verify_all
 from tests.tasks.false_positives import FALSE_POSITIVES
 from tests.tasks.math_boxes import OPERAND, STANDS_ALONE
 from tests.tasks.math_cases import RIGHT, WRONG
+from tests.tasks.math_formats import PAID, REFUSED
 
 MATRIX = r"\begin{pmatrix} 1 & 2 \\ a & b \end{pmatrix}"
 
@@ -96,6 +97,16 @@ def test_what_is_not_paid(completion, answer):
     assert not same_answer(completion, answer)
 
 
+@pytest.mark.parametrize(("completion", "answer"), PAID)
+def test_the_format_of_a_right_answer_costs_nothing(completion, answer):
+    assert same_answer(completion, answer)
+
+
+@pytest.mark.parametrize(("completion", "answer"), REFUSED)
+def test_a_right_number_in_a_sentence_that_does_not_give_it_is_not_paid(completion, answer):
+    assert not same_answer(completion, answer)
+
+
 @pytest.mark.parametrize("completion", STANDS_ALONE)
 def test_what_stands_beside_an_answer_costs_nothing(completion):
     assert same_answer(completion, "4")
@@ -167,6 +178,22 @@ def test_what_is_right_though_it_looks_like_one_of_these(completion, answer):
 @pytest.mark.parametrize(
     "text",
     [r"\( " * 50_000, "$" * 100_000, "$x" * 50_000, r"\[" * 50_000, "(" * 100_000, "-+" * 50_000, "1" * 100_000]
+    + [
+        "not " * 25_000 + "5",
+        "x=1 or " * 15_000 + "x=2",
+        "$7$ and " * 9_000,
+        "'a" * 50_000,
+        "<sup>" * 20_000,
+        '"answer": ' * 10_000,
+    ]
+    + [
+        r"\boxed{" + "7" * 100_000 + "}",
+        "1.234." * 17_000,
+        r"\boxed{5} " + "is " * 33_000,
+        r"\boxed{5} " + "only " * 20_000,
+        "x = 7" + r" \lor \pi" * 9_000,
+        "{" * 10_000 + "7" + "}" * 10_000,
+    ]
     + ["$5 and " * 15_000, "$?$ " * 25_000, r"\boxed{" * 15_000, r"\a{ " * 30_000, "1 " * 50_000, "$$x " * 30_000],
     ids=lambda text: text[:8],
 )
