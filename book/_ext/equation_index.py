@@ -9,11 +9,9 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from data_files import read
+from data_files import ROOT, pages_of_the_book
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "rlhf_minimal"
 TESTS = ROOT / "tests"
 EQUATIONS = ROOT / "book" / "equations.md"
@@ -23,6 +21,8 @@ DOCSTRING_MATH = re.compile(r"^\.\. math::[ ]*(.*(?:\n(?:[ ]+.*|(?=\n)))*)", re.
 PRINTED = re.compile(r"^\$\$\s*\n(.*?)\n\$\$ \(([^)]+)\)\s*$", re.MULTILINE | re.DOTALL)
 # In a chapter the label is a comment, which Jupyter does not show: see notebook_source.py.
 ANY_LABEL = re.compile(r"\$\$\s*(?:\(([^)]+)\)|<!-- (eq-\S+) -->)|^:label:\s*(\S+)|\\label\{([^}]+)\}", re.MULTILINE)
+
+Definition = ast.FunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def functions() -> tuple[Function, ...]:
         parts = path.relative_to(ROOT).with_suffix("").parts
         module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, Definition) and not node.name.startswith("_"):
                 found.append(Function(module, node.name, ast.get_docstring(node) or ""))
     return tuple(found)
 
@@ -112,25 +112,10 @@ def titles() -> dict[str, str]:
     return found
 
 
-@cache
-def toc_files() -> tuple[str, ...]:
-    """Every page of the book, as `_toc.yml` names it."""
-
-    def walk(node):
-        if isinstance(node, dict):
-            for key, value in node.items():
-                yield from [value] if key in ("file", "root") else walk(value)
-        elif isinstance(node, list):
-            for value in node:
-                yield from walk(value)
-
-    return tuple(walk(read(ROOT / "_toc.yml")))
-
-
 def chapter_page(name: str) -> str | None:
     """The page of a chapter, once it is part of the book."""
     page = f"notebooks/{name}"
-    return page if page in toc_files() else None
+    return page if page in pages_of_the_book() else None
 
 
 @dataclass(frozen=True)
@@ -148,11 +133,12 @@ def tests() -> tuple[Test, ...]:
     found: list[Test] = []
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        aliases = _aliases(tree)
+        names = names_in(tree)
         refers: dict[str, set[str]] = {}  # top-level name -> names it mentions, resolved where they were imported
         for node in tree.body:
-            for name in _defines(node):
-                refers.setdefault(name, set()).update(_mentions(node, aliases))
+            asked = {leaf.arg for leaf in ast.walk(node) if isinstance(leaf, ast.arg)}  # a fixture, by its name
+            for name in defined(node):
+                refers.setdefault(name, set()).update(mentioned(node, names) | asked)
         file = str(path.relative_to(ROOT))
         found += [Test(file, name, frozenset(_reach(name, refers))) for name in refers if name.startswith("test_")]
     return tuple(found)
@@ -192,38 +178,44 @@ def labels_in(text: str) -> list[str]:
     return [next(filter(None, groups)) for groups in ANY_LABEL.findall(text)]
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
-    found = {}
+def names_in(tree: ast.AST, module: str = "", package: str = "") -> dict[str, str]:
+    """What a local name stands for: the full name of an import, or of a definition of this file."""
+    found: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for name in node.names:
-                found[name.asname or name.name.split(".")[0]] = name.name if name.asname else name.name.split(".")[0]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for name in node.names:
-                found[name.asname or name.name] = f"{node.module}.{name.name}"
+        if isinstance(node, ast.ImportFrom):
+            parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*parts, *([node.module] if node.module else [])])
+            found |= {one.asname or one.name: f"{source}.{one.name}" for one in node.names}
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                root = one.name.split(".")[0]
+                found |= {one.asname: one.name} if one.asname else {root: root}
+    for node in getattr(tree, "body", []):
+        for name in defined(node):
+            found[name] = f"{module}.{name}".lstrip(".")
     return found
 
 
-def _defines(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+def defined(node: ast.stmt) -> list[str]:
+    """The names that a statement gives a meaning."""
+    if isinstance(node, Definition):
         return [node.name]
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
-    return []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
 
 
-def _mentions(node: ast.stmt, aliases: dict[str, str]) -> set[str]:
-    found = set()
-    for leaf in ast.walk(node):
-        if isinstance(leaf, ast.arg):  # a fixture is asked for by the name of an argument
-            found.add(leaf.arg)
-        names = []
-        while isinstance(leaf, ast.Attribute):
-            names.append(leaf.attr)
-            leaf = leaf.value
-        if isinstance(leaf, ast.Name):
-            found.add(".".join([aliases.get(leaf.id, leaf.id), *reversed(names)]))
+def mentioned(node: ast.AST, names: dict[str, str]) -> set[str]:
+    """The full names of all that a piece of code mentions: `clip`, `gates.clip`."""
+    found: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and one.id in names:
+            found.add(names[one.id])
+        elif isinstance(one, ast.Attribute):
+            parts, inner = [one.attr], one.value
+            while isinstance(inner, ast.Attribute):
+                parts, inner = [inner.attr, *parts], inner.value
+            if isinstance(inner, ast.Name) and inner.id in names:
+                found.add(".".join([names[inner.id], *parts]))
     return found
 
 
