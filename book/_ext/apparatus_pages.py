@@ -8,7 +8,7 @@
     ```{interview-questions}
     ```
 
-    ```{exercise-list}
+    ```{generated} apparatus_pages:exercise_list
     ```
 
 And, for every notebook: a cell that claims an idea, or has a tag that begins with "proof-", becomes an anchor of its
@@ -217,37 +217,30 @@ class SpokenAnswers(Apparatus):
         ]
 
 
-class ExerciseList(Apparatus):
+def exercise_list():
     """What every chapter sets, a table a chapter; an exercise that no chapter prints is an error."""
+    from rlhf_book.exercises import BUGS, EXERCISES
 
-    @told_on_the_page
-    def run(self):
-        from rlhf_book.exercises import BUGS, EXERCISES
-
-        self.env.note_reread()
-        known, places, text = {**EXERCISES, **BUGS}, apparatus.pages_of_exercises(), []
-        if unknown := places.keys() - known.keys():
-            raise ValueError(f"set in a chapter, and no exercise: {', '.join(sorted(unknown))}")
-        for page in dict.fromkeys(places.values()):
-            items = [known[name] for name in places if places[name] == page]
-            hours = f"{sum(item.minutes for item in items)} minutes in all"
-            title = numbering.numbered(apparatus.title_of(page), page)
-            where = "In depth" if page.endswith("-in-depth") else "The chapter"
-            text += ["", f"## {title.partition(': ')[0]}", "", f"[{where}](/{page}.ipynb), {hours}", ""]
-            text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
-            for item in items:
-                number = f"{{ref}}`{numbering.exercises()[item.id]} <{page}#exercise-{item.id}>`"
-                solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
-                difficulty = "" if item.id in BUGS else item.difficulty
-                text.append(f"| {number} | {title_of_task(item.id)} | {item.minutes} | {difficulty} | {solution} |")
-        if left := known.keys() - places.keys():
-            raise self.error(f"exercise-list: printed in no chapter: {', '.join(sorted(left))}")
-        shown = self.parsed("\n".join(text), match_titles=True)  # headings join the page's own sections at once
-        for box in (self.state.document, *shown):
-            for found in box.findall(nodes.table):
-                if "exercises" not in found["classes"]:
-                    found["classes"].append("exercises")
-        return shown
+    known, places, text = {**EXERCISES, **BUGS}, apparatus.pages_of_exercises(), []
+    if unknown := places.keys() - known.keys():
+        raise ValueError(f"set in a chapter, and no exercise: {', '.join(sorted(unknown))}")
+    if left := known.keys() - places.keys():
+        raise ValueError(f"printed in no chapter: {', '.join(sorted(left))}")
+    for page in dict.fromkeys(places.values()):
+        items = [known[name] for name in places if places[name] == page]
+        hours = f"{sum(item.minutes for item in items)} minutes in all"
+        title = numbering.numbered(apparatus.title_of(page), page)
+        where = "In depth" if page.endswith("-in-depth") else "The chapter"
+        text += ["", f"## {title.partition(': ')[0]}", "", f"[{where}](/{page}.ipynb), {hours}", ""]
+        text += ["```{table}", ":class: exercises", ""]
+        text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
+        for item in items:
+            number = f"{{ref}}`{numbering.exercises()[item.id]} <{page}#exercise-{item.id}>`"
+            solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
+            difficulty = "" if item.id in BUGS else item.difficulty
+            text.append(f"| {number} | {title_of_task(item.id)} | {item.minutes} | {difficulty} | {solution} |")
+        text.append("```")
+    return "\n".join(text)
 
 
 def anchor(app, doctree):
@@ -315,6 +308,5 @@ def setup(app):
     app.add_directive("concept-index", ConceptIndex)
     app.add_directive("interview-questions", InterviewQuestions)
     app.add_directive("spoken-answers", SpokenAnswers)
-    app.add_directive("exercise-list", ExerciseList)
     app.connect("doctree-read", anchor, priority=900)  # after the notebook's own transforms
     return {"parallel_read_safe": True, "parallel_write_safe": True}
