@@ -20,7 +20,7 @@ import book_facts
 import nbformat
 import numbering
 from data_files import ROOT, read, using
-from equation_index import Definition, Function, defined, functions, mentioned, names_in
+from equation_index import Definition, Function, defined, functions, mentioned, module_of, names_in
 from generated import table
 
 sys.path.append(str(ROOT))
@@ -59,12 +59,6 @@ class Piece:
 def core_files() -> list[Path]:
     """The files of the core."""
     return [file for room in CORE for file in sorted((PACKAGE / room).glob("*.py"))]
-
-
-def module_of(file: Path) -> str:
-    """The module that a file of the package is."""
-    parts = file.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache

@@ -9,6 +9,7 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from data_files import ROOT, pages_of_the_book
 
@@ -66,6 +67,12 @@ class Function:
         return [part.split()[0] for part in parts]
 
 
+def module_of(file: Path) -> str:
+    """The module that a file of the repository is."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
 def same(tex: str) -> str:
     """TeX without the white space that does not matter."""
     return re.sub(r"\s+", "", tex)
@@ -76,8 +83,7 @@ def functions() -> tuple[Function, ...]:
     """Every public function and class of the library, in the order of the source."""
     found = []
     for path in sorted(LIBRARY.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        module = module_of(path)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, Definition) and not node.name.startswith("_"):
                 found.append(Function(module, node.name, ast.get_docstring(node) or ""))
@@ -129,19 +135,32 @@ class Test:
 
 @cache
 def tests() -> tuple[Test, ...]:
-    """Every test function, with the dotted names that it reaches inside its own file."""
+    """Every test function, with the dotted names that it reaches inside its own file and the helpers beside it."""
     found: list[Test] = []
     for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = names_in(tree)
-        refers: dict[str, set[str]] = {}  # top-level name -> names it mentions, resolved where they were imported
-        for node in tree.body:
-            asked = {leaf.arg for leaf in ast.walk(node) if isinstance(leaf, ast.arg)}  # a fixture, by its name
-            for name in defined(node):
-                refers.setdefault(name, set()).update(mentioned(node, names) | asked)
-        file = str(path.relative_to(ROOT))
-        found += [Test(file, name, frozenset(_reach(name, refers))) for name in refers if name.startswith("test_")]
+        own, file = _refers(path), str(path.relative_to(ROOT))
+        refers = _helpers(path.parent) | own
+        found += [Test(file, name, frozenset(_reach(name, refers))) for name in own if name.startswith("test_")]
     return tuple(found)
+
+
+@cache
+def _helpers(folder: Path) -> dict[str, set[str]]:
+    """What the files of a folder mention that hold no tests, by full names."""
+    files = [file for file in folder.glob("*.py") if not file.name.startswith("test_")]
+    return {name: said for file in files for name, said in _refers(file, module_of(file)).items()}
+
+
+def _refers(path: Path, module: str = "") -> dict[str, set[str]]:
+    """Top-level name of a file -> the names that it mentions, resolved where they were imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names, found = names_in(tree, module), {}
+    for node in tree.body:
+        asked = {leaf.arg for leaf in ast.walk(node) if isinstance(leaf, ast.arg)}  # a fixture, by its name
+        said = mentioned(node, names) | {f"{module}.{name}".lstrip(".") for name in asked}
+        for name in defined(node):
+            found.setdefault(f"{module}.{name}".lstrip("."), set()).update(said)
+    return found
 
 
 @cache
@@ -226,5 +245,7 @@ def _reach(start: str, refers: dict[str, set[str]]) -> set[str]:
         name = todo.pop()
         if name not in seen:
             seen.add(name)
-            todo += refers.get(name.split(".")[0], ())
+            while name and name not in refers:
+                name = name.rpartition(".")[0]  # of what belongs to it, such as a method
+            todo += refers.get(name, ())
     return seen

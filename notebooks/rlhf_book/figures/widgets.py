@@ -51,7 +51,7 @@ def in_a_notebook(module: Path) -> str:
 class LiveFigure(anywidget.AnyWidget):
     """A figure that moves. A figure of its own is a row of a table: a name, which is its module's, words, and settings.
 
-    The settings stand in the order of the arguments; `tables` has what else the module reads.
+    The settings stand in the order of the arguments; `_tables` has what else the module reads.
 
     Args:
         settings: the values of the first settings.
@@ -88,10 +88,10 @@ class LiveFigure(anywidget.AnyWidget):
             raise TypeError(f"{type(self).__name__} is given {twice} twice")
         given = dict(zip(names, settings)) | named
         self._static = None if static is None else _drawn(static)
-        super().__init__(**given | self.tables(given))
+        super().__init__(**given | self._tables(given))
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         """What the module reads besides the settings that are given, or in their place."""
         return {}
 
@@ -415,7 +415,7 @@ class LengthExplorer(LiveFigure):
     std = Bool(False)
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         lengths, rewards = (
             given.get(name, getattr(cls, name).default())
             for name in ("lengths", "rewards")
@@ -554,7 +554,7 @@ class TargetExplorer(LiveFigure):
     tau = Enum([0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0], 0.1)
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         old = given.get("old", [1.0])
         if not all(q > 0 for q in old) or abs(sum(old) - 1) > 1e-6:
             raise ValueError(
@@ -692,7 +692,7 @@ class GateGallery(LiveFigure):
     step = Float()
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         return gate_gallery(step=0.02)
 
 
@@ -731,7 +731,7 @@ class PassRates(LiveFigure):
     rates = List(Float())
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         made = pass_rates()
         return {name: made[name] for name in ("curves", "rows", "sizes", "rates")}
 
@@ -768,7 +768,7 @@ class RoutingExplorer(LiveFigure):
     data = Dict()
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         return routing()
 
 
@@ -805,7 +805,7 @@ class TrustExplorer(LiveFigure):
     table = Dict()
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         from .trust import nearest, trust_table
 
         at = nearest(given.get("now", 0.25), given.get("sampled", 0.119))
@@ -925,7 +925,7 @@ class BudgetExplorer(LiveFigure):
     sets = List(Unicode())
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         from .budget import budget_table
 
         return budget_table()
@@ -991,7 +991,7 @@ class DivergenceExplorer(LiveFigure):
     table = Dict()
 
     @classmethod
-    def tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         from .divergences import tabulate
 
         return tabulate() | {"centre": round(5 * given.get("centre", 2.0))}
