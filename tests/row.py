@@ -24,8 +24,8 @@ USAGE = "usage: python -m tests row NAME      (a row of `python -m rlhf_minimal 
 # table has its own.
 FILES = [
     *("tests/test_rows.py", "tests/transcriptions", "tests/test_golden.py", "tests/test_golden_field.py"),
-    *("tests/test_properties.py", "tests/test_identities.py"),
-    *("tests/test_enumeration.py", "tests/test_anatomy.py", "tests/test_pairwise.py", "tests/test_cheat_sheet.py"),
+    *("tests/test_properties.py", "tests/identities"),
+    *("tests/enumeration", "tests/test_anatomy.py", "tests/test_pairwise.py", "tests/test_cheat_sheet.py"),
 ]
 
 

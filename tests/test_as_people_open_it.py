@@ -74,7 +74,7 @@ def pages(monkeypatch, tmp_path):
         cells = [{"cell_type": "markdown", "source": ["x"], "metadata": {"from": origin}} for origin in origins]
         (tmp_path / f"{page}.ipynb").write_text(json.dumps({"cells": cells}))
     monkeypatch.setattr(numbering, "ROOT", tmp_path)
-    monkeypatch.setattr(numbering, "toc_files", lambda: ["book/index", *sets, "book/other"])
+    monkeypatch.setattr(numbering, "pages_of_the_book", lambda: ["book/index", *sets, "book/other"])
     monkeypatch.setattr(numbering, "chapters", numbering.chapters.__wrapped__)
     monkeypatch.setattr(numbering, "exercises", numbering.exercises.__wrapped__)
 

@@ -71,12 +71,12 @@ def test_the_glossary_is_in_order_and_explains_each_word_once():
 def test_llms_txt_has_every_page_once_with_its_title():
     text = llms_txt.text()
     links = re.findall(r"^- \[[^]]+\]\(([^)]+)\.html\): \S", text, re.MULTILINE)
-    assert links == [page for page in index.toc_files() if page != "book/index"]
+    assert links == [page for page in index.pages_of_the_book() if page != "book/index"]
     assert text.startswith("# rlhf-minimal\n\n> ")
 
 
 def test_every_chapter_has_a_recorded_time():
-    chapters = [page.removeprefix("notebooks/") for page in index.toc_files() if page.startswith("notebooks/")]
+    chapters = [page.removeprefix("notebooks/") for page in index.pages_of_the_book() if page.startswith("notebooks/")]
     recorded = book_facts.times()["notebooks"]
     assert [name for name in chapters if name not in recorded] == [], "run python book/_tools/run_times.py"
     assert max(recorded.values()) < 120

@@ -11,24 +11,18 @@ import pytest
 import torch
 
 from rlhf_book import choosing
-from rlhf_book.choosing import (
+from rlhf_book.choosing import TREE, Leaf, Question, follow, leaves, tree_html, tree_table
+from rlhf_book.choosing_runs import (
     BLOCKS,
     COMPARISONS,
     ELSEWHERE,
     NOT_HERE,
     PANELS,
     REPEATS,
-    TREE,
-    Leaf,
-    Question,
-    follow,
     found_in,
-    leaves,
     number,
     paired,
     shown,
-    tree_html,
-    tree_table,
 )
 from rlhf_minimal import ALGORITHMS, PAIRWISE
 from rlhf_minimal.cli import main

@@ -120,7 +120,7 @@ def test_every_function_names_its_chapter(function):
 
 
 def test_every_written_chapter_was_planned():
-    written = {page.removeprefix("notebooks/") for page in index.toc_files() if page.startswith("notebooks/")}
+    written = {page.removeprefix("notebooks/") for page in index.pages_of_the_book() if page.startswith("notebooks/")}
     assert written <= PLANNED, "add it to the list above, so that docstrings may name it"
 
 
@@ -131,7 +131,7 @@ def test_every_equation_has_its_links():
 
 
 def pages():
-    for page in index.toc_files():
+    for page in index.pages_of_the_book():
         for suffix in (".md", ".ipynb"):
             if (path := ROOT / f"{page}{suffix}").exists():
                 yield page, path

@@ -153,7 +153,8 @@ def test_a_page_takes_as_long_as_what_is_generated_on_it(monkeypatch, tmp_path):
 
 def paths():
     text = (ROOT / "book" / "how-to-read.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^## (.+)\n(?:(?!## ).*\n)*?```\{reading-path\}\n((?:.+\n)+?)```", text, re.MULTILINE)
+    head = r"```\{generated\} book_facts:reading_path\n:class: reading-times\n\n"
+    blocks = re.findall(rf"^## (.+)\n(?:(?!## ).*\n)*?{head}((?:.+\n)+?)```", text, re.MULTILINE)
     chapters = [f"notebooks/{path.stem}" for path in (ROOT / "notebooks").glob("*.ipynb")]
     return {title: book_facts.steps_of(lines.splitlines(), chapters) for title, lines in blocks}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlhf_book.factors import fitting_rows
-from rlhf_book.figures.widgets import TOKEN_INSPECTOR_ALT
+from rlhf_book.figures.widgets import TokenInspector
 from tests.results.scripts import load
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -29,7 +29,7 @@ def minus(text):
 def test_no_result_is_typed_in_by_hand():
     assert PARTS == ["recorded", "lengths", "cut", "silent", "together", "pulled", "moved", "left_out"]
     assert not re.search(r"\d\.\d", TEXT)
-    assert TOKEN_INSPECTOR_ALT in TEXT
+    assert TokenInspector.words in TEXT
 
 
 def test_what_was_recorded():

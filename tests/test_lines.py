@@ -1,10 +1,13 @@
 """The library stays small and its plain path short; and what counts them counts right."""
 
 import ast
+from pathlib import Path
 
 import torch
 
 from tests import lines
+
+ROOT = Path(__file__).resolve().parents[1]
 
 SOURCE = '''"""What it is,
 in two lines."""
@@ -64,3 +67,13 @@ def test_the_walk_from_the_command_to_the_first_step_does_not_grow():
     assert not any(file.startswith(("lab/fast", "contrib")) for file in on_it)
     assert lines.length(on_it) <= 2300
     assert len(on_it) <= 45
+
+
+def test_no_file_is_longer_than_one_sitting():
+    """Six hundred lines of code at most; exercises, and scripts that make a record, are read piece by piece."""
+    folders = ("rlhf_minimal", "notebooks/rlhf_book", "book", "tests")
+    files = [ROOT / "conftest.py", *(file for folder in folders for file in (ROOT / folder).rglob("*.py"))]
+    files = [file for file in files if "exercises" not in file.parts]
+    assert len(files) > 500
+    long = {str(file.relative_to(ROOT)): len(lines.code_lines(file.read_text(encoding="utf-8"))) for file in files}
+    assert {file: n for file, n in long.items() if n > 600} == {}, "split it along its subjects"

@@ -13,8 +13,7 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import narrow_tables  # noqa: E402
 import navigation  # noqa: E402
 import search_words  # noqa: E402
-from data_files import read  # noqa: E402
-from equation_index import toc_files  # noqa: E402
+from data_files import pages_below, pages_of_the_book, read  # noqa: E402
 
 
 def contents(page):
@@ -23,30 +22,26 @@ def contents(page):
 
 def test_every_page_is_in_the_list_once_whichever_is_open():
     for page in ("book/index", "notebooks/grpo", "book/solutions/gae", "genindex"):
-        assert re.findall(r'href="([^"]+)\.html"', contents(page)) == list(toc_files())
+        assert re.findall(r'href="([^"]+)\.html"', contents(page)) == list(pages_of_the_book())
 
 
-@pytest.mark.parametrize("page", [page for page in toc_files() if page != "book/index"])
+@pytest.mark.parametrize("page", [page for page in pages_of_the_book() if page != "book/index"])
 def test_only_the_part_of_the_open_page_is_unfolded_and_the_page_is_marked(page):
     found = contents(page)
     parts = re.split(r"(?=<details)", found)
-    (own,) = (part["caption"] for part in read(ROOT / "_toc.yml")["parts"] if page in pages_of(part))
+    (own,) = (part["caption"] for part in read(ROOT / "_toc.yml")["parts"] if page in pages_below(part))
     unfolded = [re.search(r"<summary>(.*?)</summary>", part)[1] for part in parts if part.startswith("<details open")]
     assert unfolded == [own] + ["Solutions"] * page.startswith("book/solutions/")
     assert re.findall(r'href="([^"]+)\.html"[^>]*aria-current="page"', found) == [page]
 
 
-def pages_of(part):
-    return [page for entry in part["chapters"] for page in (entry["file"], *navigation.below(entry))]
-
-
 def test_titles_are_short_and_said_once():
     named = navigation.data()["titles"]
     assert len(set(named.values())) == len(named)
-    untitled = [page for page in toc_files() if page not in named and not page.endswith(navigation.DEPTH)]
+    untitled = [page for page in pages_of_the_book() if page not in named and not page.endswith(navigation.DEPTH)]
     assert [page for page in untitled if not page.startswith("book/solutions/")] == ["book/index"]
     assert list(navigation.data()["words"]) == ["Read", "Figures", "Exercises", "Interview", "Teach"]
-    assert set(navigation.data()["words"].values()) <= set(toc_files())
+    assert set(navigation.data()["words"].values()) <= set(pages_of_the_book())
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_its_command_needs_only_what_it_installs():
     assert files
     done = without(hidden, [*command, "--collect-only"], ["--doctest-modules", *files])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "tests/test_enumeration.py" in done.stdout
+    assert "tests/enumeration/test_kl.py" in done.stdout
 
 
 @pytest.mark.parametrize("workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.stem)

@@ -10,7 +10,8 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from data_files import ROOT
+
 LINE = re.compile(r"^```\{api\} ([\w.]+)\n```$", re.MULTILINE)
 
 COMMANDS = re.compile(r"^```\{commands\}\n```$", re.MULTILINE)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from data_files import read, using
+import numbering
+from data_files import ROOT, pages_of_the_book, read, using
 from markdown_it import MarkdownIt
 
-ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "book" / "data"
 SHOW = ("derive", "compute", "train", "cite", "discuss")
 LEVELS = {1: "know it", 2: "explain it", 3: "defend it"}
@@ -54,8 +54,8 @@ def concepts(path: Path = DATA / "concepts.yml") -> dict[str, Concept]:
 def _concepts(parts: dict[str, Any]) -> dict[str, Concept]:
     found: dict[str, Concept] = {}
     for part, entries in parts.items():
-        for entry in _entries(entries, f"the part {part}"):
-            _check_fields(entry, {"id", "show", "idea"}, {"doubt", "title"}, no_text=frozenset())
+        for entry in entries_of(entries, f"the part {part}"):
+            check_fields(entry, {"id", "show", "idea"}, {"doubt", "title"}, no_text=frozenset())
             concept = Concept(part=str(part), **entry)
             if concept.show not in SHOW:
                 raise ValueError(f"{concept.id}: show is {concept.show!r}, expected one of {', '.join(SHOW)}")
@@ -65,14 +65,14 @@ def _concepts(parts: dict[str, Any]) -> dict[str, Concept]:
     return found
 
 
-def _entries(found: Any, what: str) -> list[dict[str, Any]]:
+def entries_of(found: Any, what: str) -> list[dict[str, Any]]:
     """A list of objects, which is what ideas and questions are written as."""
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         raise ValueError(f"{what} should be a list of entries with names, and is {str(found)[:60]!r}")
     return found
 
 
-def _check_fields(entry: dict[str, Any], needed: set[str], possible: set[str], no_text: frozenset[str]) -> None:
+def check_fields(entry: dict[str, Any], needed: set[str], possible: set[str], no_text: frozenset[str]) -> None:
     """Refuses an entry that lacks a field, has one that means nothing, or has no text where text belongs."""
     name = entry.get("id", "an entry without an id")
     missing, extra = needed - entry.keys(), entry.keys() - needed - possible
@@ -190,19 +190,6 @@ def _until_heading(lines: list[str]) -> str:
     return "\n".join(lines[:end])
 
 
-def pages_below(node: Any) -> list[str]:
-    """Every page that a part of `_toc.yml` names, in its order."""
-    if isinstance(node, dict):
-        parts = ([value] if key in ("file", "root") else pages_below(value) for key, value in node.items())
-        return [page for found in parts for page in found]
-    return [page for value in node for page in pages_below(value)] if isinstance(node, list) else []
-
-
-def pages_of_the_book() -> list[str]:
-    """Every page that `_toc.yml` names, in the order of the book."""
-    return pages_below(read(ROOT / "_toc.yml"))
-
-
 def claims() -> list[Claim]:
     """Every claim of every page of the book, in the order of the book."""
     found: list[Claim] = []
@@ -252,13 +239,17 @@ class Proof:
         """The name of the cell's anchor on its page."""
         return self.cell if self.cell.startswith("proof-") else f"concept-{self.cell}"
 
+    def claim(self, found: list[Claim]) -> Claim | None:
+        """The claim of that cell."""
+        return next((claim for claim in found if (claim.page, claim.name) == (self.page, self.anchor)), None)
+
     def problem(self, found: list[Claim]) -> str | None:
         """Why it leads nowhere, or None."""
         if self.test:
             return None if test_docstring(self.test) is not None else f"there is no test {self.test}"
         if self.page not in pages_of_the_book():
             return f"{self.page} is not a page of the book"
-        claim = next((c for c in found if (c.page, c.name) == (self.page, self.anchor)), None)
+        claim = self.claim(found)
         if claim is None:
             return f"no cell of {self.page} claims {self.cell!r}"
         return None if claim.asserts else f"the cell of {self.page} that claims {self.cell!r} asserts nothing"
@@ -296,9 +287,9 @@ def questions(path: Path = DATA / "questions.yml") -> dict[str, Question]:
 
 def _questions(entries: list[Any]) -> dict[str, Question]:
     found: dict[str, Question] = {}
-    for entry in _entries(entries, "the file"):
+    for entry in entries_of(entries, "the file"):
         name = entry.get("id")
-        _check_fields(entry, _FIELDS, {"concept"}, no_text=_LISTS | {"level"})
+        check_fields(entry, _FIELDS, {"concept"}, no_text=_LISTS | {"level"})
         if unfit := [key for key in _LISTS if not isinstance(entry[key], list)]:
             raise ValueError(f"{name}: expected a list under {', '.join(sorted(unfit))}")
         if name in found:
@@ -405,7 +396,7 @@ def _proofs_in_words(question: Question, page: str, found: list[Claim]) -> str:
     """Where the proofs are, in a sentence or two with one link."""
     here, elsewhere = [], []
     for proof in (proof for proof in question.proof if not proof.test):
-        claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
+        claim = proof.claim(found)
         section = claim.heading if claim else "…"
         (here if proof.page == page else elsewhere).append(f"*{section}*")
     tests = sum(bool(proof.test) for proof in question.proof)
@@ -527,23 +518,12 @@ def pages_of_exercises() -> dict[str, str]:
         ValueError: an exercise that two pages set.
     """
     found: dict[str, str] = {}
-    for page in pages_of_the_book():
-        path = ROOT / f"{page}.ipynb"
-        if not path.is_file():
-            continue
-        with using(path):
-            for name in _exercises_in(path.read_text(encoding="utf-8")):
-                if name in found:
-                    raise ValueError(f"{page} sets the exercise {name}, and so does {found[name]}")
-                found[name] = page
+    for page in numbering.chapters():
+        for name in numbering.set_on(page):
+            if name in found:
+                raise ValueError(f"{page} sets the exercise {name}, and so does {found[name]}")
+            found[name] = page
     return found
-
-
-@cache  # as `_claims_in`
-def _exercises_in(notebook: str) -> tuple[str, ...]:
-    """The exercises and bugs whose statement stands in a notebook."""
-    origins = (str(cell.metadata.get("from", "")).split("/") for cell in nbformat.reads(notebook, as_version=4).cells)
-    return tuple(of[1] for of in origins if len(of) == 3 and of[0] in ("exercise", "bug") and of[2] == "statement")
 
 
 def page_of(path: Path) -> str:

@@ -8,7 +8,7 @@
     ```{interview-questions}
     ```
 
-    ```{exercise-list}
+    ```{generated} apparatus_pages:exercise_list
     ```
 
 And, for every notebook: a cell that claims an idea, or has a tag that begins with "proof-", becomes an anchor of its
@@ -66,44 +66,7 @@ FILTER = """\
 BOX = '<label><input type="checkbox" name="{name}" value="{value}"> {text}</label>'
 
 # Without it all questions are there to read, in <details> that the browser opens by itself.
-SCRIPT = """\
-<script>
-(() => {
-  const form = document.querySelector(".question-filter");
-  const questions = [...document.querySelectorAll(".question:not(.spoken)")];
-  const chosen = (name) => [...form.querySelectorAll(`input[name=${name}]:checked`)].map((box) => box.value);
-  const show = () => {
-    const levels = chosen("level"), topics = chosen("topic");
-    let shown = 0;
-    for (const question of questions) {
-      const fits = (!levels.length || levels.includes(question.dataset.level)) &&
-        (!topics.length || question.dataset.topics.split(" ").some((topic) => topics.includes(topic)));
-      question.hidden = !fits;
-      shown += fits;
-    }
-    form.querySelector("output").textContent = `${shown} of ${questions.length} questions`;
-  };
-  const all = (open) => () => questions.forEach((q) => { if (!q.hidden) q.querySelector("details").open = open; });
-  form.addEventListener("change", show);
-  form.querySelector(".open").addEventListener("click", all(true));
-  form.querySelector(".close").addEventListener("click", all(false));
-  form.hidden = false;
-  show();
-  const opened = () => {  // a link to one question opens its answer
-    const target = document.getElementById(location.hash.slice(1));
-    if (target) target.closest(".question")?.querySelector("details").setAttribute("open", "");
-  };
-  addEventListener("hashchange", opened);
-  opened();
-  let folded = [];  // on paper every answer is open, and afterwards as it was
-  addEventListener("beforeprint", () => {
-    folded = [...document.querySelectorAll(".question details:not([open])")];
-    folded.forEach((details) => (details.open = true));
-  });
-  addEventListener("afterprint", () => folded.forEach((details) => (details.open = false)));
-})();
-</script>
-"""
+SCRIPT = Path(__file__).with_name("question_filter.js")
 
 
 def split_idea(text):
@@ -132,20 +95,7 @@ def set_inline(text):
 
 
 class Apparatus(SphinxDirective):
-    """What the directives share: they depend on the data and on every page that may claim something."""
-
-    def watch(self, *files):
-        tests = {
-            proof.test.partition("::")[0] for q in apparatus.questions().values() for proof in q.proof if proof.test
-        }
-        for path in [*(apparatus.DATA / file for file in files), *(apparatus.ROOT / test for test in sorted(tests))]:
-            self.env.note_dependency(str(path))
-        for path in (__file__, apparatus.__file__):
-            self.env.note_dependency(path)
-        for page in apparatus.pages_of_the_book():
-            for suffix in (".ipynb", ".md"):
-                if (path := apparatus.ROOT / f"{page}{suffix}").is_file():
-                    self.env.note_dependency(str(path))
+    """What the directives share. Their pages are read anew at every build: any page and any test may change them."""
 
     def parsed(self, text, match_titles=False):
         """The nodes of a Markdown text; with `match_titles` it may have headings."""
@@ -164,10 +114,10 @@ class Apparatus(SphinxDirective):
         file = test.partition("::")[0]
         return nodes.reference("", "", name, refuri=f"{address.rstrip('/')}/blob/{branch}/{file}")
 
-    def link(self, claim, text, fallback=True):
+    def link(self, claim, text):
         """A link to a cell or, for Markdown, to its section; resolved when all pages have been read."""
         target = claim.name if claim.kind == "code" else f"section-{claim.heading_number}"
-        reference = addnodes.pending_xref(
+        return addnodes.pending_xref(
             "",
             set_inline(text),
             refdomain="std",
@@ -177,7 +127,6 @@ class Apparatus(SphinxDirective):
             refdoc=self.env.docname,
             refwarn=True,
         )
-        return reference
 
     def answer(self, question, found):
         """All that is said once a question is opened: the answer, the wrong one, what may follow, and the proofs."""
@@ -193,7 +142,7 @@ class Apparatus(SphinxDirective):
                 said = apparatus.test_docstring(proof.test) or "A test of that name:"
                 line += [nodes.Text(said + " "), self.test_link(proof.test)]
             else:
-                claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
+                claim = proof.claim(found)
                 if claim is None:
                     raise self.error(f"{question.id}: {proof.problem(found)}")
                 line += [nodes.Text("The asserting cell under "), self.link(claim, claim.heading)]
@@ -204,7 +153,7 @@ class Apparatus(SphinxDirective):
 class ConceptIndex(Apparatus):
     @told_on_the_page
     def run(self):
-        self.watch("concepts.yml")
+        self.env.note_reread()
         found = {}
         for claim in apparatus.claims():
             found.setdefault(claim.concept, []).append(claim)
@@ -240,7 +189,7 @@ class ConceptIndex(Apparatus):
 class InterviewQuestions(Apparatus):
     @told_on_the_page
     def run(self):
-        self.watch("questions.yml", "concepts.yml")
+        self.env.note_reread()
         found, asked = apparatus.claims(), apparatus.questions().values()
         topics = sorted({topic for question in asked for topic in question.topics})
         levels = "".join(
@@ -250,7 +199,7 @@ class InterviewQuestions(Apparatus):
         result = [html(FILTER.format(levels=levels, topics=boxes))]
         for question in sorted(asked, key=lambda question: question.level):
             result += self.question(question, found)
-        return [*result, html(SCRIPT)]
+        return [*result, html(f"<script>\n{SCRIPT.read_text(encoding='utf-8')}</script>")]
 
     def question(self, question, found):
         names = [name for name, asked in apparatus.other_names().items() if asked == question.id]
@@ -269,7 +218,7 @@ class SpokenAnswers(Apparatus):
 
     @told_on_the_page
     def run(self):
-        self.watch("questions.yml", "spoken.yml")
+        self.env.note_reread()
         return [
             html(
                 f'<section class="question spoken"><details><summary><span class="asked">{number}. '
@@ -280,37 +229,30 @@ class SpokenAnswers(Apparatus):
         ]
 
 
-class ExerciseList(Apparatus):
+def exercise_list():
     """What every chapter sets, a table a chapter; an exercise that no chapter prints is an error."""
+    from rlhf_book.exercises import BUGS, EXERCISES
 
-    @told_on_the_page
-    def run(self):
-        from rlhf_book.exercises import BUGS, EXERCISES
-
-        self.watch()
-        known, places, text = {**EXERCISES, **BUGS}, apparatus.pages_of_exercises(), []
-        if unknown := places.keys() - known.keys():
-            raise ValueError(f"set in a chapter, and no exercise: {', '.join(sorted(unknown))}")
-        for page in dict.fromkeys(places.values()):
-            items = [known[name] for name in places if places[name] == page]
-            hours = f"{sum(item.minutes for item in items)} minutes in all"
-            title = numbering.numbered(apparatus.title_of(page), page)
-            where = "In depth" if page.endswith("-in-depth") else "The chapter"
-            text += ["", f"## {title.partition(': ')[0]}", "", f"[{where}](/{page}.ipynb), {hours}", ""]
-            text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
-            for item in items:
-                number = f"{{ref}}`{numbering.exercises()[item.id]} <{page}#exercise-{item.id}>`"
-                solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
-                difficulty = "" if item.id in BUGS else item.difficulty
-                text.append(f"| {number} | {title_of_task(item.id)} | {item.minutes} | {difficulty} | {solution} |")
-        if left := known.keys() - places.keys():
-            raise self.error(f"exercise-list: printed in no chapter: {', '.join(sorted(left))}")
-        shown = self.parsed("\n".join(text), match_titles=True)  # headings join the page's own sections at once
-        for box in (self.state.document, *shown):
-            for found in box.findall(nodes.table):
-                if "exercises" not in found["classes"]:
-                    found["classes"].append("exercises")
-        return shown
+    known, places, text = {**EXERCISES, **BUGS}, apparatus.pages_of_exercises(), []
+    if unknown := places.keys() - known.keys():
+        raise ValueError(f"set in a chapter, and no exercise: {', '.join(sorted(unknown))}")
+    if left := known.keys() - places.keys():
+        raise ValueError(f"printed in no chapter: {', '.join(sorted(left))}")
+    for page in dict.fromkeys(places.values()):
+        items = [known[name] for name in places if places[name] == page]
+        hours = f"{sum(item.minutes for item in items)} minutes in all"
+        title = numbering.numbered(apparatus.title_of(page), page)
+        where = "In depth" if page.endswith("-in-depth") else "The chapter"
+        text += ["", f"## {title.partition(': ')[0]}", "", f"[{where}](/{page}.ipynb), {hours}", ""]
+        text += ["```{table}", ":class: exercises", ""]
+        text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
+        for item in items:
+            number = f"{{ref}}`{numbering.exercises()[item.id]} <{page}#exercise-{item.id}>`"
+            solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
+            difficulty = "" if item.id in BUGS else item.difficulty
+            text.append(f"| {number} | {title_of_task(item.id)} | {item.minutes} | {difficulty} | {solution} |")
+        text.append("```")
+    return "\n".join(text)
 
 
 def anchor(app, doctree):
@@ -378,6 +320,5 @@ def setup(app):
     app.add_directive("concept-index", ConceptIndex)
     app.add_directive("interview-questions", InterviewQuestions)
     app.add_directive("spoken-answers", SpokenAnswers)
-    app.add_directive("exercise-list", ExerciseList)
     app.connect("doctree-read", anchor, priority=900)  # after the notebook's own transforms
     return {"parallel_read_safe": True, "parallel_write_safe": True}

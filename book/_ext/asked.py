@@ -91,7 +91,7 @@ def shown(name, found):
     if proof.test:
         where = f"{apparatus.test_docstring(proof.test) or 'A test:'} `{proof.test}`"
     else:
-        (claim,) = (c for c in found if (c.page, c.name) == (proof.page, proof.anchor))
+        claim = proof.claim(found)
         target = claim.name if claim.kind == "code" else f"section-{claim.heading_number}"
         title = apparatus.title_of(claim.page)
         where = f"{title}, under {{ref}}`{_plain(claim.heading)} <{claim.page}#{target}>`"

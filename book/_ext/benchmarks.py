@@ -3,12 +3,10 @@
 A ratio is the median of its turns; behind it stands the range of the middle half, then the number of turns.
 """
 
-from pathlib import Path
-
-from data_files import read, using
+from data_files import ROOT, read, using
 from generated import table
 
-RECORD = Path(__file__).resolve().parents[2] / "notebooks" / "results" / "benchmarks.json"
+RECORD = ROOT / "notebooks" / "results" / "benchmarks.json"
 
 
 def without_head(measured):

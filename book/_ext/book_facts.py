@@ -6,17 +6,14 @@ And the one place for the repository's address: launch buttons appear when it is
 import importlib.metadata
 import platform
 import re
-from pathlib import Path
 
 import apparatus
 import numbering
-import yaml
-from data_files import read, told_on_the_page, using
+from data_files import ROOT, pages_below, read, using
 from docutils import nodes
-from generated import made_by
-from sphinx.util.docutils import SphinxDirective, SphinxRole
+from generated import made_by, table
+from sphinx.util.docutils import SphinxRole
 
-ROOT = Path(__file__).resolve().parents[2]
 TIMES = ROOT / "book" / "data" / "run-times.json"
 WORDS_A_MINUTE = 180  # technical prose
 SECONDS_A_LINE = 4  # of code
@@ -27,13 +24,6 @@ MAIN_POINT = "main-point"  # the tag of the cell with which a chapter's opening 
 GENERATED = re.compile(r"^```\{generated\} (.+)\n((?:.*\n)*?)```$", re.MULTILINE)
 EXERCISE = "exercise"  # the tag of a cell that belongs to an exercise and is made of no source
 FOLDED = {"install", "remove-cell", "remove-input", "hide-cell", "hide-input"}
-
-
-def chapters(env):
-    """Docname of every notebook of the book, in its order."""
-    found = [name for name in env.found_docs if name.startswith("notebooks/")]
-    text = (ROOT / "_toc.yml").read_text(encoding="utf-8")
-    return sorted(found, key=lambda name: text.find(name))
 
 
 def cells_of(path):
@@ -164,43 +154,27 @@ def versions():
     return found
 
 
-def table(head, rows):
-    group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
-    thead, tbody = nodes.thead(), nodes.tbody()
-    for body, lines in ((thead, [head]), (tbody, rows)):
-        for line in lines:
-            cells = (cell if isinstance(cell, nodes.Node) else nodes.Text(cell) for cell in line)
-            body += nodes.row("", *(nodes.entry("", nodes.paragraph("", "", cell)) for cell in cells))
-    group += [thead, tbody]
-    return nodes.table("", group)
+def link(page):
+    """A page by its title."""
+    suffix = "ipynb" if (ROOT / f"{page}.ipynb").is_file() else "md"
+    return f"[{numbering.numbered(title_of(page), page)}](/{page}.{suffix})"
 
 
-class ReadingTimes(SphinxDirective):
+def reading_times():
     """Each chapter with the minutes to read it and to do its exercises, and the seconds to run it."""
-
-    @told_on_the_page
-    def run(self):
-        measured = times()["notebooks"]
-        rows = []
-        for name in chapters(self.env):
-            path = ROOT / f"{name}.ipynb"
-            self.env.note_dependency(str(path))
-            uri = self.env.app.builder.get_relative_uri(self.env.docname, name)
-            link = nodes.reference("", numbering.numbered(title(path), name), internal=True, refuri=uri)
-            seconds = measured.get(path.stem)
-            exercises = exercise_minutes(path)
-            minutes = [f"{reading_minutes(path)} min", f"{exercises} min" if exercises else "none"]
-            rows.append([link, *minutes, f"{seconds:.0f} s" if seconds else "not recorded"])
-        self.env.note_dependency(str(TIMES))
-        shown = table(["chapter", "to read", "exercises", "to run"], rows)
-        shown["classes"].append("reading-times")
-        return [shown]
+    measured, rows = times()["notebooks"], []
+    for page in numbering.chapters():
+        path = ROOT / f"{page}.ipynb"
+        seconds, exercises = measured.get(path.stem), exercise_minutes(path)
+        minutes = [f"{reading_minutes(path)} min", f"{exercises} min" if exercises else "none"]
+        rows.append([link(page), *minutes, f"{seconds:.0f} s" if seconds else "not recorded"])
+    return table(["chapter", "to read", "exercises", "to run"], rows)
 
 
-class ReadingPath(SphinxDirective):
+def reading_path(lines):
     """A path through the book, with the minutes of every step and their sum.
 
-        ```{reading-path}
+        ```{generated} book_facts:reading_path
         notebooks/from-zero | whole | everything from text to gradient
         openings | | the main point of each of the other chapters
         book/interview | whole | say an answer aloud, then open ours
@@ -212,26 +186,11 @@ class ReadingPath(SphinxDirective):
     chapters that mark one and are not named in this list, or of those in the parts of `_toc.yml` named there:
     `openings | PPO, Critic-free | why it exists`.
     """
-
-    has_content = True
-
-    @told_on_the_page
-    def run(self):
-        self.env.note_reread()
-        steps = steps_of(self.content, chapters(self.env))
-        rows = []
-        for page, part, why, minutes in steps:
-            uri = self.env.app.builder.get_relative_uri(self.env.docname, page)
-            entry = nodes.inline("", "", nodes.reference("", page_title(page), internal=True, refuri=uri))
-            if words := PARTS_OF_A_PAGE.get(
-                part, f"the questions {'for two hours' if part == TWENTY else f'of {part}'}"
-            ):
-                entry += nodes.Text(f", {words}")
-            rows.append([entry, why, in_words(minutes)])
-        rows.append([nodes.strong("", "together"), "", f"{total(steps)}"])
-        shown = table(["what", "for", "time"], rows)
-        shown["classes"].append("reading-times")
-        return [shown]
+    steps, rows = steps_of(lines.splitlines(), list(numbering.chapters())), []
+    for page, part, why, minutes in steps:
+        words = PARTS_OF_A_PAGE.get(part, f"the questions of {part}")
+        rows.append([f"{link(page)}, {words}" if words else link(page), why, in_words(minutes)])
+    return table(["what", "for", "time"], [*rows, ["**together**", "", total(steps)]])
 
 
 MINUTES_ALOUD = 2  # to say an answer, hear what was wrong with it, and say it again
@@ -290,13 +249,12 @@ def levels_of(page, part):
 
 def pages_in(captions):
     """The pages of parts of the contents, which are named by their captions with commas between."""
-    contents = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
+    contents = read(ROOT / "_toc.yml")["parts"]
     parts = {part["caption"]: part["chapters"] for part in contents}
     wanted = [caption.strip() for caption in captions.split(",")]
     if unknown := [caption for caption in wanted if caption not in parts]:
         raise ValueError(f"there is no part {unknown[0]!r} in _toc.yml; there are {', '.join(parts)}")
-    entries = [entry for caption in wanted for entry in parts[caption]]
-    return {one["file"] for entry in entries for one in (entry, *entry.get("sections", []))}
+    return set(pages_below([parts[caption] for caption in wanted]))
 
 
 def total(steps):
@@ -310,11 +268,11 @@ def in_words(minutes):
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def page_title(page):
-    """The first heading of a page."""
+def title_of(page):
+    """The first heading of a page, without a number."""
     path = ROOT / f"{page}.ipynb"
     if path.is_file():
-        return numbering.numbered(title(path), page)
+        return title(path)
     found = re.search(r"^# (.+)$", (ROOT / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE)
     return found[1] if found else page
 
@@ -331,30 +289,23 @@ class ReadingMinutes(SphinxRole):
             return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
 
 
-class Versions(SphinxDirective):
+def built_with():
     """What this book was built with, beside what requirements.txt asks for."""
-
-    def run(self):
-        self.env.note_reread()
-        rows = [["Python", "3.11 or newer", platform.python_version()]]
-        rows += [[name, pinned, installed] for name, pinned, installed in versions()]
-        return [table(["package", "asked for", "this build"], rows)]
+    return table(
+        ["package", "asked for", "this build"], [["Python", "3.11 or newer", platform.python_version()], *versions()]
+    )
 
 
-class RunTimes(SphinxDirective):
+def run_times():
     """How long each chapter took when times were last recorded, and on what."""
-
-    @told_on_the_page
-    def run(self):
-        self.env.note_dependency(str(TIMES))
-        recorded = times()
-        if not recorded["notebooks"]:
-            return [nodes.paragraph("", "No run has been recorded yet: python book/_tools/run_times.py.")]
-        rows = [[name, f"{seconds:.1f} s"] for name, seconds in recorded["notebooks"].items()]
-        rows.append([nodes.strong("", "together"), f"{sum(recorded['notebooks'].values()):.0f} s"])
-        words = f"Recorded on {recorded['date']}: Python {recorded['python']}, torch {recorded['torch']}, "
-        words += f"{recorded['machine']}, {recorded['cores']} cores, one thread a chapter."
-        return [nodes.paragraph("", words), table(["chapter", "seconds"], rows)]
+    recorded = times()
+    if not recorded["notebooks"]:
+        return "No run has been recorded yet: python book/_tools/run_times.py."
+    rows = [[name, f"{seconds:.1f} s"] for name, seconds in recorded["notebooks"].items()]
+    rows.append(["**together**", f"{sum(recorded['notebooks'].values()):.0f} s"])
+    words = f"Recorded on {recorded['date']}: Python {recorded['python']}, torch {recorded['torch']}, "
+    words += f"{recorded['machine']}, {recorded['cores']} cores, one thread a chapter."
+    return f"{words}\n\n{table(['chapter', 'seconds'], rows)}"
 
 
 def no_buttons_to_nowhere(app, config):
@@ -365,9 +316,5 @@ def no_buttons_to_nowhere(app, config):
 
 def setup(app):
     app.connect("config-inited", no_buttons_to_nowhere)
-    app.add_directive("reading-times", ReadingTimes)
-    app.add_directive("reading-path", ReadingPath)
     app.add_role("reading-minutes", ReadingMinutes())
-    app.add_directive("versions", Versions)
-    app.add_directive("run-times", RunTimes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

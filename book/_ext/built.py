@@ -5,13 +5,11 @@ by file or one by one. From these follow the page "The library, in the order in 
 a chapter, how much of the core a reader has seen by then. The core is what `tests/lines.py` counts as such.
 
 A home has to be true: the chapter's code uses the function, directly or through other functions of the core that it
-calls, or its text shows the name. `without_home` and `not_at_home` are what the test asks for.
+calls, or its text shows the name. tests/book/test_built.py asks for it.
 """
 
 import ast
-import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
@@ -21,11 +19,10 @@ import apparatus
 import book_facts
 import nbformat
 import numbering
-from data_files import read, using
-from equation_index import Function, functions
+from data_files import ROOT, read, using
+from equation_index import Definition, Function, defined, functions, mentioned, module_of, names_in
 from generated import table
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT))
 
 from tests.lines import CORE, code_lines  # noqa: E402
@@ -34,8 +31,6 @@ PACKAGE = ROOT / "rlhf_minimal"
 HOMES = ROOT / "book" / "data" / "homes.yml"
 COMMANDS = "command-line"  # the page on which command line, config and run folder are at home
 START = "from-zero"  # is written without the library
-
-Definition = ast.FunctionDef | ast.ClassDef
 
 
 @dataclass
@@ -66,55 +61,6 @@ def core_files() -> list[Path]:
     return [file for room in CORE for file in sorted((PACKAGE / room).glob("*.py"))]
 
 
-def module_of(file: Path) -> str:
-    """The module that a file of the package is."""
-    parts = file.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def names_in(tree: ast.AST, module: str, package: str) -> dict[str, str]:
-    """What a local name stands for: the full name of an import, or of a definition of this file."""
-    found: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            source = ".".join([*parts, *([node.module] if node.module else [])])
-            found |= {one.asname or one.name: f"{source}.{one.name}" for one in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {
-                one.asname or one.name.split(".")[0]: one.name
-                for one in node.names
-                if one.asname or "." not in one.name
-            }
-    for node in getattr(tree, "body", []):
-        for name in _defined(node):
-            found[name] = f"{module}.{name}"
-    return found
-
-
-def _defined(node: ast.stmt) -> list[str]:
-    """The names that a statement gives a meaning."""
-    if isinstance(node, Definition):
-        return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-def mentioned(node: ast.AST, names: dict[str, str]) -> set[str]:
-    """The full names of all that a piece of code mentions: `clip`, `gates.clip`."""
-    found: set[str] = set()
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name) and one.id in names:
-            found.add(names[one.id])
-        elif isinstance(one, ast.Attribute):
-            parts, inner = [one.attr], one.value
-            while isinstance(inner, ast.Attribute):
-                parts, inner = [inner.attr, *parts], inner.value
-            if isinstance(inner, ast.Name) and inner.id in names:
-                found.add(".".join([names[inner.id], *parts]))
-    return found
-
-
 @cache
 def pieces() -> tuple[Piece, ...]:
     """All of the core, cut at the top of its files; their lines add up to the core's."""
@@ -127,7 +73,7 @@ def pieces() -> tuple[Piece, ...]:
         for node in tree.body:
             first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
             lines = len(code & set(range(first, (node.end_lineno or first) + 1)))
-            name = node.name if isinstance(node, Definition) else ", ".join(_defined(node))
+            name = node.name if isinstance(node, Definition) else ", ".join(defined(node))
             where = file.relative_to(PACKAGE).as_posix()
             found.append(Piece(where, module, name, node, lines, mentioned(node, names)))
     for piece in found:
@@ -211,31 +157,13 @@ def order() -> tuple[str, ...]:
     return (*names, COMMANDS)
 
 
-def without_home() -> list[str]:
-    """Public functions of the core that no chapter builds."""
-    return [piece.path for piece in pieces() if piece.public and not own_home(piece)]
-
-
-def needless() -> list[str]:
-    """Entries of homes.yml that nothing follows from."""
-    files = {piece.file for piece in pieces() if piece.public}
-    names = {f"{piece.file}:{piece.name}" for piece in pieces() if piece.public}
-    return [place for place in told() if place not in files | names]
-
-
 @cache
 def named_in(chapter: str) -> frozenset[str]:
     """What a chapter's code mentions, by full names."""
     notebook = _notebook(chapter)
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     tree = ast.parse("\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!", "?"))))
-    return frozenset(resolved(name) for name in mentioned(tree, names_in(tree, "", "")))
-
-
-@cache
-def used_by(chapter: str) -> frozenset[str]:
-    """What a chapter's code uses of the core, directly or through it, by full names."""
-    return frozenset(reached(set(named_in(chapter)), pieces()))
+    return frozenset(resolved(name) for name in mentioned(tree, names_in(tree)))
 
 
 @cache
@@ -263,20 +191,6 @@ def resolved(name: str) -> str:
         head, dot, last = head.rpartition(".")
         rest = dot + last + rest
     return name
-
-
-def not_at_home() -> list[str]:
-    """Public functions that their home neither shows nor uses."""
-    return [f"{piece.path}: {piece.home}" for piece in pieces() if piece.public and not _is_at_home(piece)]
-
-
-def _is_at_home(piece: Piece) -> bool:
-    if piece.home in ("", COMMANDS):
-        return bool(piece.home)
-    if piece.path in used_by(piece.home):
-        return True
-    text = "\n".join(cell.source for cell in _notebook(piece.home).cells)
-    return re.search(rf"\b{re.escape(piece.name)}\b", text) is not None
 
 
 # ---- what is printed --------------------------------------------------------------------------------------
@@ -323,18 +237,6 @@ WRITTEN_FIRST = {
     "5. From rewards to a loss": ("what the algorithm needs, and advantages", "loss and step"),
     "6. The loop": ("one step, and all of them",),
 }
-
-
-def headings_of_the_loop() -> list[str]:
-    """The sections of rlhf_minimal/train.py, in order."""
-    source = (PACKAGE / "train.py").read_text(encoding="utf-8")
-    return re.findall(r"^# ---- (.*?) -+$", source, re.MULTILINE)
-
-
-def headings_of_the_start() -> list[str]:
-    """The sections of from-zero, in order."""
-    text = "\n".join(cell.source for cell in _notebook(START).cells if cell.cell_type == "markdown")
-    return re.findall(r"^## (.*)$", text, re.MULTILINE)
 
 
 def loop_sections() -> str:
@@ -386,8 +288,3 @@ def shortened(piece: Piece) -> str:
     start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
     kept = (n for n in range(start, (node.end_lineno or start) + 1) if n not in gone)
     return "\n".join(lines[n - 1] for n in kept)
-
-
-def chapters_that_add() -> Iterator[str]:
-    """The chapters that end with a line about the library."""
-    return (home for home in order() if home != COMMANDS and any(p.home == home and p.public for p in pieces()))

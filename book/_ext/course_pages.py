@@ -5,10 +5,12 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
+import apparatus
 import bibliography
 import book_facts
 import numbering
 from data_files import ROOT, read, using
+from generated import table
 
 SOURCE = ROOT / "book" / "data" / "course.yml"
 WEEK = {"title", "point", "chapters", "readings", "exercises", "prepare", "wrong", "agenda", "links"}
@@ -244,7 +246,7 @@ def plan(name):
         )
         total = found.minutes(week)
         minutes = week.reading, week.solving, week.project, week.running
-        rows.append((week.number, week.title, *minutes, f"{total / 60:.1f}", chapters))
+        rows.append((f"{week.number}", week.title, *map(str, minutes), f"{total / 60:.1f}", chapters))
     read = "read before" if found.read.startswith("before") else f"read {found.read}"
     head = ("", "meeting", "reading, min", "exercises, min", "project, min", "computing, min", "hours in all", read)
     hours = f"{found.minutes_in_all / 60:.0f}"
@@ -276,12 +278,6 @@ def _told(week):
     )
 
 
-def table(head, rows):
-    """Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-
-
 def _short(title):
     return title.partition(":")[0]
 
@@ -290,7 +286,7 @@ def project_pages():
     """Markdown: the projects, each with its rubric."""
     parts = []
     for project in projects():
-        rows = [(part["name"], part["points"], part["full"], part["half"]) for part in project["rubric"]]
+        rows = [(part["name"], f"{part['points']}", part["full"], part["half"]) for part in project["rubric"]]
         hours = f"{project['minutes'] / 60:g}"
         parts += [
             f"**{project['title']}** ({project['people']} people, {hours} hours each)",
@@ -304,7 +300,7 @@ def variants():
     """Markdown: which exercises have variants, and what may be asked."""
     from rlhf_book.course import VARIANTS
 
-    rows = [(exercise(name).title, f"`{name}`", len(known)) for name, known in VARIANTS.items()]
+    rows = [(exercise(name).title, f"`{name}`", f"{len(known)}") for name, known in VARIANTS.items()]
     return table(("exercise", "id", "conventions beside the book's"), rows)
 
 
@@ -323,13 +319,6 @@ def read_again(found):
     return told
 
 
-@cache
-def _chapters_of_exercises():
-    return {
-        name: page for page in numbering.chapters() for name in numbering.set_by(read(ROOT / f"{page}.ipynb")["cells"])
-    }
-
-
 def chapter_of(name):
     """The page that sets an exercise."""
-    return _chapters_of_exercises()[name]
+    return apparatus.pages_of_exercises()[name]

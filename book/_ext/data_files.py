@@ -75,6 +75,20 @@ def _yaml(text):
     return yaml.safe_load(text)
 
 
+def pages_below(node):
+    """Every page that a part of `_toc.yml` names, in its order."""
+    if isinstance(node, dict):
+        parts = ([value] if key in ("file", "root") else pages_below(value) for key, value in node.items())
+        return [page for found in parts for page in found]
+    return [page for value in node for page in pages_below(value)] if isinstance(node, list) else []
+
+
+@cache
+def pages_of_the_book():
+    """Every page that `_toc.yml` names, in the order of the book."""
+    return tuple(pages_below(read(ROOT / "_toc.yml")))
+
+
 def told_on_the_page(run):
     """For the `run` of a directive: what a ValueError says becomes an error of the page, at its line."""
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from data_files import read
+from data_files import ROOT, pages_of_the_book
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "rlhf_minimal"
 TESTS = ROOT / "tests"
 EQUATIONS = ROOT / "book" / "equations.md"
@@ -23,6 +22,8 @@ DOCSTRING_MATH = re.compile(r"^\.\. math::[ ]*(.*(?:\n(?:[ ]+.*|(?=\n)))*)", re.
 PRINTED = re.compile(r"^\$\$\s*\n(.*?)\n\$\$ \(([^)]+)\)\s*$", re.MULTILINE | re.DOTALL)
 # In a chapter the label is a comment, which Jupyter does not show: see notebook_source.py.
 ANY_LABEL = re.compile(r"\$\$\s*(?:\(([^)]+)\)|<!-- (eq-\S+) -->)|^:label:\s*(\S+)|\\label\{([^}]+)\}", re.MULTILINE)
+
+Definition = ast.FunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ class Function:
         return [part.split()[0] for part in parts]
 
 
+def module_of(file: Path) -> str:
+    """The module that a file of the repository is."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
 def same(tex: str) -> str:
     """TeX without the white space that does not matter."""
     return re.sub(r"\s+", "", tex)
@@ -76,10 +83,9 @@ def functions() -> tuple[Function, ...]:
     """Every public function and class of the library, in the order of the source."""
     found = []
     for path in sorted(LIBRARY.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        module = module_of(path)
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, Definition) and not node.name.startswith("_"):
                 found.append(Function(module, node.name, ast.get_docstring(node) or ""))
     return tuple(found)
 
@@ -112,25 +118,10 @@ def titles() -> dict[str, str]:
     return found
 
 
-@cache
-def toc_files() -> tuple[str, ...]:
-    """Every page of the book, as `_toc.yml` names it."""
-
-    def walk(node):
-        if isinstance(node, dict):
-            for key, value in node.items():
-                yield from [value] if key in ("file", "root") else walk(value)
-        elif isinstance(node, list):
-            for value in node:
-                yield from walk(value)
-
-    return tuple(walk(read(ROOT / "_toc.yml")))
-
-
 def chapter_page(name: str) -> str | None:
     """The page of a chapter, once it is part of the book."""
     page = f"notebooks/{name}"
-    return page if page in toc_files() else None
+    return page if page in pages_of_the_book() else None
 
 
 @dataclass(frozen=True)
@@ -144,18 +135,32 @@ class Test:
 
 @cache
 def tests() -> tuple[Test, ...]:
-    """Every test function, with the dotted names that it reaches inside its own file."""
+    """Every test function, with the dotted names that it reaches inside its own file and the helpers beside it."""
     found: list[Test] = []
     for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        aliases = _aliases(tree)
-        refers: dict[str, set[str]] = {}  # top-level name -> names it mentions, resolved where they were imported
-        for node in tree.body:
-            for name in _defines(node):
-                refers.setdefault(name, set()).update(_mentions(node, aliases))
-        file = str(path.relative_to(ROOT))
-        found += [Test(file, name, frozenset(_reach(name, refers))) for name in refers if name.startswith("test_")]
+        own, file = _refers(path), str(path.relative_to(ROOT))
+        refers = _helpers(path.parent) | own
+        found += [Test(file, name, frozenset(_reach(name, refers))) for name in own if name.startswith("test_")]
     return tuple(found)
+
+
+@cache
+def _helpers(folder: Path) -> dict[str, set[str]]:
+    """What the files of a folder mention that hold no tests, by full names."""
+    files = [file for file in folder.glob("*.py") if not file.name.startswith("test_")]
+    return {name: said for file in files for name, said in _refers(file, module_of(file)).items()}
+
+
+def _refers(path: Path, module: str = "") -> dict[str, set[str]]:
+    """Top-level name of a file -> the names that it mentions, resolved where they were imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names, found = names_in(tree, module), {}
+    for node in tree.body:
+        asked = {leaf.arg for leaf in ast.walk(node) if isinstance(leaf, ast.arg)}  # a fixture, by its name
+        said = mentioned(node, names) | {f"{module}.{name}".lstrip(".") for name in asked}
+        for name in defined(node):
+            found.setdefault(f"{module}.{name}".lstrip("."), set()).update(said)
+    return found
 
 
 @cache
@@ -192,38 +197,44 @@ def labels_in(text: str) -> list[str]:
     return [next(filter(None, groups)) for groups in ANY_LABEL.findall(text)]
 
 
-def _aliases(tree: ast.Module) -> dict[str, str]:
-    found = {}
+def names_in(tree: ast.AST, module: str = "", package: str = "") -> dict[str, str]:
+    """What a local name stands for: the full name of an import, or of a definition of this file."""
+    found: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for name in node.names:
-                found[name.asname or name.name.split(".")[0]] = name.name if name.asname else name.name.split(".")[0]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for name in node.names:
-                found[name.asname or name.name] = f"{node.module}.{name.name}"
+        if isinstance(node, ast.ImportFrom):
+            parts = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            source = ".".join([*parts, *([node.module] if node.module else [])])
+            found |= {one.asname or one.name: f"{source}.{one.name}" for one in node.names}
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                root = one.name.split(".")[0]
+                found |= {one.asname: one.name} if one.asname else {root: root}
+    for node in getattr(tree, "body", []):
+        for name in defined(node):
+            found[name] = f"{module}.{name}".lstrip(".")
     return found
 
 
-def _defines(node: ast.stmt) -> list[str]:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+def defined(node: ast.stmt) -> list[str]:
+    """The names that a statement gives a meaning."""
+    if isinstance(node, Definition):
         return [node.name]
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
-    return []
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)]
 
 
-def _mentions(node: ast.stmt, aliases: dict[str, str]) -> set[str]:
-    found = set()
-    for leaf in ast.walk(node):
-        if isinstance(leaf, ast.arg):  # a fixture is asked for by the name of an argument
-            found.add(leaf.arg)
-        names = []
-        while isinstance(leaf, ast.Attribute):
-            names.append(leaf.attr)
-            leaf = leaf.value
-        if isinstance(leaf, ast.Name):
-            found.add(".".join([aliases.get(leaf.id, leaf.id), *reversed(names)]))
+def mentioned(node: ast.AST, names: dict[str, str]) -> set[str]:
+    """The full names of all that a piece of code mentions: `clip`, `gates.clip`."""
+    found: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and one.id in names:
+            found.add(names[one.id])
+        elif isinstance(one, ast.Attribute):
+            parts, inner = [one.attr], one.value
+            while isinstance(inner, ast.Attribute):
+                parts, inner = [inner.attr, *parts], inner.value
+            if isinstance(inner, ast.Name) and inner.id in names:
+                found.add(".".join([names[inner.id], *parts]))
     return found
 
 
@@ -234,5 +245,7 @@ def _reach(start: str, refers: dict[str, set[str]]) -> set[str]:
         name = todo.pop()
         if name not in seen:
             seen.add(name)
-            todo += refers.get(name.split(".")[0], ())
+            while name and name not in refers:
+                name = name.rpartition(".")[0]  # of what belongs to it, such as a method
+            todo += refers.get(name, ())
     return seen

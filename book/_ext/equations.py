@@ -3,7 +3,7 @@
     ```{equation-links} eq-gae
     ```
 
-    ```{equation-table}
+    ```{generated} equations:equation_table
     ```
 
 In docstrings, "Chapter: gae." becomes a link to the chapter once it exists, "arXiv 1506.02438" one to the paper, and
@@ -21,6 +21,7 @@ from sphinx.util.nodes import make_refnode
 
 sys.path.insert(0, str(Path(__file__).parent))
 import equation_index as index
+from generated import table
 
 ARXIV = re.compile(r"(?<!\w)arXiv (\d{4}\.\d{4,5})")
 
@@ -73,7 +74,7 @@ class EquationLinks(SphinxDirective):
         functions = index.by_label().get(label)
         if not functions:
             raise self.error(f"no docstring of the library carries :eq:`{label}`")
-        note_dependencies(self.env)
+        self.env.note_reread()
         docname, builder = self.env.docname, self.env.app.builder
         result = []
         for function in functions:
@@ -119,56 +120,25 @@ class EquationLinks(SphinxDirective):
         return nodes.raw("", html, format="html")
 
 
-class EquationTable(SphinxDirective):
-    """Equation, function, chapter, test: one line each, in the order of the page."""
-
-    def run(self):
-        note_dependencies(self.env)
-        docname, builder = self.env.docname, self.env.app.builder
-        head = ["equation", "function", "chapter", "rows", "tests"]
-        group = nodes.tgroup(cols=len(head))
-        group += [nodes.colspec(colwidth=1) for _ in head]
-        thead, tbody = nodes.thead(), nodes.tbody()
-        thead += row([nodes.Text(word)] for word in head)
-        titles = index.titles()
-        for label in index.printed():
-            for function in index.by_label().get(label, ()):
-                number = addnodes.pending_xref(
-                    "", nodes.literal("", label), refdomain="math", reftype="eq", reftarget=label, refdoc=docname
-                )
-                rows = index.rows_with(function)
-                tests = index.tests_of(function)
-                counted = [plural(len(tests), "by name", "by name")] if tests else []
-                counted += [plural(len(rows), "transcription", "transcriptions")] if rows else []
-                tbody += row(
-                    [
-                        [number, nodes.Text(f" {titles[label]}")],
-                        [function_link(function, docname)],
-                        joined(chapter_link(name, builder, docname) for name in function.chapters),
-                        joined(nodes.literal("", name) for name in rows),
-                        [nodes.Text(", ".join(counted))],
-                    ]
-                )
-        group += [thead, tbody]
-        table = nodes.table("", group, classes=["equation-table"])
-        return [nodes.container("", table, classes=["equation-table"])]
-
-
-def plural(count, one, many):
-    return f"{count} {one if count == 1 else many}"
-
-
-def row(cells):
-    entries = [nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells]
-    return nodes.row("", *entries)
-
-
-def note_dependencies(env):
-    """The page is stale whenever the library, a test or the table of contents is newer."""
-    for folder, pattern in ((index.LIBRARY, "*.py"), (index.TESTS, "test_*.py")):
-        for path in folder.rglob(pattern):
-            env.note_dependency(str(path))
-    env.note_dependency(str(index.ROOT / "_toc.yml"))
+def equation_table():
+    """Equation, function, chapter, rows, tests: one line each, in the order of the page, as Markdown."""
+    lines = []
+    for label in index.printed():
+        for function in index.by_label().get(label, ()):
+            pages = ((name, index.chapter_page(name)) for name in function.chapters)
+            rows, tests = index.rows_with(function), len(index.tests_of(function))
+            counted = [f"{tests} by name"] * bool(tests)
+            counted += [f"{len(rows)} transcription{'s' * (len(rows) > 1)}"] * bool(rows)
+            lines.append(
+                [
+                    f"{{eq}}`{label}` {index.titles()[label]}",
+                    f"{{py:obj}}`{function.short} <{function.path}>`",
+                    ", ".join(f"[{name}](/{page}.ipynb)" if page else f"*{name}*" for name, page in pages),
+                    ", ".join(f"`{name}`" for name in rows),
+                    ", ".join(counted),
+                ]
+            )
+    return table(["equation", "function", "chapter", "rows", "tests"], lines)
 
 
 def link_docstring(app, what, name, obj, options, lines):
@@ -226,7 +196,6 @@ def keep_as_code(app, env, node, contnode):
 
 def setup(app):
     app.add_directive("equation-links", EquationLinks)
-    app.add_directive("equation-table", EquationTable)
     app.add_role("library", library_role)
     app.connect("autodoc-process-docstring", link_docstring)
     app.connect("missing-reference", keep_as_code)

@@ -52,7 +52,7 @@ def errata(path: Path = ERRATA) -> tuple[Erratum, ...]:
     """
     with using(path):
         found: dict[str, Erratum] = {}
-        for entry in read(path, list):
+        for entry in apparatus.entries_of(read(path, list), "the file"):
             erratum = _erratum(entry)
             if erratum.id in found:
                 raise ValueError(f"{erratum.id} stands twice")
@@ -62,17 +62,9 @@ def errata(path: Path = ERRATA) -> tuple[Erratum, ...]:
         return tuple(found.values())
 
 
-def _erratum(entry: Any) -> Erratum:
-    if not isinstance(entry, dict):
-        raise ValueError(f"expected an entry with names, found {str(entry)[:60]!r}")
+def _erratum(entry: dict[str, Any]) -> Erratum:
     name = entry.get("id", "an entry without an id")
-    needed = {*_TEXTS, "date", "proof"}
-    missing, extra = needed - entry.keys(), entry.keys() - needed - {"reported"}
-    if missing or extra:
-        raise ValueError(f"{name}: lacks {sorted(missing)}, has {sorted(map(str, extra))} that mean nothing")
-    unfit = [key for key in entry.keys() - {"date", "proof"} if not str(entry[key] or "").strip()]
-    if unfit or not all(isinstance(entry[key], str) for key in entry.keys() - {"date", "proof"}):
-        raise ValueError(f"{name}: expected text under {', '.join(sorted(unfit) or _TEXTS)}")
+    apparatus.check_fields(entry, {*_TEXTS, "date", "proof"}, {"reported"}, no_text=frozenset({"date", "proof"}))
     try:
         day = date.fromisoformat(str(entry["date"]))
     except ValueError as problem:
@@ -103,7 +95,7 @@ def _told(erratum: Erratum, found: list[apparatus.Claim]) -> str:
         if proof.test:
             proofs.append(f"by the test `{proof.test}`")
         else:
-            (claim, *_) = (c for c in found if (c.page, c.name) == (proof.page, proof.anchor))
+            claim = proof.claim(found)
             proofs.append(f"under {{ref}}`{claim.heading.replace('`', '')} <{proof.page}#{proof.anchor}>`")
     thanks = f" Reported by {erratum.reported}." if erratum.reported else ""
     return "\n".join(

@@ -7,16 +7,14 @@ tests/data/field_losses.json. Names are looked up when the page is built: one th
 import ast
 import json
 from functools import cache
-from pathlib import Path
 
-from data_files import using
+from data_files import ROOT, using
 from rows import cells
 
 import rlhf_minimal
 from rlhf_book import facts
 from rlhf_book.facts import facts_of
 
-ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = {"trl": "TRL 1.16", "verl": "verl 0.9", "openrlhf": "OpenRLHF 0.11"}
 FIELD = ROOT / "tests" / "data" / "field_losses.json"
 # kind of mark -> the dictionary of settings in a test file

@@ -7,11 +7,10 @@ setting an `Algorithm`: what cannot be built stops the build of the page.
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from inspect import signature
-from pathlib import Path
 from typing import Any
 
 import fidelity
-from data_files import read, using
+from data_files import ROOT, read, using
 from generated import box, table
 
 import rlhf_minimal
@@ -19,7 +18,7 @@ from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "coverage.yml"
+DATA = ROOT / "book" / "data" / "coverage.yml"
 STATUSES = {  # as the page prints it, and what it means
     "row": "a row of [the table](algorithms.md), or one with the cells that are named",
     "cells": "cells, which any row may have",

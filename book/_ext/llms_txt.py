@@ -6,9 +6,8 @@ The head is book/data/llms-head.txt; the list is the table of contents, so that 
 import re
 from pathlib import Path
 
-from data_files import read, using
+from data_files import ROOT, pages_below, read, using
 
-ROOT = Path(__file__).resolve().parents[2]
 HEAD = ROOT / "book" / "data" / "llms-head.txt"
 
 
@@ -35,19 +34,11 @@ def entry(page):
     return f"- [{title}]({page}.html)" + (f": {sentence[0]}" if sentence else "")
 
 
-def pages(node):
-    """Files below a node of the table of contents, in order."""
-    for chapter in node.get("chapters", []) + node.get("sections", []):
-        if "file" in chapter:
-            yield chapter["file"]
-        yield from pages(chapter)
-
-
 def text():
     lines = [HEAD.read_text(encoding="utf-8").rstrip(), ""]
     with using(toc := ROOT / "_toc.yml"):
         for part in read(toc)["parts"]:
-            lines += [f"## {part['caption']}", "", *(entry(page) for page in pages(part)), ""]
+            lines += [f"## {part['caption']}", "", *map(entry, pages_below(part)), ""]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from html import escape
 
 import book_facts
-from data_files import ROOT, read, using
+from data_files import ROOT, pages_below, read, using
 from numbering import DEPTH, chapters
 
 NAVIGATION = ROOT / "book" / "data" / "navigation.yml"
@@ -37,17 +37,7 @@ def title(page):
         return "in depth"
     if page in data()["titles"]:
         return data()["titles"][page]
-    (path,) = (path for suffix in (".md", ".ipynb") if (path := ROOT / f"{page}{suffix}").is_file())
-    return book_facts.title(path) if path.suffix == ".ipynb" else _first_line(path)
-
-
-def _first_line(path):
-    return next(line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# "))
-
-
-def below(node):
-    """The pages below an entry, in order."""
-    return [page for entry in node.get("sections", ()) for page in (entry["file"], *below(entry))]
+    return book_facts.title_of(page)
 
 
 def words(current, link):
@@ -69,7 +59,7 @@ def contents(current, link):
     toc = read(ROOT / "_toc.yml")
     parts = []
     for part in toc["parts"]:
-        pages = [page for entry in part["chapters"] for page in (entry["file"], *below(entry))]
+        pages = pages_below(part)
         is_open = " open" if current in pages else ""
         entries = "".join(_entry(entry, current, link) for entry in part["chapters"])
         parts.append(
@@ -89,7 +79,7 @@ def _anchor(page, current, link, text=None):
 
 
 def _entry(node, current, link):
-    page, under = node["file"], below(node)
+    page, *under = pages_below(node)
     found = _anchor(page, current, link)
     depths, others = [p for p in under if p.endswith(DEPTH)], [p for p in under if not p.endswith(DEPTH)]
     for depth in depths:

@@ -7,8 +7,7 @@ in here.
 
 from functools import cache
 
-from data_files import ROOT, read, using
-from equation_index import toc_files
+from data_files import ROOT, pages_of_the_book, read, using
 
 DEPTH = "-in-depth"
 
@@ -17,7 +16,7 @@ DEPTH = "-in-depth"
 def chapters():
     """Page -> number, for every notebook of the book."""
     found = {}
-    for page in toc_files():
+    for page in pages_of_the_book():
         if page.startswith("notebooks/"):
             core = page.removesuffix(DEPTH)
             found[page] = found[core] if core in found else len(set(found.values())) + 1
@@ -36,16 +35,21 @@ def set_by(cells):
 
 
 @cache
+def set_on(page):
+    """The same of a page; one without its notebook sets nothing."""
+    path = ROOT / f"{page}.ipynb"
+    if not path.is_file():
+        return []
+    with using(path):
+        return set_by(read(path)["cells"])
+
+
+@cache
 def exercises():
     """Id -> "3.4", for every exercise and bug that a chapter sets."""
     found, counts = {}, {}
     for page, number in chapters().items():
-        path = ROOT / f"{page}.ipynb"
-        if not path.is_file():
-            continue
-        with using(path):
-            ids = set_by(read(path)["cells"])
-        for name in ids:
+        for name in set_on(page):
             counts[number] = counts.get(number, 0) + 1
             found[name] = f"{number}.{counts[number]}"
     return found

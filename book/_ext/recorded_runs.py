@@ -9,14 +9,13 @@ A column is the name of a number in the record, a bar, and the words of the tabl
 
 import math
 import statistics
-from pathlib import Path
 
-from data_files import read, using
+from data_files import ROOT, read, using
 from generated import table
 
 from rlhf_book.records import recorded_with
 
-RESULTS = Path(__file__).resolve().parents[2] / "notebooks" / "results"
+RESULTS = ROOT / "notebooks" / "results"
 
 
 def path_of(name):

@@ -78,9 +78,7 @@ def script() -> str:
 class InterviewTrainer(Apparatus):
     @told_on_the_page
     def run(self):
-        self.watch("questions.yml", "concepts.yml")
-        for path in (__file__, cards.__file__, MODULE, LIBRARY):
-            self.env.note_dependency(str(path))
+        self.env.note_reread()
         found, made = apparatus.claims(), cards.cards()
         builder = self.env.app.builder
         page = PAGE.format(

@@ -95,7 +95,7 @@ def proofs(asked: apparatus.Question, found: list[apparatus.Claim], address: str
         if proof.test:
             lines.append(f"the test <code>{escape(proof.test)}</code>")
             continue
-        claim = next((c for c in found if (c.page, c.name) == (proof.page, proof.anchor)), None)
+        claim = proof.claim(found)
         if claim is None:
             raise ValueError(f"{asked.id}: {proof.problem(found)}")
         section = html(f"{cards.title(proof.page)}, under *{claim.heading}*", asked.id, inline=True)

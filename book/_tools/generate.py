@@ -25,7 +25,7 @@ import apparatus  # noqa: E402
 import book_facts  # noqa: E402
 import install_cell  # noqa: E402
 import numbering  # noqa: E402
-from data_files import read  # noqa: E402
+from data_files import pages_below, read  # noqa: E402
 
 import notebooks  # noqa: E402
 
@@ -57,7 +57,7 @@ def reading_order() -> str:
     """Every chapter with its number, under the part of the book to which it belongs."""
     lines = [ORDER]
     for part in read(ROOT / "_toc.yml")["parts"]:
-        pages = [page for page in apparatus.pages_below(part) if page in numbering.chapters()]
+        pages = [page for page in pages_below(part) if page in numbering.chapters()]
         if pages:
             lines += [f"**{part['caption']}**", ""]
         for page in pages:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rlhf_book.course import choice
-from rlhf_book.course.grading import submissions
+from rlhf_book.course import choice, grading
+from rlhf_book.course.grading import Grader, submissions
 from rlhf_book.course.isolation import Limits
 from rlhf_book.exercises import EXERCISES
 
@@ -39,6 +39,21 @@ def hand_in(folder, name, *cells):
 
 def points(rows):
     return [row.points for row in rows]
+
+
+# A file that takes these two as its own, `grader = submitted.grader`, shares no grader with another file.
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_draws():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(grading, "DRAWS", 40)
+        yield
+
+
+@pytest.fixture(scope="module")
+def grader(library, way):
+    return Grader(WEEKS, SEED, 99, way, LIMITS, library)
 
 
 # Ways that have to be there, by name: in CI a missing one is a failure, elsewhere its tests are skipped.

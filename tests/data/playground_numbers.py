@@ -3,7 +3,7 @@
     python tests/data/playground_numbers.py
 
 Rows, gradients and steps in float64, on the shipped start rounded to float16 as the page has it. `tests/viz/
-test_playground.py` compares the engine with these numbers, and a part of them with the library as it is now.
+test_playground_engine.py` compares the engine with these numbers, and a part of them with the library as it is now.
 """
 
 import json

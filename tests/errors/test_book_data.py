@@ -299,7 +299,7 @@ PAGES = [
     ("generated} fidelity:page", "rows.yml, row rloo: why is missing: write a sentence"),
     ("equation-links} eq-none", "no docstring of the library carries :eq:`eq-none`"),
     ("generated} rows:cheat_sheet\n:class: cheat-sheet", "rows.yml, row rloo: why is missing: write a sentence"),
-    ("run-times}", "run-times.json: lacks date, python"),
+    ("generated} book_facts:run_times", "run-times.json: lacks date, python"),
     ("mjs-figure} ../viz/nothing.mjs\n:alt: x", "mjs-figure: there is no module"),
     ('mjs-figure} clip_explorer.mjs\n:alt: x\n:params: {"a": ', "mjs-figure: `:params:` is not JSON"),
     ("mjs-figure} clip_explorer.mjs\n:alt: x\n:params: [1]", "mjs-figure: `:params:` has to be a JSON object"),

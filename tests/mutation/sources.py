@@ -6,7 +6,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Exact and independent numbers, properties, identities, bad input: a minute and a half in all.
 EXACT = (
-    *("tests/transcriptions", "tests/test_golden.py", "tests/test_pitfalls.py", "tests/test_identities.py"),
+    *("tests/transcriptions", "tests/test_golden.py", "tests/test_pitfalls.py", "tests/identities"),
     *("tests/test_anatomy.py", "tests/test_properties.py", "tests/errors/test_functional.py"),
     *("tests/errors/test_checks.py", "tests/errors/test_objective.py", "tests/test_defaults.py"),
     *("tests/test_pairwise.py", "tests/errors/test_pairwise.py", "tests/errors/test_contracts.py"),

@@ -1,14 +1,22 @@
-"""The playground's engine in Node, as the page's worker has it but without the worker."""
+"""The playground in Node: its engine as the page's worker has it, its module, and what was recorded of both."""
 
 import base64
+import importlib.util
 import json
 import shutil
 import subprocess
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rlhf_book.figures.playground import ENGINE, engine, kernel, rows, weights
+from tests.viz.node import run_in_node
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULE = ENGINE.parent / "playground.mjs"
+ROWS = rows()
 
 # `make` is a run with the settings of an arm as the page gives them: {row: "grpo", lr: ..., bounds: {...}, ...}.
 PRELUDE = """
@@ -49,3 +57,22 @@ def in_engine(script: str, timeout: float = 300, **given: Any) -> Any:
 def challenges() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads((ENGINE / "challenges.json").read_text(encoding="utf-8"))
     return found
+
+
+@cache
+def script(name):
+    """A script that has made a file of tests/data."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "data" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def recorded(name):
+    return json.loads((ROOT / "tests" / "data" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def in_page(script, **given):
+    constants = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in given.items())
+    return run_in_node(MODULE, f"const rows = {json.dumps(ROWS)};\n{constants}{script}")

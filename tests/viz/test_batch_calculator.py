@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import traitlets
 
-from rlhf_book.figures.widgets import BATCH_CALCULATOR_ALT, BatchCalculator, in_a_notebook
+from rlhf_book.figures.widgets import BatchCalculator, in_a_notebook
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.export import trl_arguments, verl_overrides
@@ -177,7 +177,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["library"], state["numbers"]) == ("verl", {"ppo_epochs": 2})
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert BATCH_CALCULATOR_ALT in repr(widget)
+    assert BatchCalculator.words in repr(widget)
     source = MODULE.read_text(encoding="utf-8")
     assert "http" not in source
     assert len(source.splitlines()) < 175

@@ -13,7 +13,7 @@ import traitlets
 
 from rlhf_book import sampling
 from rlhf_book.figures import budget
-from rlhf_book.figures.widgets import BUDGET_EXPLORER_ALT, BudgetExplorer, in_a_notebook
+from rlhf_book.figures.widgets import BudgetExplorer, in_a_notebook
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "budget_explorer.mjs"
@@ -77,8 +77,8 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert [state[name] for name in ("shown", "set", "place")] == ["start", "2 to 5", 9]
     assert state["curves"] == CURVES
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert state["alt"] == BUDGET_EXPLORER_ALT
-    assert BUDGET_EXPLORER_ALT in repr(widget)
+    assert state["alt"] == BudgetExplorer.words
+    assert BudgetExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

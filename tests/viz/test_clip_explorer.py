@@ -13,7 +13,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import CLIP_EXPLORER_ALT, ClipExplorer, in_a_notebook
+from rlhf_book.figures.widgets import ClipExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, gradient_weight
 from rlhf_minimal.functional import gates
 from tests.viz.node import run_in_node
@@ -98,8 +98,8 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert [state[name] for name in ("ratio", "advantage", "low", "high")] == [0.6, -1.0, 0.1, 0.28]
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert state["alt"] == CLIP_EXPLORER_ALT
-    assert CLIP_EXPLORER_ALT in repr(widget)
+    assert state["alt"] == ClipExplorer.words
+    assert ClipExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

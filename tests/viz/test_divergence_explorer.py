@@ -13,7 +13,7 @@ import torch
 import traitlets
 
 from rlhf_book.figures import divergences
-from rlhf_book.figures.widgets import DIVERGENCE_EXPLORER_ALT, DivergenceExplorer, in_a_notebook
+from rlhf_book.figures.widgets import DivergenceExplorer, in_a_notebook
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "divergence_explorer.mjs"
@@ -93,5 +93,5 @@ def test_the_widget_is_strict():
     for wrong in ({"divergence": "sideways"}, {"centre": 12.0}, {"centre": -1.0}):
         with pytest.raises(traitlets.TraitError):
             DivergenceExplorer(**wrong)
-    assert DIVERGENCE_EXPLORER_ALT in repr(widget)
+    assert DivergenceExplorer.words in repr(widget)
     assert "const maths" in in_a_notebook(MODULE)

@@ -13,7 +13,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import GAE_EXPLORER_ALT, GaeExplorer, in_a_notebook
+from rlhf_book.figures.widgets import GaeExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
 from tests.viz.node import run_in_node
 
@@ -180,8 +180,8 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["response"], state["lam"], state["critic"], state["size"]) == ("011011", 0.5, "blind", 1.0)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert state["alt"] == GAE_EXPLORER_ALT
-    assert GAE_EXPLORER_ALT in repr(widget)
+    assert state["alt"] == GaeExplorer.words
+    assert GaeExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import GROUP_EXPLORER_ALT, GroupExplorer, in_a_notebook
+from rlhf_book.figures.widgets import GroupExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
 from tests.viz.node import run_in_node
 
@@ -104,8 +104,8 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["rewards"], state["eps"], state["ddof"]) == ([1.0, 0.0, 0.5], 0.01, 0)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert state["alt"] == GROUP_EXPLORER_ALT
-    assert GROUP_EXPLORER_ALT in repr(widget)
+    assert state["alt"] == GroupExplorer.words
+    assert GroupExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import HEADROOM_EXPLORER_ALT, HeadroomExplorer, in_a_notebook
+from rlhf_book.figures.widgets import HeadroomExplorer, in_a_notebook
 from rlhf_minimal.functional import gates
 from tests.viz.node import run_in_node
 
@@ -101,7 +101,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["p"], state["low"], state["high"]) == (0.3, 0.1, 0.4)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert HEADROOM_EXPLORER_ALT in repr(widget)
+    assert HeadroomExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import KL_EXPLORER_ALT, KlExplorer, in_a_notebook
+from rlhf_book.figures.widgets import KlExplorer, in_a_notebook
 from rlhf_minimal.functional import kl
 from tests.viz.node import run_in_node
 
@@ -122,7 +122,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["policy"], state["reference"], state["place"]) == ([1, 0, -1], [0, 0.5, 0], "weighted")
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert KL_EXPLORER_ALT in repr(widget)
+    assert KlExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import LANDSCAPE_EXPLORER_ALT, LandscapeExplorer, in_a_notebook
+from rlhf_book.figures.widgets import LandscapeExplorer, in_a_notebook
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "landscape_explorer.mjs"
@@ -116,8 +116,8 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert [state[name] for name in ("a", "b", "baseline", "batch", "draw")] == [1.0, -2.0, "best", 4, 5]
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert state["alt"] == LANDSCAPE_EXPLORER_ALT
-    assert LANDSCAPE_EXPLORER_ALT in repr(widget)
+    assert state["alt"] == LandscapeExplorer.words
+    assert LandscapeExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

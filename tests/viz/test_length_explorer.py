@@ -12,7 +12,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import LENGTH_EXPLORER_ALT, LengthExplorer, in_a_notebook
+from rlhf_book.figures.widgets import LengthExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
 from tests.viz.node import run_in_node
@@ -124,7 +124,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert (state["lengths"], state["rewards"], state["divisor"]) == ([3, 40, 500], [0, 1, 0], "constant")
     assert (state["budget"], state["std"]) == (4000, True)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert LENGTH_EXPLORER_ALT in repr(widget)
+    assert LengthExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import PAIR_LOSS_EXPLORER_ALT, PairLossExplorer, in_a_notebook
+from rlhf_book.figures.widgets import PairLossExplorer, in_a_notebook
 from rlhf_minimal import PAIRWISE
 from tests.viz.node import run_in_node
 
@@ -112,7 +112,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["gap"], state["beta"], state["wins"]) == (2, 0.1, 0.75)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert PAIR_LOSS_EXPLORER_ALT in repr(widget)
+    assert PairLossExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import RATIO_EXPLORER_ALT, RatioExplorer, in_a_notebook
+from rlhf_book.figures.widgets import RatioExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, Batch, contrib, policy_loss
 from rlhf_minimal.functional import gates, ratios
 from tests.viz.node import run_in_node
@@ -115,7 +115,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert (state["log_ratios"], state["still"], state["sign"]) == ([0.1] * 6, 94, -1)
     assert (state["token_band"], state["sequence_band"]) == ("0.2 / 0.27", "0.03 / 0.04")
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert RATIO_EXPLORER_ALT in repr(widget)
+    assert RatioExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

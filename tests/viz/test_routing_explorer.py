@@ -9,7 +9,7 @@ import torch
 import traitlets
 
 from rlhf_book.figures import routing as figure
-from rlhf_book.figures.widgets import ROUTING_EXPLORER_ALT, RoutingExplorer, in_a_notebook
+from rlhf_book.figures.widgets import RoutingExplorer, in_a_notebook
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "routing_explorer.mjs"
@@ -99,7 +99,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert [state[name] for name in ("layers", "experts", "picked", "noise")] == [4, 8, 1, 0.03]
     assert state["data"] == data()
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert ROUTING_EXPLORER_ALT in repr(widget)
+    assert RoutingExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -14,7 +14,7 @@ import traitlets
 
 from rlhf_book.benchmark import explorer_table, read_groups
 from rlhf_book.comparison import paired
-from rlhf_book.figures.widgets import ROW_BENCHMARK_ALT, RowBenchmark, in_a_notebook
+from rlhf_book.figures.widgets import RowBenchmark, in_a_notebook
 from tests.results.made_up import made_up_record
 from tests.viz.node import run_in_node
 
@@ -119,7 +119,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert (state["group"], state["first"], state["second"]) == ("reviews-4", "ppo", "coin")
     assert [group["name"] for group in state["groups"]] == ["addition-1", "reviews-4"]
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert ROW_BENCHMARK_ALT in repr(widget)
+    assert RowBenchmark.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import SELF_REWARD_EXPLORER_ALT, SelfRewardExplorer, in_a_notebook
+from rlhf_book.figures.widgets import SelfRewardExplorer, in_a_notebook
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "self_reward_explorer.mjs"
@@ -122,7 +122,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["source"], state["share"], state["gap"], state["dose"]) == ("majority-3", 0.3, 0.1, 0.4)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert SELF_REWARD_EXPLORER_ALT in repr(widget)
+    assert SelfRewardExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

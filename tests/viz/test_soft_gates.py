@@ -23,13 +23,7 @@ from rlhf_book.figures.pass_rates import (
     pass_rates,
     prompt_weight,
 )
-from rlhf_book.figures.widgets import (
-    GATE_GALLERY_ALT,
-    PASS_RATES_ALT,
-    GateGallery,
-    PassRates,
-    in_a_notebook,
-)
+from rlhf_book.figures.widgets import GateGallery, PassRates, in_a_notebook
 from rlhf_book.tabular import Tree
 from rlhf_minimal import ALGORITHMS, gradient_weight
 from tests.viz.node import run_in_node
@@ -140,7 +134,7 @@ def test_the_widgets_carry_their_sources_their_numbers_and_their_words():
     assert [prompts.first, prompts.second, prompts.size, prompts.rate] == ["maxrl", "grpo", 16, 0.2]
     assert prompts.rates == RATES
     assert (tokens.first, tokens.second, tokens.sign, tokens.log2) == ("cispo", "sapo", -1, 1.0)
-    for widget, module, alt in ((prompts, "pass_rates", PASS_RATES_ALT), (tokens, "gate_gallery", GATE_GALLERY_ALT)):
+    for widget, module, alt in ((prompts, "pass_rates", PassRates.words), (tokens, "gate_gallery", GateGallery.words)):
         source = (FIGURES / f"{module}.mjs").read_text(encoding="utf-8")
         assert widget.get_state()["_esm"] == in_a_notebook(FIGURES / f"{module}.mjs")
         assert alt in repr(widget)

@@ -12,7 +12,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import STEP_EXPLORER_ALT, StepExplorer, in_a_notebook
+from rlhf_book.figures.widgets import StepExplorer, in_a_notebook
 from rlhf_minimal import contrib
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.process_reward import AGGREGATES
@@ -144,7 +144,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["aggregate"], state["payment"], state["answers"]) == ("last", "change", ["q", "q", "f", "f"])
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert STEP_EXPLORER_ALT in repr(widget)
+    assert StepExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import TARGET_EXPLORER_ALT, TargetExplorer, in_a_notebook
+from rlhf_book.figures.widgets import TargetExplorer, in_a_notebook
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "target_explorer.mjs"
@@ -103,7 +103,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["rewards"], state["old"], state["tau"]) == ([1, 0.5, 0, 0], [0.25] * 4, 1.0)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert TARGET_EXPLORER_ALT in repr(widget)
+    assert TargetExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

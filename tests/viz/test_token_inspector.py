@@ -14,7 +14,7 @@ import torch
 import traitlets
 
 from rlhf_book.figures.inspector import KINDS, cells_of, inspector_table, unit_of
-from rlhf_book.figures.widgets import TOKEN_INSPECTOR_ALT, TokenInspector, in_a_notebook
+from rlhf_book.figures.widgets import TokenInspector, in_a_notebook
 from rlhf_minimal import ALGORITHMS
 from tests.results.scripts import load
 from tests.results.test_token_inspector import at
@@ -254,7 +254,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert (state["run"], state["step"], state["first"], state["second"]) == ("smollm2", 6, "icepop", "")
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert TOKEN_INSPECTOR_ALT in repr(widget)
+    assert TokenInspector.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8")
 
 

@@ -12,7 +12,7 @@ import torch
 import traitlets
 
 from rlhf_book.figures import trust
-from rlhf_book.figures.widgets import TRUST_EXPLORER_ALT, TrustExplorer, in_a_notebook
+from rlhf_book.figures.widgets import TrustExplorer, in_a_notebook
 from rlhf_minimal import ALGORITHMS, gradient_weight
 from tests.viz.node import run_in_node
 
@@ -149,8 +149,8 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     assert (state["old"], state["sign"]) == ("own", -1)
     assert state["table"] == TABLE
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert state["alt"] == TRUST_EXPLORER_ALT
-    assert TRUST_EXPLORER_ALT in repr(widget)
+    assert state["alt"] == TrustExplorer.words
+    assert TrustExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

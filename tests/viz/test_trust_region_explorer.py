@@ -13,7 +13,7 @@ import pytest
 import torch
 import traitlets
 
-from rlhf_book.figures.widgets import TRUST_REGION_EXPLORER_ALT, TrustRegionExplorer, in_a_notebook
+from rlhf_book.figures.widgets import TrustRegionExplorer, in_a_notebook
 from tests.viz.node import run_in_node
 
 MODULE = Path(__file__).resolve().parents[2] / "notebooks" / "rlhf_book" / "figures" / "trust_region_explorer.mjs"
@@ -129,8 +129,8 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert [state[name] for name in ("a", "b", "delta", "eps", "beta")] == [1.0, -2.0, 0.05, 0.1, 30]
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert state["alt"] == TRUST_REGION_EXPLORER_ALT
-    assert TRUST_REGION_EXPLORER_ALT in repr(widget)
+    assert state["alt"] == TrustRegionExplorer.words
+    assert TrustRegionExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

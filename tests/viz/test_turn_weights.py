@@ -14,7 +14,7 @@ import torch
 import traitlets
 from matplotlib.figure import Figure
 
-from rlhf_book.figures.widgets import TURN_WEIGHTS_ALT, TurnWeights, in_a_notebook
+from rlhf_book.figures.widgets import TurnWeights, in_a_notebook
 from rlhf_book.turn_tree import Tree, compare, who_gets_credit, who_is_trained
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import advantages, aggregation
@@ -313,7 +313,7 @@ def test_the_widget_carries_its_source_its_words_and_a_picture_and_offers_what_t
     state = widget.get_state()
     assert (state["replies"], state["divisor"], state["credit"], state["price"]) == ("trained", "nothing", "reset", 0)
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert TURN_WEIGHTS_ALT in repr(widget)
+    assert TurnWeights.words in repr(widget)
     assert widget._repr_mimebundle_()[0]["image/svg+xml"].startswith("<svg ")
     assert "http" not in MODULE.read_text(encoding="utf-8")
     for name, values in (("replies", REPLIES), ("divisors", DIVISORS), ("credits", CREDITS)):

@@ -10,7 +10,7 @@ import torch
 import traitlets
 
 from rlhf_book.exercises.rlvr.noisy_step import my_step_factor
-from rlhf_book.figures.widgets import VERIFIER_EXPLORER_ALT, VerifierExplorer, in_a_notebook
+from rlhf_book.figures.widgets import VerifierExplorer, in_a_notebook
 from rlhf_minimal.functional import advantages
 from tests.viz.node import run_in_node
 
@@ -108,7 +108,7 @@ def test_the_widget_carries_its_source_its_state_and_its_words():
     state = widget.get_state()
     assert [state[name] for name in (*NAMES, "rule")] == [20, 5, 100, 10, 20, "zscore"]
     assert state["_esm"] == in_a_notebook(MODULE)
-    assert VERIFIER_EXPLORER_ALT in repr(widget)
+    assert VerifierExplorer.words in repr(widget)
     assert "http" not in MODULE.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
 
 

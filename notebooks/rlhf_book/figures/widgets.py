@@ -5,13 +5,13 @@ kernel and without a network. Needs the extra `notebooks` (anywidget).
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 try:
     import anywidget
     import traitlets
+    from traitlets import Bool, Dict, Enum, Float, Int, List, Unicode
 except ModuleNotFoundError as problem:
     raise ModuleNotFoundError(
         f"Figures that move in a notebook need the package {problem.name}, which is not "
@@ -49,7 +49,9 @@ def in_a_notebook(module: Path) -> str:
 
 
 class LiveFigure(anywidget.AnyWidget):
-    """A figure that moves. A figure of its own names its module, its words and its settings, in the order of its arguments.
+    """A figure that moves. A figure of its own is a row of a table: a name, which is its module's, words, and settings.
+
+    The settings stand in the order of the arguments; `_tables` has what else the module reads.
 
     Args:
         settings: the values of the first settings.
@@ -62,7 +64,17 @@ class LiveFigure(anywidget.AnyWidget):
         traitlets.TraitError: a value that the figure cannot show.
     """
 
-    alt = traitlets.Unicode().tag(sync=True)
+    words = ""  # what a reader should know who does not see it
+    alt = Unicode().tag(sync=True)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        module = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+        if "_esm" not in vars(cls):
+            cls._esm = in_a_notebook(_HERE / f"{module}.mjs")
+        for trait in vars(cls).values():
+            if isinstance(trait, traitlets.TraitType):
+                trait.tag(sync=True)
+        super().__init_subclass__(**options)
 
     def __init__(self, *settings: Any, static: Any = None, **named: Any):
         names = [
@@ -74,8 +86,18 @@ class LiveFigure(anywidget.AnyWidget):
             raise TypeError(f"{type(self).__name__} has the settings {names}")
         if twice := {*names[: len(settings)]} & {*named}:
             raise TypeError(f"{type(self).__name__} is given {twice} twice")
+        given = dict(zip(names, settings)) | named
         self._static = None if static is None else _drawn(static)
-        super().__init__(**dict(zip(names, settings)), **named)
+        super().__init__(**given | self._tables(given))
+
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """What the module reads besides the settings that are given, or in their place."""
+        return {}
+
+    @traitlets.default("alt")
+    def _words(self) -> str:
+        return self.words
 
     def __repr__(self) -> str:
         return f"[Interactive figure. {self.alt}]"
@@ -98,12 +120,6 @@ def _drawn(figure: Any) -> str:
     return drawn
 
 
-GROUP_EXPLORER_ALT = (
-    "Sliders for the rewards of a group of completions; beside each, three bars: its z-score, its reward minus the "
-    "group's mean, and its reward minus the mean of the others. A sentence says what the group teaches."
-)
-
-
 class GroupExplorer(LiveFigure):
     """Move the rewards of a group; see its z-scores, centred rewards and leave-one-out advantages.
 
@@ -123,20 +139,13 @@ class GroupExplorer(LiveFigure):
         [1.0, 0.0, 0.0, 0.0]
     """
 
-    _esm = in_a_notebook(_HERE / "group_explorer.mjs")
-    rewards = traitlets.List(
-        traitlets.Float(min=0.0, max=2.0), [1.0] + [0.0] * 7, minlen=2, maxlen=16
-    ).tag(sync=True)
-    eps = traitlets.Float(1e-4, min=0.0).tag(sync=True)
-    ddof = traitlets.Enum([0, 1], default_value=1).tag(sync=True)
-    alt = traitlets.Unicode(GROUP_EXPLORER_ALT).tag(sync=True)
-
-
-GROUP_STRIP_ALT = (
-    "The rewards of a group as dots on a line, with their mean and a band of one standard deviation. From each dot a line "
-    "leads down to its advantage on a second axis, so that one sees the shift by the mean and the spread by one over the "
-    "standard deviation. Dots are moved, buttons show examples and leave the division out. A sentence says what it gives."
-)
+    words = (
+        "Sliders for the rewards of a group of completions; beside each, three bars: its z-score, its reward minus the "
+        "group's mean, and its reward minus the mean of the others. A sentence says what the group teaches."
+    )
+    rewards = List(Float(min=0.0, max=2.0), [1.0] + [0.0] * 7, minlen=2, maxlen=16)
+    eps = Float(1e-4, min=0.0)
+    ddof = Enum([0, 1], 1)
 
 
 class GroupStrip(LiveFigure):
@@ -156,23 +165,15 @@ class GroupStrip(LiveFigure):
         [1.0, 0.0, 0.0, 0.0]
     """
 
-    _esm = in_a_notebook(_HERE / "group_strip.mjs")
-    rewards = traitlets.List(
-        traitlets.Float(min=0.0, max=1.0),
-        [0.0] * 3 + [1.0] + [0.0] * 4,
-        minlen=2,
-        maxlen=16,
-    ).tag(sync=True)
-    scale = traitlets.Enum(["std", "none"], default_value="std").tag(sync=True)
-    alt = traitlets.Unicode(GROUP_STRIP_ALT).tag(sync=True)
-
-
-GAE_STAIRCASE_ALT = (
-    "A critic's values over the tokens of one completion as a staircase; each step between two values is a TD error. Below, "
-    "the steps from a chosen token on, each shrunk by its weight 1, lambda, lambda squared and so on, and their sum, the "
-    "token's advantage. Levels are dragged, a slider sets lambda, buttons choose the token, the reward and kinds of "
-    "critics. A sentence does the sum."
-)
+    words = (
+        "The rewards of a group as dots on a line, with their mean and a band of one standard deviation. From each dot a line "
+        "leads down to its advantage on a second axis, so that one sees the shift by the mean and the spread by one over the "
+        "standard deviation. Dots are moved, buttons show examples and leave the division out. A sentence says what it gives."
+    )
+    rewards = List(
+        Float(min=0.0, max=1.0), [0.0] * 3 + [1.0] + [0.0] * 4, minlen=2, maxlen=16
+    )
+    scale = Enum(["std", "none"], "std")
 
 
 class GaeStaircase(LiveFigure):
@@ -194,21 +195,16 @@ class GaeStaircase(LiveFigure):
         1.0
     """
 
-    _esm = in_a_notebook(_HERE / "gae_staircase.mjs")
-    values = traitlets.List(
-        traitlets.Float(min=0.0, max=1.0), [0.4, 0.35, 0.3, 0.1], minlen=4, maxlen=4
-    ).tag(sync=True)
-    reward = traitlets.Enum([0, 1], default_value=0).tag(sync=True)
-    lam = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
-    at = traitlets.Int(0, min=0, max=3).tag(sync=True)
-    alt = traitlets.Unicode(GAE_STAIRCASE_ALT).tag(sync=True)
-
-
-MEAN_BALANCE_ALT = (
-    "Six token log-ratios as dots on a line; their mean is the point where they balance. The clip range of GRPO stands on "
-    "the line as a wide band, that of GSPO as a hair, to scale, and once more enlarged. Dots are dragged. A second picture "
-    "shows the product of all ratios and their geometric mean against the number of tokens. A sentence says what is clipped."
-)
+    words = (
+        "A critic's values over the tokens of one completion as a staircase; each step between two values is a TD error. Below, "
+        "the steps from a chosen token on, each shrunk by its weight 1, lambda, lambda squared and so on, and their sum, the "
+        "token's advantage. Levels are dragged, a slider sets lambda, buttons choose the token, the reward and kinds of "
+        "critics. A sentence does the sum."
+    )
+    values = List(Float(min=0.0, max=1.0), [0.4, 0.35, 0.3, 0.1], minlen=4, maxlen=4)
+    reward = Enum([0, 1], 0)
+    lam = Float(0.5, min=0.0, max=1.0)
+    at = Int(0, min=0, max=3)
 
 
 class MeanBalance(LiveFigure):
@@ -229,26 +225,19 @@ class MeanBalance(LiveFigure):
         1
     """
 
-    _esm = in_a_notebook(_HERE / "mean_balance.mjs")
-    log_ratios = traitlets.List(
-        traitlets.Float(min=-0.5, max=0.5),
+    words = (
+        "Six token log-ratios as dots on a line; their mean is the point where they balance. The clip range of GRPO stands on "
+        "the line as a wide band, that of GSPO as a hair, to scale, and once more enlarged. Dots are dragged. A second picture "
+        "shows the product of all ratios and their geometric mean against the number of tokens. A sentence says what is clipped."
+    )
+    log_ratios = List(
+        Float(min=-0.5, max=0.5),
         [0.3, 0.02, -0.03, 0.05, -0.07, 0.01],
         minlen=6,
         maxlen=6,
-    ).tag(sync=True)
-    times = traitlets.Enum([1, 2, 5, 10, 20, 50, 100, 200], default_value=1).tag(
-        sync=True
     )
-    sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
-    alt = traitlets.Unicode(MEAN_BALANCE_ALT).tag(sync=True)
-
-
-TURN_WEIGHTS_ALT = (
-    "The transcript of an agent in four turns, token by token: what the policy wrote in squares, what the environment replied "
-    "in round, dashed boxes. Under each token stand its return and, as a bar and a number, its weight in the loss. Buttons "
-    "put the replies into the loss, choose the divisor and the kind of return, and set a price on the calculation. A "
-    "sentence says whether that is still the policy gradient, and if not, why."
-)
+    times = Enum([1, 2, 5, 10, 20, 50, 100, 200], 1)
+    sign = Enum([1, -1], 1)
 
 
 class TurnWeights(LiveFigure):
@@ -270,27 +259,18 @@ class TurnWeights(LiveFigure):
         'one number'
     """
 
-    _esm = in_a_notebook(_HERE / "turn_weights.mjs")
-    replies = traitlets.Enum(["masked", "trained"], default_value="masked").tag(
-        sync=True
+    words = (
+        "The transcript of an agent in four turns, token by token: what the policy wrote in squares, what the environment replied "
+        "in round, dashed boxes. Under each token stand its return and, as a bar and a number, its weight in the loss. Buttons "
+        "put the replies into the loss, choose the divisor and the kind of return, and set a price on the calculation. A "
+        "sentence says whether that is still the policy gradient, and if not, why."
     )
-    divisor = traitlets.Enum(
-        ["nothing", "policy tokens", "all tokens", "turns"], default_value="nothing"
-    ).tag(sync=True)
-    credit = traitlets.Enum(
-        ["one number", "to go", "reset", "by token", "by policy token"],
-        default_value="one number",
-    ).tag(sync=True)
-    price = traitlets.Enum([0, 0.1, 0.3], default_value=0).tag(sync=True)
-    alt = traitlets.Unicode(TURN_WEIGHTS_ALT).tag(sync=True)
-
-
-CLIP_EXPLORER_ALT = (
-    "The six cases of the clip as buttons, by the sign of the advantage and the place of the ratio; the one that is pressed "
-    "sends a token there. Two curves over the ratio follow it: the clipped objective, flat where the token has gone far "
-    "enough, and the weight on the gradient of its log-probability, zero there. The token can be dragged, and sliders "
-    "move ratio, advantage and both bounds. A sentence names the case and says why."
-)
+    replies = Enum(["masked", "trained"], "masked")
+    divisor = Enum(["nothing", "policy tokens", "all tokens", "turns"], "nothing")
+    credit = Enum(
+        ["one number", "to go", "reset", "by token", "by policy token"], "one number"
+    )
+    price = Enum([0, 0.1, 0.3], 0)
 
 
 class ClipExplorer(LiveFigure):
@@ -312,19 +292,16 @@ class ClipExplorer(LiveFigure):
         0.2
     """
 
-    _esm = in_a_notebook(_HERE / "clip_explorer.mjs")
-    ratio = traitlets.Float(1.5, min=0.01, max=2.5).tag(sync=True)
-    advantage = traitlets.Float(1.0, min=-1.5, max=1.5).tag(sync=True)
-    low = traitlets.Float(0.2, min=0.0, max=1.0).tag(sync=True)
-    high = traitlets.Float(0.2, min=0.0, max=1.0).tag(sync=True)
-    alt = traitlets.Unicode(CLIP_EXPLORER_ALT).tag(sync=True)
-
-
-RATIO_EXPLORER_ALT = (
-    "Sliders for the log-ratios of six tokens of one response; beside each, two bars: its weight in GRPO, where every "
-    "token has its own and may be clipped alone, and its weight in GSPO, which is the same for all tokens or gone for "
-    "all. A sentence says what is clipped and how large the product of all ratios is."
-)
+    words = (
+        "The six cases of the clip as buttons, by the sign of the advantage and the place of the ratio; the one that is pressed "
+        "sends a token there. Two curves over the ratio follow it: the clipped objective, flat where the token has gone far "
+        "enough, and the weight on the gradient of its log-probability, zero there. The token can be dragged, and sliders "
+        "move ratio, advantage and both bounds. A sentence names the case and says why."
+    )
+    ratio = Float(1.5, min=0.01, max=2.5)
+    advantage = Float(1.0, min=-1.5, max=1.5)
+    low = Float(0.2, min=0.0, max=1.0)
+    high = Float(0.2, min=0.0, max=1.0)
 
 
 class RatioExplorer(LiveFigure):
@@ -347,27 +324,23 @@ class RatioExplorer(LiveFigure):
         '3e-4 / 4e-4'
     """
 
+    words = (
+        "Sliders for the log-ratios of six tokens of one response; beside each, two bars: its weight in GRPO, where every "
+        "token has its own and may be clipped alone, and its weight in GSPO, which is the same for all tokens or gone for "
+        "all. A sentence says what is clipped and how large the product of all ratios is."
+    )
     BANDS = ("0.2 / 0.2", "0.2 / 0.27", "0.03 / 0.04", "3e-4 / 4e-4")
 
-    _esm = in_a_notebook(_HERE / "ratio_explorer.mjs")
-    log_ratios = traitlets.List(
-        traitlets.Float(min=-0.5, max=0.5),
+    log_ratios = List(
+        Float(min=-0.5, max=0.5),
         [0.12, -0.2, 0.05, 0.31, -0.09, -0.15],
         minlen=6,
         maxlen=6,
-    ).tag(sync=True)
-    still = traitlets.Enum([0, 14, 94, 994], default_value=0).tag(sync=True)
-    sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
-    token_band = traitlets.Enum(BANDS, default_value="0.2 / 0.2").tag(sync=True)
-    sequence_band = traitlets.Enum(BANDS, default_value="3e-4 / 4e-4").tag(sync=True)
-    alt = traitlets.Unicode(RATIO_EXPLORER_ALT).tag(sync=True)
-
-
-GAE_EXPLORER_ALT = (
-    "A response of up to six tokens, each good or bad, with a row for each: what the critic expects and what is right, "
-    "the TD error, and the advantage beside the exact one, with its mean and spread over all ways to go on. Sliders "
-    "set lambda and how wrong the critic is, a menu in which way. A sentence says how far off the policy gradient is."
-)
+    )
+    still = Enum([0, 14, 94, 994], 0)
+    sign = Enum([1, -1], 1)
+    token_band = Enum(BANDS, "0.2 / 0.2")
+    sequence_band = Enum(BANDS, "3e-4 / 4e-4")
 
 
 class GaeExplorer(LiveFigure):
@@ -390,14 +363,15 @@ class GaeExplorer(LiveFigure):
         'late'
     """
 
-    _esm = in_a_notebook(_HERE / "gae_explorer.mjs")
-    response = traitlets.Unicode("101101").tag(sync=True)
-    lam = traitlets.Float(0.95, min=0.0, max=1.0).tag(sync=True)
-    critic = traitlets.Enum(
-        ["right", "offset", "noisy", "blind", "late"], default_value="offset"
-    ).tag(sync=True)
-    size = traitlets.Float(0.5, min=0.0, max=1.0).tag(sync=True)
-    alt = traitlets.Unicode(GAE_EXPLORER_ALT).tag(sync=True)
+    words = (
+        "A response of up to six tokens, each good or bad, with a row for each: what the critic expects and what is right, "
+        "the TD error, and the advantage beside the exact one, with its mean and spread over all ways to go on. Sliders "
+        "set lambda and how wrong the critic is, a menu in which way. A sentence says how far off the policy gradient is."
+    )
+    response = Unicode("101101")
+    lam = Float(0.95, min=0.0, max=1.0)
+    critic = Enum(["right", "offset", "noisy", "blind", "late"], "offset")
+    size = Float(0.5, min=0.0, max=1.0)
 
     @traitlets.validate("response")
     def _six_tokens(self, proposal: dict[str, Any]) -> str:
@@ -406,13 +380,6 @@ class GaeExplorer(LiveFigure):
                 f"response is {proposal['value']!r}, expected six tokens, each 0 or 1"
             )
         return proposal["value"]
-
-
-LENGTH_EXPLORER_ALT = (
-    "Sliders for the lengths of a group's responses, each with a box that says whether it is right; beside each, two "
-    "bars: what one of its tokens weighs in the gradient and what the whole response weighs. A menu chooses the "
-    "divisor. A sentence says what the shortest and the longest wrong response pay."
-)
 
 
 class LengthExplorer(LiveFigure):
@@ -436,45 +403,28 @@ class LengthExplorer(LiveFigure):
         'batch'
     """
 
-    _esm = in_a_notebook(_HERE / "length_explorer.mjs")
-    lengths = traitlets.List(traitlets.Int(min=1, max=1000), minlen=2, maxlen=8).tag(
-        sync=True
+    words = (
+        "Sliders for the lengths of a group's responses, each with a box that says whether it is right; beside each, two "
+        "bars: what one of its tokens weighs in the gradient and what the whole response weighs. A menu chooses the "
+        "divisor. A sentence says what the shortest and the longest wrong response pay."
     )
-    rewards = traitlets.List(traitlets.Enum([0, 1]), minlen=2, maxlen=8).tag(sync=True)
-    divisor = traitlets.Enum(["own", "batch", "constant"], default_value="own").tag(
-        sync=True
-    )
-    budget = traitlets.Enum([1000, 2000, 4000, 8000], default_value=1000).tag(sync=True)
-    std = traitlets.Bool(False).tag(sync=True)
-    alt = traitlets.Unicode(LENGTH_EXPLORER_ALT).tag(sync=True)
+    lengths = List(Int(min=1, max=1000), [20] * 5 + [800], minlen=2, maxlen=8)
+    rewards = List(Enum([0, 1]), [1, 1, 0, 0, 0, 0], minlen=2, maxlen=8)
+    divisor = Enum(["own", "batch", "constant"], "own")
+    budget = Enum([1000, 2000, 4000, 8000], 1000)
+    std = Bool(False)
 
-    def __init__(
-        self,
-        lengths: Sequence[int] = (20, 20, 20, 20, 20, 800),
-        rewards: Sequence[float | int] = (1, 1, 0, 0, 0, 0),
-        *,
-        divisor: str = "own",
-        budget: int = 1000,
-        std: bool = False,
-    ):
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+        lengths, rewards = (
+            given.get(name, getattr(cls, name).default())
+            for name in ("lengths", "rewards")
+        )
         if len(lengths) != len(rewards):
             raise traitlets.TraitError(
                 f"{len(lengths)} lengths and {len(rewards)} rewards: each response has one"
             )
-        super().__init__(
-            lengths=list(lengths),
-            rewards=list(rewards),
-            divisor=divisor,
-            budget=budget,
-            std=std,
-        )
-
-
-LANDSCAPE_EXPLORER_ALT = (
-    "A map of the expected reward over the two parameters of a policy with three outcomes. From one point start the exact "
-    "gradient and sixty estimates of it. Sliders or the mouse move the point, menus set the baseline and the number of "
-    "samples in an estimate. A sentence says the noise, and how many estimates point uphill."
-)
+        return {}
 
 
 class LandscapeExplorer(LiveFigure):
@@ -498,22 +448,16 @@ class LandscapeExplorer(LiveFigure):
         64
     """
 
-    _esm = in_a_notebook(_HERE / "landscape_explorer.mjs")
-    a = traitlets.Float(-1.0, min=-3.0, max=3.0).tag(sync=True)
-    b = traitlets.Float(0.5, min=-3.0, max=3.0).tag(sync=True)
-    baseline = traitlets.Enum(
-        ["none", "mean", "best", "useless"], default_value="none"
-    ).tag(sync=True)
-    batch = traitlets.Enum([1, 4, 16, 64, 256], default_value=16).tag(sync=True)
-    draw = traitlets.Int(0, min=0, max=999).tag(sync=True)
-    alt = traitlets.Unicode(LANDSCAPE_EXPLORER_ALT).tag(sync=True)
-
-
-TRUST_REGION_EXPLORER_ALT = (
-    "Sliders for the two logits of a policy over three actions. A map of the policies near it shows the line of equal KL, "
-    "the box of the clip range, and where four steps end: plain gradient, natural gradient, clip and KL penalty. Menus set "
-    "the KL bound, the clip range and the price of the penalty. A table and a sentence say ratios, KL and gain of each step."
-)
+    words = (
+        "A map of the expected reward over the two parameters of a policy with three outcomes. From one point start the exact "
+        "gradient and sixty estimates of it. Sliders or the mouse move the point, menus set the baseline and the number of "
+        "samples in an estimate. A sentence says the noise, and how many estimates point uphill."
+    )
+    a = Float(-1.0, min=-3.0, max=3.0)
+    b = Float(0.5, min=-3.0, max=3.0)
+    baseline = Enum(["none", "mean", "best", "useless"], "none")
+    batch = Enum([1, 4, 16, 64, 256], 16)
+    draw = Int(0, min=0, max=999)
 
 
 class TrustRegionExplorer(LiveFigure):
@@ -537,21 +481,16 @@ class TrustRegionExplorer(LiveFigure):
         0.05
     """
 
-    _esm = in_a_notebook(_HERE / "trust_region_explorer.mjs")
-    a = traitlets.Float(-2.0, min=-3.0, max=3.0).tag(sync=True)
-    b = traitlets.Float(0.5, min=-3.0, max=3.0).tag(sync=True)
-    delta = traitlets.Enum([0.001, 0.01, 0.05], default_value=0.01).tag(sync=True)
-    eps = traitlets.Enum([0.1, 0.2, 0.3], default_value=0.2).tag(sync=True)
-    beta = traitlets.Enum([1, 3, 10, 30], default_value=3).tag(sync=True)
-    alt = traitlets.Unicode(TRUST_REGION_EXPLORER_ALT).tag(sync=True)
-
-
-KL_EXPLORER_ALT = (
-    "Sliders for the logits of a policy and of a reference over three outcomes. A table gives the exact KL divergence "
-    "of both directions and the estimators k1, k2 and k3: the mean and the spread of one sample, and bars for what a "
-    "step does to each logit. A menu puts the estimate in the loss, in the reward, or in the loss times the ratio. A "
-    "sentence says which values and which gradients are right."
-)
+    words = (
+        "Sliders for the two logits of a policy over three actions. A map of the policies near it shows the line of equal KL, "
+        "the box of the clip range, and where four steps end: plain gradient, natural gradient, clip and KL penalty. Menus set "
+        "the KL bound, the clip range and the price of the penalty. A table and a sentence say ratios, KL and gain of each step."
+    )
+    a = Float(-2.0, min=-3.0, max=3.0)
+    b = Float(0.5, min=-3.0, max=3.0)
+    delta = Enum([0.001, 0.01, 0.05], 0.01)
+    eps = Enum([0.1, 0.2, 0.3], 0.2)
+    beta = Enum([1, 3, 10, 30], 3)
 
 
 class KlExplorer(LiveFigure):
@@ -573,25 +512,15 @@ class KlExplorer(LiveFigure):
         'reward'
     """
 
-    _esm = in_a_notebook(_HERE / "kl_explorer.mjs")
-    policy = traitlets.List(
-        traitlets.Float(min=-3.0, max=3.0), [2.0, 0.0, -1.0], minlen=3, maxlen=3
-    ).tag(sync=True)
-    reference = traitlets.List(
-        traitlets.Float(min=-3.0, max=3.0), [-1.0, 1.0, 1.0], minlen=3, maxlen=3
-    ).tag(sync=True)
-    place = traitlets.Enum(["loss", "reward", "weighted"], default_value="loss").tag(
-        sync=True
+    words = (
+        "Sliders for the logits of a policy and of a reference over three outcomes. A table gives the exact KL divergence "
+        "of both directions and the estimators k1, k2 and k3: the mean and the spread of one sample, and bars for what a "
+        "step does to each logit. A menu puts the estimate in the loss, in the reward, or in the loss times the ratio. A "
+        "sentence says which values and which gradients are right."
     )
-    alt = traitlets.Unicode(KL_EXPLORER_ALT).tag(sync=True)
-
-
-TARGET_EXPLORER_ALT = (
-    "Sliders for the rewards of four completions of one prompt, and a menu for tau. A table shows each completion's "
-    "probability under the old policy and at the end of a squared loss, once with tau log Z as its constant and once "
-    "with the mean reward, as numbers and bars. A sentence gives both constants, the weight of the pull that the mean "
-    "reward adds, and the reward at both ends."
-)
+    policy = List(Float(min=-3.0, max=3.0), [2.0, 0.0, -1.0], minlen=3, maxlen=3)
+    reference = List(Float(min=-3.0, max=3.0), [-1.0, 1.0, 1.0], minlen=3, maxlen=3)
+    place = Enum(["loss", "reward", "weighted"], "loss")
 
 
 class TargetExplorer(LiveFigure):
@@ -614,39 +543,24 @@ class TargetExplorer(LiveFigure):
         0.5
     """
 
-    _esm = in_a_notebook(_HERE / "target_explorer.mjs")
-    old = traitlets.List(traitlets.Float(min=0.0, max=1.0), minlen=4, maxlen=4).tag(
-        sync=True
+    words = (
+        "Sliders for the rewards of four completions of one prompt, and a menu for tau. A table shows each completion's "
+        "probability under the old policy and at the end of a squared loss, once with tau log Z as its constant and once "
+        "with the mean reward, as numbers and bars. A sentence gives both constants, the weight of the pull that the mean "
+        "reward adds, and the reward at both ends."
     )
-    rewards = traitlets.List(traitlets.Float(min=0.0, max=1.0), minlen=4, maxlen=4).tag(
-        sync=True
-    )
-    tau = traitlets.Enum(
-        [0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0], default_value=0.1
-    ).tag(sync=True)
-    alt = traitlets.Unicode(TARGET_EXPLORER_ALT).tag(sync=True)
+    rewards = List(Float(min=0.0, max=1.0), [1.0, 0.0, 0.0, 0.0], minlen=4, maxlen=4)
+    old = List(Float(min=0.0, max=1.0), [0.1, 0.2, 0.3, 0.4], minlen=4, maxlen=4)
+    tau = Enum([0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0], 0.1)
 
-    def __init__(
-        self,
-        rewards: Sequence[float | int] = (1, 0, 0, 0),
-        old: Sequence[float | int] = (0.1, 0.2, 0.3, 0.4),
-        *,
-        tau: float = 0.1,
-    ):
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+        old = given.get("old", [1.0])
         if not all(q > 0 for q in old) or abs(sum(old) - 1) > 1e-6:
             raise ValueError(
                 f"old must be probabilities above 0 that sum to 1; got {list(old)}"
             )
-        super().__init__(
-            old=[float(q) for q in old], rewards=[float(r) for r in rewards], tau=tau
-        )
-
-
-PAIR_LOSS_EXPLORER_ALT = (
-    "Sliders for the gap between the scores of a chosen and a rejected completion, for beta, and for the share of labels "
-    "that agree. Curves show how strongly Bradley-Terry, DPO and IPO pull on the gap. A table gives for the four rows "
-    "for pairs the mean loss, the mean pull and the gap at which the pull ends. A sentence says who widens the gap."
-)
+        return {}
 
 
 class PairLossExplorer(LiveFigure):
@@ -668,18 +582,14 @@ class PairLossExplorer(LiveFigure):
         2.0
     """
 
-    _esm = in_a_notebook(_HERE / "pair_loss_explorer.mjs")
-    gap = traitlets.Float(0.0, min=-8.0, max=8.0).tag(sync=True)
-    beta = traitlets.Float(0.5, min=0.05, max=1.0).tag(sync=True)
-    wins = traitlets.Float(1.0, min=0.5, max=1.0).tag(sync=True)
-    alt = traitlets.Unicode(PAIR_LOSS_EXPLORER_ALT).tag(sync=True)
-
-
-HEADROOM_EXPLORER_ALT = (
-    "Sliders for the probability that a token had when it was sampled, and for both clip bounds. Two axes, one of "
-    "probabilities and one logarithmic, show how far the probability may move up and down before the token's gradient "
-    "is cut. A sentence gives both ways in numbers, and says when the upper bound cannot be reached."
-)
+    words = (
+        "Sliders for the gap between the scores of a chosen and a rejected completion, for beta, and for the share of labels "
+        "that agree. Curves show how strongly Bradley-Terry, DPO and IPO pull on the gap. A table gives for the four rows "
+        "for pairs the mean loss, the mean pull and the gap at which the pull ends. A sentence says who widens the gap."
+    )
+    gap = Float(0.0, min=-8.0, max=8.0)
+    beta = Float(0.5, min=0.05, max=1.0)
+    wins = Float(1.0, min=0.5, max=1.0)
 
 
 class HeadroomExplorer(LiveFigure):
@@ -701,19 +611,14 @@ class HeadroomExplorer(LiveFigure):
         0.5
     """
 
-    _esm = in_a_notebook(_HERE / "headroom_explorer.mjs")
-    p = traitlets.Float(0.01, min=1e-4, max=0.999).tag(sync=True)
-    low = traitlets.Float(0.2, min=0.0, max=0.9).tag(sync=True)
-    high = traitlets.Float(0.28, min=0.0, max=1.0).tag(sync=True)
-    alt = traitlets.Unicode(HEADROOM_EXPLORER_ALT).tag(sync=True)
-
-
-SELF_REWARD_EXPLORER_ALT = (
-    "A menu for what pays completions without a verifier, a judge or a majority, and sliders for the share of right "
-    "completions, for how much oftener the judge says yes to right ones, and for the dose of verified problems. Two "
-    "curves: what a right completion earns more than a wrong one, against the share that is right, and that share "
-    "over sixty steps. A sentence says who wins, and from which dose on right completions would."
-)
+    words = (
+        "Sliders for the probability that a token had when it was sampled, and for both clip bounds. Two axes, one of "
+        "probabilities and one logarithmic, show how far the probability may move up and down before the token's gradient "
+        "is cut. A sentence gives both ways in numbers, and says when the upper bound cannot be reached."
+    )
+    p = Float(0.01, min=1e-4, max=0.999)
+    low = Float(0.2, min=0.0, max=0.9)
+    high = Float(0.28, min=0.0, max=1.0)
 
 
 class SelfRewardExplorer(LiveFigure):
@@ -736,21 +641,18 @@ class SelfRewardExplorer(LiveFigure):
         0.4
     """
 
-    _esm = in_a_notebook(_HERE / "self_reward_explorer.mjs")
-    source = traitlets.Enum(
-        ["judge", "majority-3", "majority-15"], default_value="judge"
-    ).tag(sync=True)
-    share = traitlets.Float(0.6, min=0.02, max=0.98).tag(sync=True)
-    gap = traitlets.Float(-0.3, min=-1.0, max=1.0).tag(sync=True)
-    dose = traitlets.Float(0.05, min=0.0, max=1.0).tag(sync=True)
-    alt = traitlets.Unicode(SELF_REWARD_EXPLORER_ALT).tag(sync=True)
+    words = (
+        "A menu for what pays completions without a verifier, a judge or a majority, and sliders for the share of right "
+        "completions, for how much oftener the judge says yes to right ones, and for the dose of verified problems. Two "
+        "curves: what a right completion earns more than a wrong one, against the share that is right, and that share "
+        "over sixty steps. A sentence says who wins, and from which dose on right completions would."
+    )
+    source = Enum(["judge", "majority-3", "majority-15"], "judge")
+    share = Float(0.6, min=0.02, max=0.98)
+    gap = Float(-0.3, min=-1.0, max=1.0)
+    dose = Float(0.05, min=0.0, max=1.0)
 
 
-GATE_GALLERY_ALT = (
-    "Menus for two rows of the table and for a good or a bad token, and a slider for the token's ratio. Two curves show "
-    "the weight that the gradient of the token's log-probability gets, over ratios from an eighth to eight. A sentence "
-    "says both weights."
-)
 _ROWS = tuple(ALGORITHMS)
 _GROUP_ROWS = tuple(name for name, row in ALGORITHMS.items() if of_a_group(row))
 
@@ -775,39 +677,23 @@ class GateGallery(LiveFigure):
         'sapo'
     """
 
-    _esm = in_a_notebook(_HERE / "gate_gallery.mjs")
-    curves = traitlets.List(traitlets.Dict()).tag(sync=True)
-    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
-    reach = traitlets.Int().tag(sync=True)
-    step = traitlets.Float().tag(sync=True)
-    first = traitlets.Enum(_ROWS).tag(sync=True)
-    second = traitlets.Enum(_ROWS).tag(sync=True)
-    sign = traitlets.Enum([1, -1]).tag(sync=True)
-    log2 = traitlets.Float(min=-3.0, max=3.0).tag(sync=True)
-    alt = traitlets.Unicode(GATE_GALLERY_ALT).tag(sync=True)
+    words = (
+        "Menus for two rows of the table and for a good or a bad token, and a slider for the token's ratio. Two curves show "
+        "the weight that the gradient of the token's log-probability gets, over ratios from an eighth to eight. A sentence "
+        "says both weights."
+    )
+    first = Enum(_ROWS, "grpo")
+    second = Enum(_ROWS, "sapo")
+    sign = Enum([1, -1], 1)
+    log2 = Float(0.3, min=-3.0, max=3.0)
+    curves = List(Dict())
+    rows = List(Dict())
+    reach = Int()
+    step = Float()
 
-    def __init__(
-        self,
-        first: str = "grpo",
-        second: str = "sapo",
-        *,
-        sign: int = 1,
-        log2: float | int = 0.3,
-    ):
-        super().__init__(
-            **gate_gallery(step=0.02),
-            first=first,
-            second=second,
-            sign=sign,
-            log2=float(log2),
-        )
-
-
-PASS_RATES_ALT = (
-    "Menus for two rows of the table and for the number of completions a prompt, and a slider for the share of them that "
-    "is right. Two curves show how much the prompt counts over that share. A sentence says both weights, what they are "
-    "beside those of a prompt at one half, and how many groups have one outcome only."
-)
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return gate_gallery(step=0.02)
 
 
 class PassRates(LiveFigure):
@@ -830,36 +716,24 @@ class PassRates(LiveFigure):
         16
     """
 
-    _esm = in_a_notebook(_HERE / "pass_rates.mjs")
-    curves = traitlets.List(traitlets.Dict()).tag(sync=True)
-    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
-    sizes = traitlets.List(traitlets.Int()).tag(sync=True)
-    rates = traitlets.List(traitlets.Float()).tag(sync=True)
-    first = traitlets.Enum(_GROUP_ROWS).tag(sync=True)
-    second = traitlets.Enum(_GROUP_ROWS).tag(sync=True)
-    size = traitlets.Enum(SIZES).tag(sync=True)
-    rate = traitlets.Float(min=0.01, max=0.99).tag(sync=True)
-    alt = traitlets.Unicode(PASS_RATES_ALT).tag(sync=True)
+    words = (
+        "Menus for two rows of the table and for the number of completions a prompt, and a slider for the share of them that "
+        "is right. Two curves show how much the prompt counts over that share. A sentence says both weights, what they are "
+        "beside those of a prompt at one half, and how many groups have one outcome only."
+    )
+    first = Enum(_GROUP_ROWS, "grpo")
+    second = Enum(_GROUP_ROWS, "maxrl")
+    size = Enum(SIZES, 8)
+    rate = Float(0.1, min=0.01, max=0.99)
+    curves = List(Dict())
+    rows = List(Dict())
+    sizes = List(Int())
+    rates = List(Float())
 
-    def __init__(
-        self,
-        first: str = "grpo",
-        second: str = "maxrl",
-        *,
-        size: int = 8,
-        rate: float = 0.1,
-    ):
-        tables = {
-            name: value for name, value in pass_rates().items() if name != "left_out"
-        }
-        super().__init__(**tables, first=first, second=second, size=size, rate=rate)
-
-
-ROUTING_EXPLORER_ALT = (
-    "Menus for the number of layers, of experts in a layer and of experts picked, and a slider for relative noise. Three bars "
-    "on a logarithmic axis show the standard deviation of a token's log-ratio: with experts, with the old choice replayed, "
-    "and in a dense control. A sentence says how many tokens change an expert."
-)
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+        made = pass_rates()
+        return {name: made[name] for name in ("curves", "rows", "sizes", "rates")}
 
 
 class RoutingExplorer(LiveFigure):
@@ -882,32 +756,20 @@ class RoutingExplorer(LiveFigure):
         2
     """
 
-    _esm = in_a_notebook(_HERE / "routing_explorer.mjs")
-    data = traitlets.Dict().tag(sync=True)
-    layers = traitlets.Enum(LAYERS).tag(sync=True)
-    experts = traitlets.Enum(EXPERTS).tag(sync=True)
-    picked = traitlets.Enum(PICKED).tag(sync=True)
-    noise = traitlets.Enum(NOISES).tag(sync=True)
-    alt = traitlets.Unicode(ROUTING_EXPLORER_ALT).tag(sync=True)
+    words = (
+        "Menus for the number of layers, of experts in a layer and of experts picked, and a slider for relative noise. Three bars "
+        "on a logarithmic axis show the standard deviation of a token's log-ratio: with experts, with the old choice replayed, "
+        "and in a dense control. A sentence says how many tokens change an expert."
+    )
+    layers = Enum(LAYERS, 12)
+    experts = Enum(EXPERTS, 32)
+    picked = Enum(PICKED, 2)
+    noise = Enum(NOISES, 0.001)
+    data = Dict()
 
-    def __init__(
-        self,
-        layers: int = 12,
-        experts: int = 32,
-        picked: int = 2,
-        *,
-        noise: float = 0.001,
-    ):
-        super().__init__(
-            **routing(), layers=layers, experts=experts, picked=picked, noise=noise
-        )
-
-
-TRUST_EXPLORER_ALT = (
-    "Sliders for a token's probability when it was sampled and now, and menus for the sign of its completion and for whose "
-    "log-probs are the old ones. A table shows for twelve rows with what weight and sign each still trains on the token. A "
-    "sentence says who leaves it out and who weighs it most."
-)
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return routing()
 
 
 class TrustExplorer(LiveFigure):
@@ -931,33 +793,23 @@ class TrustExplorer(LiveFigure):
         -1
     """
 
-    _esm = in_a_notebook(_HERE / "trust_explorer.mjs")
-    table = traitlets.Dict().tag(sync=True)
-    now = traitlets.Int(min=0).tag(sync=True)
-    sampled = traitlets.Int(min=0).tag(sync=True)
-    old = traitlets.Enum(["sampler", "own"], default_value="sampler").tag(sync=True)
-    sign = traitlets.Enum([1, -1], default_value=1).tag(sync=True)
-    alt = traitlets.Unicode(TRUST_EXPLORER_ALT).tag(sync=True)
+    words = (
+        "Sliders for a token's probability when it was sampled and now, and menus for the sign of its completion and for whose "
+        "log-probs are the old ones. A table shows for twelve rows with what weight and sign each still trains on the token. A "
+        "sentence says who leaves it out and who weighs it most."
+    )
+    now = Int(min=0)
+    sampled = Int(min=0)
+    old = Enum(["sampler", "own"], "sampler")
+    sign = Enum([1, -1], 1)
+    table = Dict()
 
-    def __init__(
-        self,
-        now: float = 0.25,
-        sampled: float = 0.119,
-        *,
-        old: str = "sampler",
-        sign: int = 1,
-    ):
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         from .trust import nearest, trust_table
 
-        super().__init__(**trust_table(), **nearest(now, sampled), old=old, sign=sign)
-
-
-STEP_EXPLORER_ALT = (
-    "Four completions of one prompt, each a row of steps with scores and an answer. A click changes a score, buttons "
-    "make a completion longer or shorter. One menu chooses the number that stands for a completion, another one what its "
-    "steps are paid for. Under each step stands its advantage. A sentence says which answer wins the vote, which "
-    "completion is best, and which first step gains most."
-)
+        at = nearest(given.get("now", 0.25), given.get("sampled", 0.119))
+        return trust_table() | at
 
 
 class StepExplorer(LiveFigure):
@@ -981,23 +833,21 @@ class StepExplorer(LiveFigure):
         'outcome'
     """
 
-    _esm = in_a_notebook(_HERE / "step_explorer.mjs")
-    scores = traitlets.List(
-        traitlets.List(traitlets.Float(min=0.0, max=1.0)),
+    words = (
+        "Four completions of one prompt, each a row of steps with scores and an answer. A click changes a score, buttons "
+        "make a completion longer or shorter. One menu chooses the number that stands for a completion, another one what its "
+        "steps are paid for. Under each step stands its advantage. A sentence says which answer wins the vote, which "
+        "completion is best, and which first step gains most."
+    )
+    scores = List(
+        List(Float(min=0.0, max=1.0)),
         [[0.9, 0.9, 0.9], [0.9, 0.1, 0.5], [0.9, 0.5, 0.1], [0.5, 0.1, 0.1]],
         minlen=4,
         maxlen=4,
-    ).tag(sync=True)
-    answers = traitlets.List(
-        traitlets.Unicode(), ["q", "q", "f", "f"], minlen=4, maxlen=4
-    ).tag(sync=True)
-    aggregate = traitlets.Enum(
-        ["min", "mean", "last", "product"], default_value="min"
-    ).tag(sync=True)
-    payment = traitlets.Enum(
-        ["outcome", "sum", "own", "potential", "change"], default_value="outcome"
-    ).tag(sync=True)
-    alt = traitlets.Unicode(STEP_EXPLORER_ALT).tag(sync=True)
+    )
+    answers = List(Unicode(), ["q", "q", "f", "f"], minlen=4, maxlen=4)
+    aggregate = Enum(["min", "mean", "last", "product"], "min")
+    payment = Enum(["outcome", "sum", "own", "potential", "change"], "outcome")
 
     @traitlets.validate("scores")
     def _check_scores(self, proposal: Any) -> Any:
@@ -1005,14 +855,6 @@ class StepExplorer(LiveFigure):
             if not 1 <= len(own) <= 6:
                 raise ValueError(f"a completion has 1 to 6 steps; got {len(own)}")
         return proposal["value"]
-
-
-VERIFIER_EXPLORER_ALT = (
-    "Sliders for three kinds of completions, right ones, an exploit and other wrong ones, and for how often a verifier passes "
-    "each; a menu for the advantage. A table shows each kind's share, its chance to pass, the expected push on its logit and "
-    "its share after 120 expected steps. Curves show the reward, the share of right completions and that of the exploit. A "
-    "sentence says what happened."
-)
 
 
 class VerifierExplorer(LiveFigure):
@@ -1037,21 +879,18 @@ class VerifierExplorer(LiveFigure):
         0
     """
 
-    _esm = in_a_notebook(_HERE / "verifier_explorer.mjs")
-    honest = traitlets.Int(18, min=1, max=60).tag(sync=True)
-    exploit = traitlets.Int(30, min=0, max=39).tag(sync=True)
-    passes = traitlets.Int(100, min=0, max=100).tag(sync=True)
-    accepts = traitlets.Int(0, min=0, max=60).tag(sync=True)
-    rejects = traitlets.Int(0, min=0, max=60).tag(sync=True)
-    rule = traitlets.Enum(["mean", "zscore"], default_value="mean").tag(sync=True)
-    alt = traitlets.Unicode(VERIFIER_EXPLORER_ALT).tag(sync=True)
-
-
-BUDGET_EXPLORER_ALT = (
-    "Accuracy against tokens a problem on a logarithmic scale, for a model before and after training, by method: one of n "
-    "is right, majority, best of n, two weighted votes, beam search, and an answer that is held back. Menus choose the "
-    "model and the problems, a slider the budget. A table and a sentence say what each method reaches within it."
-)
+    words = (
+        "Sliders for three kinds of completions, right ones, an exploit and other wrong ones, and for how often a verifier passes "
+        "each; a menu for the advantage. A table shows each kind's share, its chance to pass, the expected push on its logit and "
+        "its share after 120 expected steps. Curves show the reward, the share of right completions and that of the exploit. A "
+        "sentence says what happened."
+    )
+    honest = Int(18, min=1, max=60)
+    exploit = Int(30, min=0, max=39)
+    passes = Int(100, min=0, max=100)
+    accepts = Int(0, min=0, max=60)
+    rejects = Int(0, min=0, max=60)
+    rule = Enum(["mean", "zscore"], "mean")
 
 
 class BudgetExplorer(LiveFigure):
@@ -1073,31 +912,23 @@ class BudgetExplorer(LiveFigure):
         9
     """
 
-    _esm = in_a_notebook(_HERE / "budget_explorer.mjs")
-    curves = traitlets.Dict().tag(sync=True)
-    methods = traitlets.Dict().tag(sync=True)
-    sets: traitlets.List[str] = traitlets.List().tag(sync=True)
-    shown = traitlets.Enum(["both", "start", "trained"], default_value="both").tag(
-        sync=True
+    words = (
+        "Accuracy against tokens a problem on a logarithmic scale, for a model before and after training, by method: one of n "
+        "is right, majority, best of n, two weighted votes, beam search, and an answer that is held back. Menus choose the "
+        "model and the problems, a slider the budget. A table and a sentence say what each method reaches within it."
     )
-    set = traitlets.Enum(
-        ["all", "2 to 5", "6 to 9", "10 to 14"], default_value="all"
-    ).tag(sync=True)
-    place = traitlets.Int(16, min=0, max=32).tag(sync=True)
-    alt = traitlets.Unicode(BUDGET_EXPLORER_ALT).tag(sync=True)
+    shown = Enum(["both", "start", "trained"], "both")
+    set = Enum(["all", "2 to 5", "6 to 9", "10 to 14"], "all")
+    place = Int(16, min=0, max=32)
+    curves = Dict()
+    methods = Dict()
+    sets = List(Unicode())
 
-    def __init__(self, shown: str = "both", *, set: str = "all", place: int = 16):
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         from .budget import budget_table
 
-        super().__init__(**budget_table(), shown=shown, set=set, place=place)
-
-
-BATCH_CALCULATOR_ALT = (
-    "Buttons for TRL, verl and prime-rl, and a field for each of the library's batch settings. A bar for each update "
-    "of the weights, blue where its completions come from the weights themselves, orange and taller the older they "
-    "are. A sentence says how many prompts and completions a rollout holds, how many updates it pays for, and which "
-    "are off-policy."
-)
+        return budget_table()
 
 
 class BatchCalculator(LiveFigure):
@@ -1116,19 +947,14 @@ class BatchCalculator(LiveFigure):
         'verl'
     """
 
-    _esm = in_a_notebook(_HERE / "batch_calculator.mjs")
-    library = traitlets.Enum(["trl", "verl", "prime-rl"], default_value="trl").tag(
-        sync=True
+    words = (
+        "Buttons for TRL, verl and prime-rl, and a field for each of the library's batch settings. A bar for each update "
+        "of the weights, blue where its completions come from the weights themselves, orange and taller the older they "
+        "are. A sentence says how many prompts and completions a rollout holds, how many updates it pays for, and which "
+        "are off-policy."
     )
-    numbers = traitlets.Dict(value_trait=traitlets.Int()).tag(sync=True)
-    alt = traitlets.Unicode(BATCH_CALCULATOR_ALT).tag(sync=True)
-
-
-DIVERGENCE_EXPLORER_ALT = (
-    "A menu for the divergence and a slider for the centre of a bell-shaped student over twelve outcomes. A curve shows the "
-    "loss over the centre. A table shows for each outcome the probability under a teacher with two modes and under the "
-    "student as bars, and how the loss would push its logit. A sentence says where the loss is smallest."
-)
+    library = Enum(["trl", "verl", "prime-rl"], "trl")
+    numbers = Dict(value_trait=Int())
 
 
 class DivergenceExplorer(LiveFigure):
@@ -1149,34 +975,26 @@ class DivergenceExplorer(LiveFigure):
         40
     """
 
-    _esm = in_a_notebook(_HERE / "divergence_explorer.mjs")
-    table = traitlets.Dict().tag(sync=True)
-    divergence = traitlets.Enum(
+    words = (
+        "A menu for the divergence and a slider for the centre of a bell-shaped student over twelve outcomes. A curve shows the "
+        "loss over the centre. A table shows for each outcome the probability under a teacher with two modes and under the "
+        "student as bars, and how the loss would push its logit. A sentence says where the loss is smallest."
+    )
+    divergence = Enum(
         [
-            "forward",
-            "jsd 0.1",
-            "jsd 0.5",
-            "jsd 0.9",
-            "reverse",
-            "top 3, cut",
-            "top 3 and rest",
+            *("forward", "jsd 0.1", "jsd 0.5", "jsd 0.9"),
+            *("reverse", "top 3, cut", "top 3 and rest"),
         ],
-        default_value="forward",
-    ).tag(sync=True)
-    centre = traitlets.Int(min=0, max=55).tag(sync=True)
-    alt = traitlets.Unicode(DIVERGENCE_EXPLORER_ALT).tag(sync=True)
+        "forward",
+    )
+    centre = Int(min=0, max=55)
+    table = Dict()
 
-    def __init__(self, divergence: str = "forward", centre: float = 2.0):
+    @classmethod
+    def _tables(cls, given: dict[str, Any]) -> dict[str, Any]:
         from .divergences import tabulate
 
-        super().__init__(**tabulate(), divergence=divergence, centre=round(5 * centre))
-
-
-ROW_BENCHMARK_ALT = (
-    "Menus for a task with a number of updates, and for two rows. Thin lines show the difference of their held-out results "
-    "over the samples, one line a seed, and a thick line the mean with its 95 % interval at each point. A sentence says "
-    "the mean at the end, its interval, and whether the two are separated."
-)
+        return tabulate() | {"centre": round(5 * given.get("centre", 2.0))}
 
 
 class RowBenchmark(LiveFigure):
@@ -1200,14 +1018,17 @@ class RowBenchmark(LiveFigure):
         'coin'
     """
 
-    _esm = in_a_notebook(_HERE / "row_benchmark.mjs")
-    groups = traitlets.List(traitlets.Dict()).tag(sync=True)
-    seeds = traitlets.Int().tag(sync=True)
-    t = traitlets.Float().tag(sync=True)
-    group = traitlets.Unicode().tag(sync=True)
-    first = traitlets.Unicode().tag(sync=True)
-    second = traitlets.Unicode().tag(sync=True)
-    alt = traitlets.Unicode(ROW_BENCHMARK_ALT).tag(sync=True)
+    words = (
+        "Menus for a task with a number of updates, and for two rows. Thin lines show the difference of their held-out results "
+        "over the samples, one line a seed, and a thick line the mean with its 95 % interval at each point. A sentence says "
+        "the mean at the end, its interval, and whether the two are separated."
+    )
+    groups = List(Dict())
+    seeds = Int()
+    t = Float()
+    group = Unicode()
+    first = Unicode()
+    second = Unicode()
 
     def __init__(
         self,
@@ -1227,14 +1048,6 @@ class RowBenchmark(LiveFigure):
                     f"the benchmark has no row {name!r}; it has {', '.join(sorted(known))}"
                 )
         super().__init__(**table, group=group, first=first, second=second)
-
-
-TOKEN_INSPECTOR_ALT = (
-    "Menus for a recorded run, a step, a prompt and two rows. Below, the completions of the prompt's group, token by token: "
-    "a token is blue with a solid line under it if the row pushes it up, orange with a dashed line if it pushes it down, and "
-    "dotted if it has an advantage and no gradient from it. A chosen token shows its ratio, share, advantage, gate and KL pull, "
-    "whose product and sum is its weight. Buttons show examples."
-)
 
 
 class TokenInspector(LiveFigure):
@@ -1259,19 +1072,23 @@ class TokenInspector(LiveFigure):
         40
     """
 
-    _esm = in_a_notebook(_HERE / "token_inspector.mjs")
-    runs = traitlets.List(traitlets.Dict()).tag(sync=True)
-    rows = traitlets.List(traitlets.Dict()).tag(sync=True)
-    kinds = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    examples = traitlets.List(traitlets.Dict()).tag(sync=True)
-    run = traitlets.Unicode().tag(sync=True)
-    step = traitlets.Int().tag(sync=True)
-    prompt = traitlets.Int(0, min=0).tag(sync=True)
-    first = traitlets.Unicode().tag(sync=True)
-    second = traitlets.Unicode().tag(sync=True)
-    completion = traitlets.Int(0, min=0).tag(sync=True)
-    token = traitlets.Int(0, min=0).tag(sync=True)
-    alt = traitlets.Unicode(TOKEN_INSPECTOR_ALT).tag(sync=True)
+    words = (
+        "Menus for a recorded run, a step, a prompt and two rows. Below, the completions of the prompt's group, token by token: "
+        "a token is blue with a solid line under it if the row pushes it up, orange with a dashed line if it pushes it down, and "
+        "dotted if it has an advantage and no gradient from it. A chosen token shows its ratio, share, advantage, gate and KL pull, "
+        "whose product and sum is its weight. Buttons show examples."
+    )
+    runs = List(Dict())
+    rows = List(Dict())
+    kinds = List(Unicode())
+    examples = List(Dict())
+    run = Unicode()
+    step = Int()
+    prompt = Int(0, min=0)
+    first = Unicode()
+    second = Unicode()
+    completion = Int(0, min=0)
+    token = Int(0, min=0)
 
     def __init__(
         self,

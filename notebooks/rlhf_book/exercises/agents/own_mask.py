@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_own_mask(first: Tensor, end: Tensor, length: Tensor, width: int) -> Tensor:
@@ -32,10 +33,6 @@ def _end_included(first: Tensor, end: Tensor, length: Tensor, width: int) -> Ten
 
 def _late(first: Tensor, end: Tensor, length: Tensor, width: int) -> Tensor:
     return my_own_mask(torch.where(end > first, first + 1, first), end, length, width)
-
-
-def _first_alone(first: Tensor, end: Tensor, length: Tensor, width: int) -> Tensor:
-    return my_own_mask(first[:, :1], end[:, :1], length, width)
 
 
 def _last_turn(first: Tensor, end: Tensor, length: Tensor, width: int) -> Tensor:
@@ -101,7 +98,14 @@ OWN_MASK = Exercise(
             "A reply ends before `end`: you take away the first token of the next turn.",
         ),
         Mistake(_late, "The first token of each reply is still trained."),
-        Mistake(_first_alone, "There may be several replies in a row."),
+        Mistake(
+            given(
+                my_own_mask,
+                first=lambda first: first[:, :1],
+                end=lambda end: end[:, :1],
+            ),
+            "There may be several replies in a row.",
+        ),
         Mistake(
             _last_turn,
             "Only the last turn is left. The calls before it are the policy's as well.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_token_weights(advantage: Tensor, own: Tensor, heard: Tensor) -> Tensor:
@@ -50,10 +51,6 @@ def _swapped(advantage: Tensor, own: Tensor, heard: Tensor) -> Tensor:
     return my_token_weights(advantage, own, heard)[[1, 0, 2]]
 
 
-def _turned(advantage: Tensor, own: Tensor, heard: Tensor) -> Tensor:
-    return -my_token_weights(advantage, own, heard)
-
-
 def _case(advantage: list[float], own: list[float], heard: list[float]) -> Case:
     rows = [torch.tensor(x, dtype=torch.float64) for x in (advantage, own, heard)]
     return Case(dict(zip(("advantage", "own", "heard"), rows, strict=True)))
@@ -94,7 +91,8 @@ TOKEN_WEIGHTS = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _turned, "The sign is turned: a positive advantage has a positive weight."
+            negated(my_token_weights),
+            "The sign is turned: a positive advantage has a positive weight.",
         ),
         Mistake(
             _swapped,

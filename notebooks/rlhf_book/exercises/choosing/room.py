@@ -5,23 +5,12 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_largest(card: float, critic: float, frozen: Tensor) -> float:
     """GB of a card, relative sizes of other models -> billions of weights."""
     return 0.9 * card / (16 * (1 + critic) + 2 * frozen.sum().item())
-
-
-def _whole_card(card: float, critic: float, frozen: Tensor) -> float:
-    return my_largest(card / 0.9, critic, frozen)
-
-
-def _frozen_in_full(card: float, critic: float, frozen: Tensor) -> float:
-    return my_largest(card, critic, 2 * frozen)
-
-
-def _frozen_trained(card: float, critic: float, frozen: Tensor) -> float:
-    return my_largest(card, critic, 8 * frozen)
 
 
 def _critic_frozen(card: float, critic: float, frozen: Tensor) -> float:
@@ -30,10 +19,6 @@ def _critic_frozen(card: float, critic: float, frozen: Tensor) -> float:
 
 def _no_gradient(card: float, critic: float, frozen: Tensor) -> float:
     return 0.9 * card / (12 * (1 + critic) + 2 * frozen.sum().item())
-
-
-def _one_frozen(card: float, critic: float, frozen: Tensor) -> float:
-    return my_largest(card, critic, frozen[:1])
 
 
 def _draw(generator: Generator) -> Case:
@@ -78,15 +63,27 @@ ROOM = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_whole_card, "A tenth of the card stays free."),
-        Mistake(_frozen_in_full, "Frozen models are in bfloat16: two bytes a weight."),
-        Mistake(_frozen_trained, "A frozen model has no gradient and no averages."),
+        Mistake(
+            given(my_largest, card=lambda card: card / 0.9),
+            "A tenth of the card stays free.",
+        ),
+        Mistake(
+            given(my_largest, frozen=lambda frozen: 2 * frozen),
+            "Frozen models are in bfloat16: two bytes a weight.",
+        ),
+        Mistake(
+            given(my_largest, frozen=lambda frozen: 8 * frozen),
+            "A frozen model has no gradient and no averages.",
+        ),
         Mistake(_critic_frozen, "A critic is trained, too."),
         Mistake(
             _no_gradient,
             "A trained weight is four numbers: itself, its gradient, two averages.",
         ),
-        Mistake(_one_frozen, "All frozen models are held, not only the first."),
+        Mistake(
+            given(my_largest, frozen=lambda frozen: frozen[:1]),
+            "All frozen models are held, not only the first.",
+        ),
     ),
     where="Count bytes a weight of the policy: sixteen for what is trained, two for what is frozen, times the relative size.",
     idea=r"""

@@ -7,6 +7,7 @@ from rlhf_minimal.evaluate import t_quantile
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 TABLE = torch.tensor(
     [t_quantile(degrees) for degrees in range(200)], dtype=torch.float64
@@ -21,31 +22,11 @@ def my_seeds(gap: float, spread: float, t: Tensor) -> int:
     return n
 
 
-def _normal(gap: float, spread: float, t: Tensor) -> int:
-    return my_seeds(gap, spread, torch.full_like(t, 1.96))
-
-
 def _degrees(gap: float, spread: float, t: Tensor) -> int:
     n = 2
     while t[n] * spread / n**0.5 >= gap:
         n += 1
     return n
-
-
-def _two_arms(gap: float, spread: float, t: Tensor) -> int:
-    return my_seeds(gap, 2**0.5 * spread, t)
-
-
-def _half(gap: float, spread: float, t: Tensor) -> int:
-    return my_seeds(2 * gap, spread, t)
-
-
-def _error_alone(gap: float, spread: float, t: Tensor) -> int:
-    return my_seeds(gap, spread, torch.ones_like(t))
-
-
-def _squared(gap: float, spread: float, t: Tensor) -> int:
-    return my_seeds(gap, spread**2, t)
 
 
 def _draw(generator: Generator) -> Case:
@@ -75,12 +56,27 @@ SEEDS = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_normal, "At few seeds Student's quantile is far above 1.96."),
+        Mistake(
+            given(my_seeds, t=lambda t: torch.full_like(t, 1.96)),
+            "At few seeds Student's quantile is far above 1.96.",
+        ),
         Mistake(_degrees, "The mean takes one degree of freedom."),
-        Mistake(_two_arms, "The spread is of differences; both arms are in it."),
-        Mistake(_half, "The gap has to be beyond half of the interval's width."),
-        Mistake(_error_alone, "That is one standard error, about two thirds."),
-        Mistake(_squared, "The standard error has the spread, not its square."),
+        Mistake(
+            given(my_seeds, spread=lambda spread: 2**0.5 * spread),
+            "The spread is of differences; both arms are in it.",
+        ),
+        Mistake(
+            given(my_seeds, gap=lambda gap: 2 * gap),
+            "The gap has to be beyond half of the interval's width.",
+        ),
+        Mistake(
+            given(my_seeds, t=torch.ones_like),
+            "That is one standard error, about two thirds.",
+        ),
+        Mistake(
+            given(my_seeds, spread=lambda spread: spread**2),
+            "The standard error has the spread, not its square.",
+        ),
     ),
     where="The interval's half width is t times the spread over the root of the number; try one number after the other.",
     idea=r"""

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_bonus_rate(logits: Tensor) -> Tensor:
@@ -39,10 +40,6 @@ def _by_probability(logits: Tensor) -> Tensor:
 def _value(logits: Tensor) -> Tensor:
     logp = logits.log_softmax(-1)
     return -(logp.exp() * logp).sum()
-
-
-def _falls(logits: Tensor) -> Tensor:
-    return -my_bonus_rate(logits)
 
 
 def _draw(generator: Generator) -> Case:
@@ -91,7 +88,7 @@ BONUS = Exercise(
             _value,
             "That is the entropy itself. How fast does it change along its gradient?",
         ),
-        Mistake(_falls, "The sign: a bonus raises the entropy."),
+        Mistake(negated(my_bonus_rate), "The sign: a bonus raises the entropy."),
     ),
     where="Write down the derivative of H by one logit. What does a step along a gradient add to the function?",
     idea=r"""

@@ -5,16 +5,13 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_price(p: Tensor, group_size: int, groups: int) -> Tensor:
     """[N] chances of a right answer -> completions to sample, on average."""
     mixed = 1 - p**group_size - (1 - p) ** group_size  # [N]
     return group_size * groups / mixed.mean()
-
-
-def _of_the_mean(p: Tensor, group_size: int, groups: int) -> Tensor:
-    return my_price(p.mean()[None], group_size, groups)
 
 
 def _mean_of_prices(p: Tensor, group_size: int, groups: int) -> Tensor:
@@ -81,7 +78,7 @@ PRICE = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _of_the_mean,
+            given(my_price, p=lambda p: p.mean()[None]),
             "You take the mean chance first. Two prompts at 0.1 and 0.9 are not one at 0.5.",
         ),
         Mistake(

@@ -4,6 +4,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, swapped
 
 
 def my_format_groups(p: Tensor, f: Tensor, G: int) -> Tensor:
@@ -26,14 +27,6 @@ def _mixed(p: Tensor, f: Tensor, G: int) -> Tensor:
 
 def _some(p: Tensor, f: Tensor, G: int) -> Tensor:
     return (p**G + (1 - p) ** G) * (1 - (1 - f) ** G)
-
-
-def _swapped(p: Tensor, f: Tensor, G: int) -> Tensor:
-    return my_format_groups(f, p, G)
-
-
-def _one(p: Tensor, f: Tensor, G: int) -> Tensor:
-    return my_format_groups(p, f, G - 1)
 
 
 def _summed(p: Tensor, f: Tensor, G: int) -> Tensor:
@@ -98,10 +91,13 @@ DECIDED = Exercise(
         ),
         Mistake(_some, "If all are tidy, the format separates nobody."),
         Mistake(
-            _swapped,
+            swapped(my_format_groups, "p", "f"),
             "You have exchanged the two: these are groups that rightness decides alone.",
         ),
-        Mistake(_one, "The group has G completions; none of them is fixed beforehand."),
+        Mistake(
+            given(my_format_groups, G=lambda G: G - 1),
+            "The group has G completions; none of them is fixed beforehand.",
+        ),
         Mistake(
             _summed,
             "Both events must happen in the same group, and they are independent.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_price(accuracy: Tensor, language: Tensor, weight: float) -> float:
@@ -19,14 +20,6 @@ def _reward(accuracy: Tensor, language: Tensor, weight: float) -> float:
 
 def _pure(accuracy: Tensor, language: Tensor, weight: float) -> float:
     return (accuracy.max() - accuracy[language.argmax()]).item()
-
-
-def _unweighted(accuracy: Tensor, language: Tensor, weight: float) -> float:
-    return my_price(accuracy, language, 1.0)
-
-
-def _sign(accuracy: Tensor, language: Tensor, weight: float) -> float:
-    return my_price(accuracy, -language, weight)
 
 
 def _mean(accuracy: Tensor, language: Tensor, weight: float) -> float:
@@ -92,8 +85,11 @@ PRICE = Exercise(
             _pure,
             "The policy does not have to choose the purest kind: it chooses by the sum.",
         ),
-        Mistake(_unweighted, "The language counts with its weight."),
-        Mistake(_sign, "The language is paid for, not fined."),
+        Mistake(given(my_price, weight=1.0), "The language counts with its weight."),
+        Mistake(
+            given(my_price, language=lambda language: -language),
+            "The language is paid for, not fined.",
+        ),
         Mistake(
             _mean,
             "Compare with the policy that is paid for accuracy alone: where does that one end?",

@@ -4,6 +4,7 @@ from torch import Generator
 
 from ..draws import uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_scale(rule: float, model: float, share: float, wanted: float) -> float:
@@ -29,10 +30,6 @@ def _inverse(rule: float, model: float, share: float, wanted: float) -> float:
 
 def _ratio(rule: float, model: float, share: float, wanted: float) -> float:
     return wanted * (1 - share) * rule / (share * model)
-
-
-def _squares(rule: float, model: float, share: float, wanted: float) -> float:
-    return my_scale(rule**2, model**2, share, wanted)
 
 
 def _draw(generator: Generator) -> Case:
@@ -71,7 +68,8 @@ SCALE = Exercise(
             _ratio, "A share of the whole is wanted, not a ratio of one to the other."
         ),
         Mistake(
-            _squares, "The push grows with the standard deviation, not the variance."
+            given(my_scale, rule=lambda rule: rule**2, model=lambda model: model**2),
+            "The push grows with the standard deviation, not the variance.",
         ),
     ),
     where="Write the share of the push with an unknown factor, and solve for it.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_between(advantages: Tensor, group_size: int) -> float:
@@ -34,10 +35,6 @@ def _within(advantages: Tensor, group_size: int) -> float:
 
 def _absolute(advantages: Tensor, group_size: int) -> float:
     return advantages.view(-1, group_size).mean(1).square().mean().item()
-
-
-def _centred(advantages: Tensor, group_size: int) -> float:
-    return my_between(advantages - advantages.mean(), group_size)
 
 
 def _draw(generator: Generator) -> Case:
@@ -89,7 +86,9 @@ BETWEEN = Exercise(
             _absolute, "That has the unit of an advantage, squared; a share has none."
         ),
         Mistake(
-            _centred,
+            given(
+                my_between, advantages=lambda advantages: advantages - advantages.mean()
+            ),
             "Do not subtract the mean of the batch first: a baseline that is off for all is off, too.",
         ),
     ),

@@ -5,16 +5,13 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, swapped
 
 
 def my_push(before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor) -> float:
     """[B, T] log-probs before and after an update -> what was gained per token."""
     gained = advantages[:, None] * (after - before)
     return gained[mask != 0].mean().item()
-
-
-def _reversed(before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor) -> float:
-    return my_push(after, before, advantages, mask)
 
 
 def _padded(before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor) -> float:
@@ -28,22 +25,6 @@ def _unmasked(before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor) -
 def _by_row(before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor) -> float:
     own = ((after - before) * mask).sum(1) / mask.sum(1)
     return (advantages * own).mean().item()
-
-
-def _probabilities(
-    before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor
-) -> float:
-    return my_push(before.exp(), after.exp(), advantages, mask)
-
-
-def _signs(before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor) -> float:
-    return my_push(before, after, advantages.sign(), mask)
-
-
-def _unweighted(
-    before: Tensor, after: Tensor, advantages: Tensor, mask: Tensor
-) -> float:
-    return my_push(before, after, torch.ones_like(advantages), mask)
 
 
 def _batch(generator: Generator, rows: int, width: int) -> Case:
@@ -90,7 +71,10 @@ PUSH = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_reversed, "The change is what came after minus what was before."),
+        Mistake(
+            swapped(my_push, "before", "after"),
+            "The change is what came after minus what was before.",
+        ),
         Mistake(_padded, "You divide by all places of the batch, padding included."),
         Mistake(_unmasked, "You read values under the mask, which mean nothing."),
         Mistake(
@@ -98,12 +82,19 @@ PUSH = Exercise(
             "You average within completions first: for a sequence mean. This loss is a token mean.",
         ),
         Mistake(
-            _probabilities,
+            given(
+                my_push,
+                before=lambda before: before.exp(),
+                after=lambda after: after.exp(),
+            ),
             "The gradient is of log-probs: take their change, not that of probabilities.",
         ),
-        Mistake(_signs, "An advantage has a size, and you use its sign alone."),
         Mistake(
-            _unweighted,
+            given(my_push, advantages=lambda advantages: advantages.sign()),
+            "An advantage has a size, and you use its sign alone.",
+        ),
+        Mistake(
+            given(my_push, advantages=torch.ones_like),
             "Where is the advantage? Bad completions should become less likely.",
         ),
     ),

@@ -4,6 +4,7 @@ from torch import Generator
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_verdict(
@@ -35,18 +36,6 @@ def _stale_first(
     if abs(trained - 1) <= 0.001 and gap_last > 1e-3:
         return 3
     return my_verdict(gap_first, gap_last, trained, agreement, rise)
-
-
-def _no_mask(
-    gap_first: float, gap_last: float, trained: float, agreement: float, rise: float
-) -> int:
-    return my_verdict(gap_first, gap_last, 1.0, agreement, rise)
-
-
-def _only_less(
-    gap_first: float, gap_last: float, trained: float, agreement: float, rise: float
-) -> int:
-    return my_verdict(gap_first, gap_last, min(trained, 1.0), agreement, rise)
 
 
 def _exact(
@@ -141,9 +130,12 @@ VERDICT = Exercise(
             _stale_first,
             "A stale sampler agrees with the trainer as long as nothing has been trained.",
         ),
-        Mistake(_no_mask, "You never look at the share of trained tokens."),
         Mistake(
-            _only_less,
+            given(my_verdict, trained=1.0),
+            "You never look at the share of trained tokens.",
+        ),
+        Mistake(
+            given(my_verdict, trained=lambda trained: min(trained, 1.0)),
             "More tokens trained than were sampled is off the value, too: padding is read.",
         ),
         Mistake(_exact, "Rounding leaves a gap of 1e-7, and that is no disease."),

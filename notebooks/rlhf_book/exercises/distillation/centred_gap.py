@@ -4,6 +4,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_centred_gap(student: Tensor, teacher: Tensor, ids: Tensor) -> Tensor:
@@ -39,10 +40,6 @@ def _twice(student: Tensor, teacher: Tensor, ids: Tensor) -> Tensor:
 def _batch_mean(student: Tensor, teacher: Tensor, ids: Tensor) -> Tensor:
     gap = _plain(student, teacher, ids)
     return gap - gap.mean()
-
-
-def _turned(student: Tensor, teacher: Tensor, ids: Tensor) -> Tensor:
-    return -my_centred_gap(student, teacher, ids)
 
 
 def _logits(student: Tensor, teacher: Tensor, ids: Tensor) -> Tensor:
@@ -108,7 +105,7 @@ CENTRED_GAP = Exercise(
             "You take the mean over this batch's tokens. Each prefix has a mean of its own.",
         ),
         Mistake(
-            _turned,
+            negated(my_centred_gap),
             "The sign is turned: a token that the teacher likes better should be pushed up.",
         ),
         Mistake(

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import batch, books_batch, integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 from ..worked_example import BUDGET, GROUP_SIZE
 
 
@@ -157,17 +158,6 @@ def _no_clip(
     return -terms.sum() / (len(rewards) * budget)
 
 
-def _objective(
-    logp: Tensor,
-    old_logp: Tensor,
-    rewards: Tensor,
-    mask: Tensor,
-    group_size: int,
-    budget: int,
-) -> Tensor:
-    return -my_dr_grpo_loss(logp, old_logp, rewards, mask, group_size, budget)
-
-
 def _case(
     drawn: dict[str, Tensor], rewards: Tensor, group_size: int, budget: int
 ) -> Case:
@@ -266,7 +256,7 @@ LOSS = Exercise(
             _no_clip,
             "The clip is missing. Off-policy, tokens that have moved far enough are to fall silent.",
         ),
-        Mistake(_objective, "The sign: a loss is minimised."),
+        Mistake(negated(my_dr_grpo_loss), "The sign: a loss is minimised."),
     ),
     where="Write the number of completions, the budget and one token's advantage beside each other, for the shown batch.",
     idea="""

@@ -6,6 +6,7 @@ from torch import Generator
 
 from ..draws import uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_stop_drift(q: float, advantage: float) -> float:
@@ -16,10 +17,6 @@ def my_stop_drift(q: float, advantage: float) -> float:
 
 def _constant_divisor(q: float, advantage: float) -> float:
     return 0.0 * advantage
-
-
-def _minus(q: float, advantage: float) -> float:
-    return -my_stop_drift(q, advantage)
 
 
 def _no_score(q: float, advantage: float) -> float:
@@ -85,7 +82,7 @@ STOP_DRIFT = Exercise(
             "more.",
         ),
         Mistake(
-            _minus,
+            negated(my_stop_drift),
             "The sign: a completion with a positive advantage learns to stop earlier, not later.",
         ),
         Mistake(

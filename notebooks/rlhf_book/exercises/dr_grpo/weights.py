@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import books_batch, integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 from ..worked_example import BUDGET
 
 
@@ -35,16 +36,8 @@ def _without_sign(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
     return my_token_weights(advantages, lengths, budget).abs()
 
 
-def _of_the_loss(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
-    return -my_token_weights(advantages, lengths, budget)
-
-
 def _longest(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
     return my_token_weights(advantages, lengths, int(lengths.max()))
-
-
-def _without_advantage(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
-    return my_token_weights(torch.ones_like(advantages), lengths, budget)
 
 
 def _other_order(advantages: Tensor, lengths: Tensor, budget: int) -> Tensor:
@@ -123,7 +116,7 @@ WEIGHTS = Exercise(
             "The sign is lost: a wrong completion's tokens are pushed down.",
         ),
         Mistake(
-            _of_the_loss,
+            negated(my_token_weights),
             "This is the gradient of the loss. The objective is maximised, so the sign turns.",
         ),
         Mistake(
@@ -131,7 +124,7 @@ WEIGHTS = Exercise(
             "You divide by the longest completion of the batch. That is no constant: it changes from batch to batch.",
         ),
         Mistake(
-            _without_advantage,
+            given(my_token_weights, advantages=torch.ones_like),
             "The advantage is missing: these are the weights of a token with advantage 1.",
         ),
         Mistake(

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_error(errors: Tensor, lam: float, gamma: float) -> Tensor:
@@ -26,10 +27,6 @@ def _along(errors: Tensor, own: float, weight) -> Tensor:  # type: ignore[no-unt
         for t in range(T)
     ]
     return torch.stack(rows)
-
-
-def _wrong_sign(errors: Tensor, lam: float, gamma: float) -> Tensor:
-    return -my_error(errors, lam, gamma)
 
 
 def _own_only(errors: Tensor, lam: float, gamma: float) -> Tensor:
@@ -70,10 +67,6 @@ def _critic_goes_on(errors: Tensor, lam: float, gamma: float) -> Tensor:
         * errors[-1]
     )
     return my_error(errors, lam, gamma) + beyond
-
-
-def _no_discount(errors: Tensor, lam: float, gamma: float) -> Tensor:
-    return my_error(errors, lam, 1.0)
 
 
 def _discount_late(errors: Tensor, lam: float, gamma: float) -> Tensor:
@@ -121,7 +114,7 @@ ERROR = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _no_discount,
+            given(my_error, gamma=1.0),
             "This is right for gamma 1. With a discount the TD error counts the next value with gamma.",
         ),
         Mistake(
@@ -134,7 +127,7 @@ ERROR = Exercise(
             "which it stands: once it is a next value.",
         ),
         Mistake(
-            _wrong_sign,
+            negated(my_error),
             "The sign: a critic that expects too much makes the token that follows look worse.",
         ),
         Mistake(

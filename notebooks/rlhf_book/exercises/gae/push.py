@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_push(probs: Tensor, next_errors: Tensor) -> Tensor:
@@ -23,10 +24,6 @@ def _plain_mean(probs: Tensor, next_errors: Tensor) -> Tensor:
 
 def _not_weighted(probs: Tensor, next_errors: Tensor) -> Tensor:
     return next_errors - (probs * next_errors).sum()
-
-
-def _wrong_sign(probs: Tensor, next_errors: Tensor) -> Tensor:
-    return -my_push(probs, next_errors)
 
 
 def _probability_squared(probs: Tensor, next_errors: Tensor) -> Tensor:
@@ -91,7 +88,9 @@ PUSH = Exercise(
             _not_weighted,
             "A token that is hardly ever drawn is hardly ever pushed: the probability is missing.",
         ),
-        Mistake(_wrong_sign, "The sign: a state that the critic overrates attracts."),
+        Mistake(
+            negated(my_push), "The sign: a state that the critic overrates attracts."
+        ),
         Mistake(
             _probability_squared,
             "The probability enters twice. It is the chance of drawing the token, once.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_all_wrong_push(
@@ -12,10 +13,6 @@ def my_all_wrong_push(
 ) -> Tensor:
     """E[1/G sum_i (R_i - b) grad log pi(o_i)], given all wrong; grad_p is [N]."""
     return baseline / (1 - p) * grad_p
-
-
-def _sign(p: float, grad_p: Tensor, baseline: float, group_size: int) -> Tensor:
-    return -my_all_wrong_push(p, grad_p, baseline, group_size)
 
 
 def _score_averages_to_zero(
@@ -117,7 +114,7 @@ ALL_WRONG = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _sign,
+            negated(my_all_wrong_push),
             "Away from what fails is towards what works: which sign has that along the gradient of p?",
         ),
         Mistake(

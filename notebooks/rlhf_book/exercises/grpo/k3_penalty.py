@@ -12,6 +12,7 @@ from ..draws import (
     to_the_front,
 )
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated, swapped
 
 BOOK = books_batch()
 
@@ -21,10 +22,6 @@ def my_k3_penalty(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
     log_ratio = ref_logp - logp  # [B, T], of the reference to the policy
     k3 = torch.exp(log_ratio) - 1 - log_ratio
     return ((k3 * mask).sum(1) / mask.sum(1)).mean()
-
-
-def _k3_swapped(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
-    return my_k3_penalty(ref_logp, logp, mask)
 
 
 def _k1(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
@@ -43,10 +40,6 @@ def _k3_sign_of_log(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
     return mean_of_means(torch.exp(ref_logp - logp) - 1 + (ref_logp - logp), mask)
 
 
-def _k3_detached(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
-    return my_k3_penalty(logp.detach(), ref_logp, mask)
-
-
 def _k3_no_mask(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
     return (torch.exp(ref_logp - logp) - 1 - (ref_logp - logp)).mean()
 
@@ -63,10 +56,6 @@ def _k3_token_mean(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
 
 def _k3_sum(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
     return ((torch.exp(ref_logp - logp) - 1 - (ref_logp - logp)) * mask).sum(1).mean()
-
-
-def _k3_reward(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
-    return -my_k3_penalty(logp, ref_logp, mask)
 
 
 def _k3_quotient_of_logs(logp: Tensor, ref_logp: Tensor, mask: Tensor) -> Tensor:
@@ -132,7 +121,7 @@ K3 = Exercise(
     draw=_draw_penalty,
     mistakes=(
         Mistake(
-            _k3_swapped,
+            swapped(my_k3_penalty, "logp", "ref_logp"),
             "The ratio is upside down, pi over pi_ref. Near the reference the two look alike; at a log-ratio of 10 "
             "yours is 22015 and the right one is 9. On samples of pi it estimates another divergence.",
         ),
@@ -152,7 +141,7 @@ K3 = Exercise(
             "The sign of the logarithm: k3 is never negative, and yours is for r below 1.",
         ),
         Mistake(
-            _k3_detached,
+            given(my_k3_penalty, logp=Tensor.detach),
             "The value is right, but no gradient reaches `logp`: this penalty does not see the policy.",
         ),
         Mistake(
@@ -177,7 +166,7 @@ K3 = Exercise(
             "Within a completion you sum over tokens: the factor 1/|o| is missing.",
         ),
         Mistake(
-            _k3_reward,
+            negated(my_k3_penalty),
             "The sign: a penalty is added to the loss, so it has to be positive.",
         ),
         Mistake(

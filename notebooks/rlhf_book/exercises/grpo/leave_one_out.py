@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import books_batch, integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_leave_one_out(rewards: Tensor, group_size: int) -> Tensor:
@@ -35,10 +36,6 @@ def _all_over_others(rewards: Tensor, group_size: int) -> Tensor:
 
 def _out_of_the_batch(rewards: Tensor, group_size: int) -> Tensor:
     return rewards - (rewards.sum() - rewards) / max(len(rewards) - 1, 1)
-
-
-def _others_sign(rewards: Tensor, group_size: int) -> Tensor:
-    return -my_leave_one_out(rewards, group_size)
 
 
 def _draw_plain_rewards(generator: Generator) -> Case:
@@ -86,7 +83,7 @@ LEAVE_ONE_OUT = Exercise(
             "You leave one out of the whole batch: the others are those of the same prompt.",
         ),
         Mistake(
-            _others_sign,
+            negated(my_leave_one_out),
             "The sign is the other way round: a reward above the others is an advantage above 0.",
         ),
     ),

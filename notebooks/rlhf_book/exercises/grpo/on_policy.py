@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, batch, books_batch, mean_of_means
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 BOOK = books_batch()
 
@@ -30,10 +31,6 @@ def _wrong_one_detached(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tenso
 
 def _on_policy_log(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
     return -mean_of_means((logp - logp.detach()) * advantages[:, None], mask)
-
-
-def _on_policy_maximised(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
-    return -my_on_policy_loss(logp, advantages, mask)
 
 
 def _on_policy_no_mask(logp: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
@@ -119,7 +116,7 @@ ON_POLICY = Exercise(
             "probabilities: log-probs subtract, and the difference is exponentiated.",
         ),
         Mistake(
-            _on_policy_maximised,
+            negated(my_on_policy_loss),
             "The sign: this is the objective. A loss is minimised.",
         ),
         Mistake(

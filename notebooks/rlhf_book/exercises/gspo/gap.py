@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, batch, books_batch
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_gap(log_ratio: Tensor, mask: Tensor) -> Tensor:
@@ -44,16 +45,8 @@ def _padded(log_ratio: Tensor, mask: Tensor) -> Tensor:
     return my_gap(torch.where(mask > 0, log_ratio, 0.0), torch.ones_like(mask))
 
 
-def _no_mask(log_ratio: Tensor, mask: Tensor) -> Tensor:
-    return my_gap(log_ratio, torch.ones_like(mask))
-
-
 def _summed(log_ratio: Tensor, mask: Tensor) -> Tensor:
     return my_gap(log_ratio, mask) * mask.sum(1)
-
-
-def _negative(log_ratio: Tensor, mask: Tensor) -> Tensor:
-    return -my_gap(log_ratio, mask)
 
 
 def _case(drawn: dict[str, Tensor]) -> Case:
@@ -116,7 +109,8 @@ GAP = Exercise(
             "This grows in proportion to the log-ratios. A second-order term grows with their square.",
         ),
         Mistake(
-            _no_mask, "The mask is not used: what stands under the padding is no token."
+            given(my_gap, mask=torch.ones_like),
+            "The mask is not used: what stands under the padding is no token.",
         ),
         Mistake(
             _padded,
@@ -126,7 +120,8 @@ GAP = Exercise(
             _summed, "You sum over the tokens of a completion. Both means divide by n."
         ),
         Mistake(
-            _negative, "The sign: an arithmetic mean is never below the geometric one."
+            negated(my_gap),
+            "The sign: an arithmetic mean is never below the geometric one.",
         ),
     ),
     where="Take a completion of two tokens with log-ratios d and -d, and expand both means by hand.",

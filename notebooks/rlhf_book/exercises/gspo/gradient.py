@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, batch, books_batch, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_gspo_gradient(
@@ -130,17 +131,6 @@ def _no_batch(
     return my_gspo_gradient(logp, old_logp, advantages, mask, low, high) * len(logp)
 
 
-def _objective(
-    logp: Tensor,
-    old_logp: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    low: float,
-    high: float,
-) -> Tensor:
-    return -my_gspo_gradient(logp, old_logp, advantages, mask, low, high)
-
-
 def _product(
     logp: Tensor,
     old_logp: Tensor,
@@ -245,7 +235,7 @@ GRADIENT = Exercise(
         ),
         Mistake(_no_batch, "The average over completions is missing: 1/B."),
         Mistake(
-            _objective,
+            negated(my_gspo_gradient),
             "The sign: you differentiate the objective. The loss is its negative.",
         ),
         Mistake(

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, batch, books_batch
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import swapped
 
 
 def my_reweighted_reward(
@@ -45,10 +46,6 @@ def _expanded(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> 
     return (
         (1 + (torch.exp(_log_ratio(logp, old_logp, mask)) - 1).sum(1)) * rewards
     ).mean()
-
-
-def _inverted(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
-    return my_reweighted_reward(old_logp, logp, mask, rewards)
 
 
 def _no_mask(logp: Tensor, old_logp: Tensor, mask: Tensor, rewards: Tensor) -> Tensor:
@@ -137,7 +134,7 @@ REWEIGHT = Exercise(
             "asks for the weight itself.",
         ),
         Mistake(
-            _inverted,
+            swapped(my_reweighted_reward, "logp", "old_logp"),
             "Upside down: a completion that the new policy likes better should count more, not less.",
         ),
         Mistake(

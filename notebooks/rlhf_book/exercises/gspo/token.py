@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, batch, books_batch, mean_of_means, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_gspo_token_loss(
@@ -61,17 +62,6 @@ def _both(
 ) -> Tensor:
     ratio = _s(logp, old_logp, mask) * torch.exp(logp - logp.detach())
     return -mean_of_means(_clipped(ratio, advantages, low, high), mask)
-
-
-def _all_stopped(
-    logp: Tensor,
-    old_logp: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    low: float,
-    high: float,
-) -> Tensor:
-    return my_gspo_token_loss(logp.detach(), old_logp, advantages, mask, low, high)
 
 
 def _grpo(
@@ -137,30 +127,6 @@ def _no_clip(
     return -mean_of_means(ratio * advantages, mask)
 
 
-def _maximised(
-    logp: Tensor,
-    old_logp: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    low: float,
-    high: float,
-) -> Tensor:
-    return -my_gspo_token_loss(logp, old_logp, advantages, mask, low, high)
-
-
-def _no_mask(
-    logp: Tensor,
-    old_logp: Tensor,
-    advantages: Tensor,
-    mask: Tensor,
-    low: float,
-    high: float,
-) -> Tensor:
-    return my_gspo_token_loss(
-        logp, old_logp, advantages, torch.ones_like(mask), low, high
-    )
-
-
 def _case(
     drawn: dict[str, Tensor], advantages: Tensor, low: float, high: float
 ) -> Case:
@@ -218,7 +184,7 @@ TOKEN = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _no_mask,
+            given(my_gspo_token_loss, mask=torch.ones_like),
             "The mask is not used: what stands in the padding enters the ratio and the means.",
         ),
         Mistake(
@@ -232,7 +198,7 @@ TOKEN = Exercise(
             "two has to be a constant.",
         ),
         Mistake(
-            _all_stopped,
+            given(my_gspo_token_loss, logp=Tensor.detach),
             "The value is right, but no gradient reaches `logp`: everything was detached, nothing is learned.",
         ),
         Mistake(
@@ -257,7 +223,7 @@ TOKEN = Exercise(
             "Nothing is clipped: outside the clip range your gradient goes on.",
         ),
         Mistake(
-            _maximised,
+            negated(my_gspo_token_loss),
             "The sign: this is the objective, which is maximised. A loss is minimised.",
         ),
     ),

@@ -5,16 +5,13 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_both_orders(first: Tensor, second: Tensor) -> Tensor:
     """[N] 1 where A won, shown first or shown second -> [2]: win rate, agreement."""
     rate = (first + second).mean() / 2
     return torch.stack([rate, (first == second).double().mean()])
-
-
-def _place(first: Tensor, second: Tensor) -> Tensor:
-    return my_both_orders(first, 1 - second)
 
 
 def _one_order(first: Tensor, second: Tensor) -> Tensor:
@@ -97,7 +94,7 @@ BOTH_ORDERS = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _place,
+            given(my_both_orders, second=lambda second: 1 - second),
             "`second` says who won, not which place won: it is 1 where A won, shown second.",
         ),
         Mistake(_one_order, "That is the win rate in one order alone."),

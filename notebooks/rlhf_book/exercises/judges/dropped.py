@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_mean_advantage(marks: Tensor, kept: int) -> Tensor:
@@ -42,10 +43,6 @@ def _centred(marks: Tensor, kept: int) -> Tensor:
     choices = torch.combinations(torch.arange(marks.shape[1]), kept)
     rewards = torch.stack([marks[:, c].sum(1) for c in choices])
     return (rewards - rewards.mean(1, keepdim=True)).mean(0)
-
-
-def _single(marks: Tensor, kept: int) -> Tensor:
-    return my_mean_advantage(marks, 1)
 
 
 def _again(marks: Tensor, kept: int) -> Tensor:
@@ -129,7 +126,10 @@ DROPPED = Exercise(
         ),
         Mistake(_sum, "You add up over the choices. Asked is their mean."),
         Mistake(_centred, "The standard deviation of each choice is missing."),
-        Mistake(_single, "You keep one criterion, whatever `kept` says."),
+        Mistake(
+            given(my_mean_advantage, kept=1),
+            "You keep one criterion, whatever `kept` says.",
+        ),
         Mistake(
             _again, "A criterion cannot be kept twice: choices are without replacement."
         ),

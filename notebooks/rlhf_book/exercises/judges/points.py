@@ -4,6 +4,7 @@ from torch import Generator, Tensor, tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_points(honest: Tensor, fooled: Tensor, k: int) -> float:
@@ -19,10 +20,6 @@ def _with_k(honest: Tensor, fooled: Tensor, k: int) -> float:
 
 def _turned(honest: Tensor, fooled: Tensor, k: int) -> float:
     return 1 / my_points(honest, fooled, k)
-
-
-def _sign(honest: Tensor, fooled: Tensor, k: int) -> float:
-    return -my_points(honest, fooled, k)
 
 
 def _whole_mark(honest: Tensor, fooled: Tensor, k: int) -> float:
@@ -95,7 +92,7 @@ POINTS = Exercise(
         ),
         Mistake(_turned, "That is gain per loss. Asked is the weight of the gain."),
         Mistake(
-            _sign,
+            negated(my_points),
             "The sign is turned: the fooled completion loses in the other criteria and gains in k.",
         ),
         Mistake(

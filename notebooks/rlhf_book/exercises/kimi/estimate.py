@@ -6,6 +6,7 @@ from torch import Generator
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_expected_estimate(p: float, K: int, tau: float) -> float:
@@ -46,14 +47,6 @@ def _wrong_count_nothing(p: float, K: int, tau: float) -> float:
         math.comb(K, k) * p**k * (1 - p) ** (K - k) * (1 + tau * math.log(k / K))
         for k in range(1, K + 1)
     )
-
-
-def _one_more(p: float, K: int, tau: float) -> float:
-    return my_expected_estimate(p, K + 1, tau)
-
-
-def _at_tau_1(p: float, K: int, tau: float) -> float:
-    return my_expected_estimate(p, K, 1.0)
 
 
 def _draw(generator: Generator) -> Case:
@@ -101,8 +94,13 @@ ESTIMATE = Exercise(
             _wrong_count_nothing,
             "A wrong completion has a reward of 0, and the exponential of 0 is not 0.",
         ),
-        Mistake(_one_more, "You count one completion too many."),
-        Mistake(_at_tau_1, "Your answer does not depend on tau."),
+        Mistake(
+            given(my_expected_estimate, K=lambda K: K + 1),
+            "You count one completion too many.",
+        ),
+        Mistake(
+            given(my_expected_estimate, tau=1.0), "Your answer does not depend on tau."
+        ),
     ),
     where="The estimate depends only on how many of the K completions are right.",
     idea=r"""

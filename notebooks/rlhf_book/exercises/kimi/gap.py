@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_gap(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
@@ -19,10 +20,6 @@ def _overflows(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
 
 def _no_tau(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
     return torch.logsumexp(rewards / tau + probs.log(), 0) - (probs * rewards).sum()
-
-
-def _uniform(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
-    return my_gap(rewards, torch.full_like(probs, 1 / len(probs)), tau)
 
 
 def _half_the_variance(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
@@ -41,10 +38,6 @@ def _largest(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
 
 def _constant_alone(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
     return tau * torch.logsumexp(rewards / tau + probs.log(), 0)
-
-
-def _sign(rewards: Tensor, probs: Tensor, tau: float) -> Tensor:
-    return -my_gap(rewards, probs, tau)
 
 
 def _draw(generator: Generator) -> Case:
@@ -101,7 +94,7 @@ GAP = Exercise(
             "The two terms have different units: a logarithm has none, and a reward is a reward.",
         ),
         Mistake(
-            _uniform,
+            given(my_gap, probs=lambda probs: torch.full_like(probs, 1 / len(probs))),
             "You count all completions alike. Both means are those of the old policy.",
         ),
         Mistake(
@@ -121,7 +114,7 @@ GAP = Exercise(
             "That is the right constant alone. How much larger than the mean reward is it?",
         ),
         Mistake(
-            _sign,
+            negated(my_gap),
             "The sign is wrong: by Jensen's inequality this number is at least 0.",
         ),
     ),

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import batch, integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_pair_loss(
@@ -74,28 +75,6 @@ def _with_itself(
 ) -> Tensor:
     loss = my_pair_loss(logp, old_logp, mask, rewards, group_size, tau)
     return loss * (group_size - 1) / group_size
-
-
-def _added(
-    logp: Tensor,
-    old_logp: Tensor,
-    mask: Tensor,
-    rewards: Tensor,
-    group_size: int,
-    tau: float,
-) -> Tensor:
-    return my_pair_loss(logp, old_logp, mask, rewards, group_size, -tau)
-
-
-def _no_tau(
-    logp: Tensor,
-    old_logp: Tensor,
-    mask: Tensor,
-    rewards: Tensor,
-    group_size: int,
-    tau: float,
-) -> Tensor:
-    return my_pair_loss(logp, old_logp, mask, rewards, group_size, 1.0)
 
 
 def _mean_reward(
@@ -195,11 +174,11 @@ PAIRS = Exercise(
             "Too small by a factor: a completion paired with itself has error 0, and your mean counts it.",
         ),
         Mistake(
-            _added,
+            given(my_pair_loss, tau=lambda tau: -tau),
             "The sign of the log-ratio is wrong: this policy is pushed away from the better completion.",
         ),
         Mistake(
-            _no_tau,
+            given(my_pair_loss, tau=1.0),
             "Your loss does not depend on tau.",
         ),
         Mistake(

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, swapped
 
 
 def my_log_ratio(
@@ -34,18 +35,6 @@ def _all_second(
     logp: Tensor, first: Tensor, second: Tensor, cuts: Tensor, lengths: Tensor
 ) -> Tensor:
     return _parts(logp, second, lengths)
-
-
-def _exchanged(
-    logp: Tensor, first: Tensor, second: Tensor, cuts: Tensor, lengths: Tensor
-) -> Tensor:
-    return my_log_ratio(logp, second, first, cuts, lengths)
-
-
-def _one_too_many(
-    logp: Tensor, first: Tensor, second: Tensor, cuts: Tensor, lengths: Tensor
-) -> Tensor:
-    return my_log_ratio(logp, first, second, cuts + 1, lengths)
 
 
 def _second_part_alone(
@@ -120,11 +109,11 @@ PARTIAL = Exercise(
             "You use the second policy for the whole completion. It has not written the beginning.",
         ),
         Mistake(
-            _exchanged,
+            swapped(my_log_ratio, "first", "second"),
             "The two policies are exchanged: the first wrote the tokens in front of the cut.",
         ),
         Mistake(
-            _one_too_many,
+            given(my_log_ratio, cuts=lambda cuts: cuts + 1),
             "The first policy gets one token too many: with a cut of 0 it has written nothing.",
         ),
         Mistake(

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated, swapped
 
 
 def my_best_multiple(policy: Tensor, reference: Tensor) -> Tensor:
@@ -13,10 +14,6 @@ def my_best_multiple(policy: Tensor, reference: Tensor) -> Tensor:
     x = torch.exp(-d) - 1  # its mean under the policy is 0
     covariance = (policy * d * x).sum()
     return -covariance / (policy * x**2).sum()
-
-
-def _sign(policy: Tensor, reference: Tensor) -> Tensor:
-    return -my_best_multiple(policy, reference)
 
 
 def _k3(policy: Tensor, reference: Tensor) -> Tensor:
@@ -33,10 +30,6 @@ def _unweighted(policy: Tensor, reference: Tensor) -> Tensor:
     d = torch.log(policy / reference)
     x = torch.exp(-d) - 1
     return -(d * x).sum() / (x**2).sum()
-
-
-def _swapped(policy: Tensor, reference: Tensor) -> Tensor:
-    return my_best_multiple(reference, policy)
 
 
 def _of_d(policy: Tensor, reference: Tensor) -> Tensor:
@@ -89,7 +82,7 @@ VARIATE = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _sign,
+            negated(my_best_multiple),
             "The sign: where d is large, exp(-d) - 1 is small, so their covariance is negative.",
         ),
         Mistake(
@@ -104,7 +97,10 @@ VARIATE = Exercise(
             _unweighted,
             "You average over outcomes without their probabilities. Which distribution are the samples drawn from?",
         ),
-        Mistake(_swapped, "Policy and reference are exchanged."),
+        Mistake(
+            swapped(my_best_multiple, "policy", "reference"),
+            "Policy and reference are exchanged.",
+        ),
         Mistake(
             _of_d,
             "You divide by the variance of d. The parabola's square term belongs to what c multiplies.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_masked_gradient(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
@@ -43,10 +44,6 @@ def _observed_alone(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
 
 def _summed_over_completions(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     return my_masked_gradient(logits, targets, mask) * len(mask)
-
-
-def _push(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
-    return -my_masked_gradient(logits, targets, mask)
 
 
 def _case(seed: int, B: int, T: int, V: int) -> Case:
@@ -100,7 +97,7 @@ MASKED_GRADIENT = Exercise(
             "Too large by the number of completions.",
         ),
         Mistake(
-            _push,
+            negated(my_masked_gradient),
             "This is the direction of a descent step. The gradient points the other way.",
         ),
     ),

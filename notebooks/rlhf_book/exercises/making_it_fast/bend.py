@@ -4,6 +4,7 @@ from torch import Generator
 
 from ..draws import uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, swapped
 
 
 def my_bend(
@@ -39,17 +40,6 @@ def _one_size(
     flops: float,
 ) -> float:
     return my_bend(weights, kept, weight_bytes, weight_bytes, bandwidth, flops)
-
-
-def _sizes_swapped(
-    weights: float,
-    kept: float,
-    weight_bytes: float,
-    cache_bytes: float,
-    bandwidth: float,
-    flops: float,
-) -> float:
-    return my_bend(weights, kept, cache_bytes, weight_bytes, bandwidth, flops)
 
 
 def _one_operation(
@@ -109,17 +99,6 @@ def _added(
         / bandwidth
         / (2 * weights / flops + kept * cache_bytes / bandwidth)
     )
-
-
-def _trained(
-    weights: float,
-    kept: float,
-    weight_bytes: float,
-    cache_bytes: float,
-    bandwidth: float,
-    flops: float,
-) -> float:
-    return my_bend(3 * weights, kept, weight_bytes / 3, cache_bytes, bandwidth, flops)
 
 
 def _draw(generator: Generator) -> Case:
@@ -190,7 +169,10 @@ BEND = Exercise(
             "That is the bend of rows without a cache. Each row brings its own bytes, too.",
         ),
         Mistake(_one_size, "A number in the cache has its own size in bytes."),
-        Mistake(_sizes_swapped, "The two sizes in bytes are exchanged."),
+        Mistake(
+            swapped(my_bend, "weight_bytes", "cache_bytes"),
+            "The two sizes in bytes are exchanged.",
+        ),
         Mistake(
             _one_operation,
             "A weight takes a multiplication and an addition for each token.",
@@ -208,7 +190,11 @@ BEND = Exercise(
             "A sign: both sides grow with the rows, and only the difference counts.",
         ),
         Mistake(
-            _trained,
+            given(
+                my_bend,
+                weights=lambda weights: 3 * weights,
+                weight_bytes=lambda weight_bytes: weight_bytes / 3,
+            ),
             "A step of the sampler reads a token: two operations for each weight, not six.",
         ),
     ),

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_head_gradient(
@@ -14,16 +15,6 @@ def my_head_gradient(
     slope = -torch.softmax(hidden @ weight.T, dim=-1)
     slope[torch.arange(len(ids)), ids] += 1
     return (slope * upstream[:, None]) @ weight
-
-
-def _sign(hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor) -> Tensor:
-    return -my_head_gradient(hidden, weight, ids, upstream)
-
-
-def _no_upstream(
-    hidden: Tensor, weight: Tensor, ids: Tensor, upstream: Tensor
-) -> Tensor:
-    return my_head_gradient(hidden, weight, ids, torch.ones_like(upstream))
 
 
 def _picked_alone(
@@ -119,11 +110,11 @@ HEAD = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _sign,
+            negated(my_head_gradient),
             "The sign is wrong: to raise a token's log-prob, raise its logit and lower all others.",
         ),
         Mistake(
-            _no_upstream,
+            given(my_head_gradient, upstream=torch.ones_like),
             "The slopes of the loss do not enter: multiply by them, as the chain rule does.",
         ),
         Mistake(

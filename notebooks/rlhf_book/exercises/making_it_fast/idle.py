@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_saved_share(p: Tensor, group_size: int) -> Tensor:
@@ -31,10 +32,6 @@ def _all_wrong(p: Tensor, group_size: int) -> Tensor:
 
 def _all_right(p: Tensor, group_size: int) -> Tensor:
     return 2 / 3 * (p**group_size).mean()
-
-
-def _mean_first(p: Tensor, group_size: int) -> Tensor:
-    return my_saved_share(p.mean()[None], group_size)
 
 
 def _left(p: Tensor, group_size: int) -> Tensor:
@@ -100,7 +97,7 @@ IDLE = Exercise(
             "You count the groups in which all are right. What about those where all are wrong?",
         ),
         Mistake(
-            _mean_first,
+            given(my_saved_share, p=lambda p: p.mean()[None]),
             "You average p first. Idle groups come from the extremes: each prompt counts by itself.",
         ),
         Mistake(_left, "This is the share that is left."),

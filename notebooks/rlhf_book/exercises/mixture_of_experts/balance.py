@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_balance(logits: Tensor, picked: int) -> Tensor:
@@ -27,10 +28,6 @@ def _divided(logits: Tensor, picked: int) -> Tensor:
 def _only_probabilities(logits: Tensor, picked: int) -> Tensor:
     mean = logits.softmax(-1).mean(0)
     return logits.shape[-1] * picked * (mean**2).sum()
-
-
-def _first_only(logits: Tensor, picked: int) -> Tensor:
-    return my_balance(logits, 1)
 
 
 def _over_picked(logits: Tensor, picked: int) -> Tensor:
@@ -99,7 +96,10 @@ BALANCE = Exercise(
             _only_probabilities,
             "No pick occurs in it. F counts choices, and only P is a mean of probabilities.",
         ),
-        Mistake(_first_only, "You count the first pick only. A token has K of them."),
+        Mistake(
+            given(my_balance, picked=1),
+            "You count the first pick only. A token has K of them.",
+        ),
         Mistake(
             _over_picked,
             "P is the softmax over all experts, also those that are not picked.",

@@ -7,6 +7,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_dropped(picks: Tensor, experts: int, factor: float) -> int:
@@ -26,14 +27,6 @@ def _tokens_only(picks: Tensor, experts: int, factor: float) -> int:
     places = math.ceil(factor * len(picks) / experts)
     load = torch.bincount(picks.flatten(), minlength=experts)
     return int((load - places).clamp(min=0).sum())
-
-
-def _first_pick(picks: Tensor, experts: int, factor: float) -> int:
-    return my_dropped(picks[:, :1], experts, factor)
-
-
-def _no_factor(picks: Tensor, experts: int, factor: float) -> int:
-    return my_dropped(picks, experts, 1.0)
 
 
 def _used_experts(picks: Tensor, experts: int, factor: float) -> int:
@@ -96,9 +89,12 @@ CAPACITY = Exercise(
             _tokens_only,
             "Places are counted from the tokens. A token has K picks, and each needs a place.",
         ),
-        Mistake(_first_pick, "Only first picks are counted."),
         Mistake(
-            _no_factor,
+            given(my_dropped, picks=lambda picks: picks[:, :1]),
+            "Only first picks are counted.",
+        ),
+        Mistake(
+            given(my_dropped, factor=1.0),
             "The factor is missing: it gives more places than the mean load.",
         ),
         Mistake(

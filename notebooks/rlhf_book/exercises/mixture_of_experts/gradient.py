@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_logit_gradient(p: Tensor, picked: Tensor, useful: Tensor) -> Tensor:
@@ -34,10 +35,6 @@ def _diagonal(p: Tensor, picked: Tensor, useful: Tensor) -> Tensor:
 
 def _no_p(p: Tensor, picked: Tensor, useful: Tensor) -> Tensor:
     return torch.where(picked, useful, 0.0) - (p * useful)[picked].sum()
-
-
-def _sign(p: Tensor, picked: Tensor, useful: Tensor) -> Tensor:
-    return -my_logit_gradient(p, picked, useful)
 
 
 def _case(p: list[float], picked: list[bool], useful: list[float]) -> Case:
@@ -98,7 +95,7 @@ GRADIENT = Exercise(
             _no_p,
             "A factor is missing: the derivative of p_j by its own logit has p_j in front.",
         ),
-        Mistake(_sign, "The sign is turned over."),
+        Mistake(negated(my_logit_gradient), "The sign is turned over."),
     ),
     where="The derivative of p_i by z_j is p_i (1[i = j] - p_j). Sum over the picked i, for every j.",
     idea=r"""

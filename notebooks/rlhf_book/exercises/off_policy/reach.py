@@ -7,6 +7,7 @@ from torch import Generator
 
 from ..draws import uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_reach(p: float, delta: float) -> float:
@@ -59,10 +60,6 @@ def _downwards(p: float, delta: float) -> float:
     return high
 
 
-def _twice(p: float, delta: float) -> float:
-    return my_reach(p, 2 * delta)
-
-
 def _draw(generator: Generator) -> Case:
     a, b = uniform(generator, 2).tolist()
     return Case({"p": 0.002 + 0.95 * a, "delta": 0.005 + 0.2 * b})
@@ -106,7 +103,9 @@ REACH = Exercise(
             "You bound the log-ratio alone. What do the other tokens lose?",
         ),
         Mistake(_downwards, "You went down. A good token rises."),
-        Mistake(_twice, "Your bound is twice delta."),
+        Mistake(
+            given(my_reach, delta=lambda delta: 2 * delta), "Your bound is twice delta."
+        ),
     ),
     where="The divergence is 0 at q = p and rises with q. Keep an interval whose lower end is allowed and whose upper end is not.",
     idea="""

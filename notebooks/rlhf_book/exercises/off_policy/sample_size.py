@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, books_batch
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import swapped
 
 
 def my_effective_share(logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> Tensor:
@@ -33,10 +34,6 @@ def _tokens(logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> Tensor:
 
 def _number(logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> Tensor:
     return len(mask) * my_effective_share(logp, sampler_logp, mask)
-
-
-def _inverse(logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> Tensor:
-    return my_effective_share(sampler_logp, logp, mask)
 
 
 def _largest(logp: Tensor, sampler_logp: Tensor, mask: Tensor) -> Tensor:
@@ -113,7 +110,7 @@ SAMPLE_SIZE = Exercise(
         ),
         Mistake(_number, "That is the size itself. Asked is its share of the batch."),
         Mistake(
-            _inverse,
+            swapped(my_effective_share, "logp", "sampler_logp"),
             "The ratio is turned over: samples of the sampler are to stand for the policy.",
         ),
         Mistake(

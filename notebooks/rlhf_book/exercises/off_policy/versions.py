@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, swapped
 
 
 def my_log_weight(
@@ -28,18 +29,6 @@ def _oldest(
     return ((logp - first) * mask).sum(-1)
 
 
-def _one_late(
-    logp: Tensor, first: Tensor, second: Tensor, switched_at: Tensor, mask: Tensor
-) -> Tensor:
-    return my_log_weight(logp, first, second, switched_at + 1, mask)
-
-
-def _exchanged(
-    logp: Tensor, first: Tensor, second: Tensor, switched_at: Tensor, mask: Tensor
-) -> Tensor:
-    return my_log_weight(logp, second, first, switched_at, mask)
-
-
 def _blend(
     logp: Tensor, first: Tensor, second: Tensor, switched_at: Tensor, mask: Tensor
 ) -> Tensor:
@@ -52,12 +41,6 @@ def _mean(
     logp: Tensor, first: Tensor, second: Tensor, switched_at: Tensor, mask: Tensor
 ) -> Tensor:
     return my_log_weight(logp, first, second, switched_at, mask) / mask.sum(-1)
-
-
-def _padding(
-    logp: Tensor, first: Tensor, second: Tensor, switched_at: Tensor, mask: Tensor
-) -> Tensor:
-    return my_log_weight(logp, first, second, switched_at, torch.ones_like(mask))
 
 
 def _exponential(
@@ -128,10 +111,12 @@ VERSIONS = Exercise(
             "You give every token to the version that began. Who wrote the later ones?",
         ),
         Mistake(
-            _one_late,
+            given(my_log_weight, switched_at=lambda switched_at: switched_at + 1),
             "One token late: `switched_at` is the first token of the second version.",
         ),
-        Mistake(_exchanged, "The two versions are exchanged."),
+        Mistake(
+            swapped(my_log_weight, "first", "second"), "The two versions are exchanged."
+        ),
         Mistake(
             _blend,
             "You mix the two distributions. Each token came from one of them, and it is known from which.",
@@ -140,7 +125,10 @@ VERSIONS = Exercise(
             _mean,
             "You divide by the length. The probability of a completion is a product.",
         ),
-        Mistake(_padding, "What stands under a 0 of the mask is in your sum."),
+        Mistake(
+            given(my_log_weight, mask=torch.ones_like),
+            "What stands under a 0 of the mask is in your sum.",
+        ),
         Mistake(_exponential, "That is the weight. Asked is its logarithm."),
     ),
     where="The probability of a completion is a product of the probabilities with which its tokens were drawn, one by one.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_bias(probs: Tensor, baseline: Tensor) -> Tensor:
@@ -15,10 +16,6 @@ def my_bias(probs: Tensor, baseline: Tensor) -> Tensor:
 
 def _none(probs: Tensor, baseline: Tensor) -> Tensor:
     return 0 * probs
-
-
-def _sign(probs: Tensor, baseline: Tensor) -> Tensor:
-    return -my_bias(probs, baseline)
 
 
 def _not_centred(probs: Tensor, baseline: Tensor) -> Tensor:
@@ -80,7 +77,7 @@ ACTION_BASELINE = Exercise(
             "That a baseline brings no bias was proved by taking it out of a sum over tokens. Does this one come out?",
         ),
         Mistake(
-            _sign,
+            negated(my_bias),
             "This is the mean of b times the score. It is subtracted, not added.",
         ),
         Mistake(

@@ -4,6 +4,7 @@ from torch import Generator
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_length_push(
@@ -17,16 +18,6 @@ def _paid_alike(
     p: float, short: int, long: int, reward: float, baseline: float
 ) -> float:
     return 0.0 * p
-
-
-def _sign(p: float, short: int, long: int, reward: float, baseline: float) -> float:
-    return -my_length_push(p, short, long, reward, baseline)
-
-
-def _no_baseline(
-    p: float, short: int, long: int, reward: float, baseline: float
-) -> float:
-    return my_length_push(p, short, long, reward, 0.0)
 
 
 def _baseline_outside(
@@ -116,11 +107,11 @@ LENGTH_PUSH = Exercise(
             "weigh a short completion by?",
         ),
         Mistake(
-            _sign,
+            negated(my_length_push),
             "The wrong way round. With a reward of 1 and no baseline, which completion has the larger weight?",
         ),
         Mistake(
-            _no_baseline,
+            given(my_length_push, baseline=0.0),
             "You left the baseline out, as if it changed nothing. Does its part still sum to zero when it is divided by "
             "the length?",
         ),

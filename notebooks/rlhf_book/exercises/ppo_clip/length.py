@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_expected_step(logits: Tensor, rewards: Tensor, lengths: Tensor) -> Tensor:
@@ -50,10 +51,6 @@ def _multiplied(logits: Tensor, rewards: Tensor, lengths: Tensor) -> Tensor:
 
 def _padded(logits: Tensor, rewards: Tensor, lengths: Tensor) -> Tensor:
     return _no_length(logits, rewards, lengths) / lengths.max()
-
-
-def _downhill(logits: Tensor, rewards: Tensor, lengths: Tensor) -> Tensor:
-    return -my_expected_step(logits, rewards, lengths)
 
 
 def _case(logits: list[float], rewards: list[float], lengths: list[float]) -> Case:
@@ -136,7 +133,9 @@ LENGTH = Exercise(
             _padded,
             "You divide by the longest length. Each completion is divided by its own.",
         ),
-        Mistake(_downhill, "Every sign is turned: this points downhill."),
+        Mistake(
+            negated(my_expected_step), "Every sign is turned: this points downhill."
+        ),
     ),
     where="Write the expectation as a sum over completions, and use that pi times grad log pi is grad pi.",
     idea=r"""

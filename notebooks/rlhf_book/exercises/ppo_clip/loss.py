@@ -12,6 +12,7 @@ from ..draws import (
     to_the_front,
 )
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated, swapped
 
 
 def my_ppo_loss(
@@ -58,12 +59,6 @@ def _summed(
     return -(_cells(logp, old_logp, advantages, eps) * mask).sum(1).mean()
 
 
-def _sign(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
-) -> Tensor:
-    return -my_ppo_loss(logp, old_logp, advantages, mask, eps)
-
-
 def _maximum_for_bad(
     logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
 ) -> Tensor:
@@ -103,12 +98,6 @@ def _recomputed(
     logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
 ) -> Tensor:
     return my_ppo_loss(logp, logp.detach(), advantages, mask, eps)
-
-
-def _upside_down(
-    logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, eps: float
-) -> Tensor:
-    return my_ppo_loss(old_logp, logp, advantages, mask, eps)
 
 
 def _of_the_response(
@@ -219,7 +208,7 @@ LOSS = Exercise(
             "Within a completion you sum, and then average over completions. Equation 7 averages over tokens.",
         ),
         Mistake(
-            _sign,
+            negated(my_ppo_loss),
             "The sign: this is the objective, which is maximised. A loss is minimised.",
         ),
         Mistake(
@@ -240,7 +229,10 @@ LOSS = Exercise(
             _recomputed,
             "Your ratio is always 1: the old log-probs are an argument, stored when the completions were sampled.",
         ),
-        Mistake(_upside_down, "The ratio is upside down: new over old."),
+        Mistake(
+            swapped(my_ppo_loss, "logp", "old_logp"),
+            "The ratio is upside down: new over old.",
+        ),
         Mistake(
             _of_the_response,
             "You use the first token's advantage for the whole completion. Each has its own.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated, swapped
 
 
 def my_weight(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
@@ -48,14 +49,6 @@ def _wrong_side(ratio: Tensor, advantages: Tensor, low: float, high: float) -> T
     good = (advantages > 0) & (ratio < 1 - low)
     bad = (advantages < 0) & (ratio > 1 + high)
     return torch.where(good | bad, 0.0, ratio * advantages)
-
-
-def _loss(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    return -my_weight(ratio, advantages, low, high)
-
-
-def _swapped(ratio: Tensor, advantages: Tensor, low: float, high: float) -> Tensor:
-    return my_weight(ratio, advantages, high, low)
 
 
 def _product_clipped(
@@ -143,11 +136,11 @@ WEIGHT = Exercise(
             "The two that you switch off have moved the wrong way. It is the other two that are done.",
         ),
         Mistake(
-            _loss,
+            negated(my_weight),
             "The sign: this is the gradient of the loss. The exercise asks for that of the objective.",
         ),
         Mistake(
-            _swapped,
+            swapped(my_weight, "low", "high"),
             "`low` and `high` are swapped: the clip range runs from 1 - low to 1 + high.",
         ),
         Mistake(

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_best_of_n(p: Tensor, scores: Tensor, n: int) -> Tensor:
@@ -37,10 +38,6 @@ def _below_only(p: Tensor, scores: Tensor, n: int) -> Tensor:
     at_most = (p * (scores[None] <= scores[:, None])).sum(1)
     law = n * at_most ** (n - 1) * p
     return law / law.sum()
-
-
-def _worst(p: Tensor, scores: Tensor, n: int) -> Tensor:
-    return my_best_of_n(p, -scores, n)
 
 
 def _one_draw_too_few(p: Tensor, scores: Tensor, n: int) -> Tensor:
@@ -104,7 +101,10 @@ BEST_OF_N = Exercise(
             _one_draw_too_few,
             "This is the best of n - 1 draws.",
         ),
-        Mistake(_worst, "This keeps the lowest score."),
+        Mistake(
+            given(my_best_of_n, scores=lambda scores: -scores),
+            "This keeps the lowest score.",
+        ),
     ),
     where="The best score is at most s if all n are. That gives the chance of each level; divide it within the level.",
     idea="""

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, swapped
 
 
 def my_step_scores(
@@ -34,24 +35,6 @@ def _last_token(
     logp: Tensor, ref_logp: Tensor, step_ends: Tensor, mask: Tensor, beta: float
 ) -> Tensor:
     return beta * (logp - ref_logp) * mask * step_ends
-
-
-def _no_beta(
-    logp: Tensor, ref_logp: Tensor, step_ends: Tensor, mask: Tensor, beta: float
-) -> Tensor:
-    return my_step_scores(logp, ref_logp, step_ends, mask, 1.0)
-
-
-def _other_sign(
-    logp: Tensor, ref_logp: Tensor, step_ends: Tensor, mask: Tensor, beta: float
-) -> Tensor:
-    return my_step_scores(ref_logp, logp, step_ends, mask, beta)
-
-
-def _no_mask(
-    logp: Tensor, ref_logp: Tensor, step_ends: Tensor, mask: Tensor, beta: float
-) -> Tensor:
-    return my_step_scores(logp, ref_logp, step_ends, torch.ones_like(mask), beta)
 
 
 def _mean(
@@ -116,12 +99,17 @@ IMPLICIT = Exercise(
             _last_token,
             "A step has more tokens than its last one, and all of them count.",
         ),
-        Mistake(_no_beta, "The scale is wrong: what is a nat worth?"),
         Mistake(
-            _other_sign,
+            given(my_step_scores, beta=1.0), "The scale is wrong: what is a nat worth?"
+        ),
+        Mistake(
+            swapped(my_step_scores, "logp", "ref_logp"),
             "The sign is wrong: the trained model stands in the numerator.",
         ),
-        Mistake(_no_mask, "Tokens that the policy did not write count in your scores."),
+        Mistake(
+            given(my_step_scores, mask=torch.ones_like),
+            "Tokens that the policy did not write count in your scores.",
+        ),
         Mistake(
             _mean,
             "You average over the tokens of a step. Then the scores no longer sum to that of the completion.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer, uniform
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_ranked_advantage(
@@ -47,12 +48,6 @@ def _divided(
     return (A / (total.std(1, keepdim=True) + 1e-4)).flatten()
 
 
-def _no_weight(
-    outcomes: Tensor, scores: Tensor, group_size: int, weight: float
-) -> Tensor:
-    return my_ranked_advantage(outcomes, scores, group_size, 1.0)
-
-
 def _right_alone(
     outcomes: Tensor, scores: Tensor, group_size: int, weight: float
 ) -> Tensor:
@@ -62,12 +57,6 @@ def _right_alone(
 def _others(outcomes: Tensor, scores: Tensor, group_size: int, weight: float) -> Tensor:
     A = my_ranked_advantage(outcomes, scores, group_size, weight)
     return A * group_size / (group_size - 1)
-
-
-def _without_score(
-    outcomes: Tensor, scores: Tensor, group_size: int, weight: float
-) -> Tensor:
-    return my_ranked_advantage(outcomes, scores, group_size, 0.0)
 
 
 def _draw(generator: Generator) -> Case:
@@ -133,7 +122,10 @@ RANKED = Exercise(
             "The mean is that of the batch. Completions are compared with those of the same prompt.",
         ),
         Mistake(_divided, "The mean is subtracted, and nothing is divided here."),
-        Mistake(_no_weight, "The score counts in full: its weight is missing."),
+        Mistake(
+            given(my_ranked_advantage, weight=1.0),
+            "The score counts in full: its weight is missing.",
+        ),
         Mistake(
             _right_alone,
             "Only right completions are ranked by their scores. Wrong ones have scores, too.",
@@ -142,7 +134,10 @@ RANKED = Exercise(
             _others,
             "You subtract the mean of the others. Here it is the mean of the whole group.",
         ),
-        Mistake(_without_score, "The score does not count at all in your answer."),
+        Mistake(
+            given(my_ranked_advantage, weight=0.0),
+            "The score does not count at all in your answer.",
+        ),
     ),
     where="Which of the two numbers may say that a group is worth learning from?",
     idea="""

@@ -5,6 +5,7 @@ from torch import Generator
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_added(p: float, group_size: int) -> float:
@@ -14,17 +15,9 @@ def my_added(p: float, group_size: int) -> float:
     return error / (p * (1 - p))
 
 
-def _whole(p: float, group_size: int) -> float:
-    return my_added(p, group_size + 1)
-
-
 def _variance_alone(p: float, group_size: int) -> float:
     one_right = 1 - (1 - p) ** (group_size - 1)
     return one_right * (1 - one_right) / (p * (1 - p))
-
-
-def _minimum(p: float, group_size: int) -> float:
-    return my_added(1 - p, group_size)
 
 
 def _not_divided(p: float, group_size: int) -> float:
@@ -66,7 +59,7 @@ MAXIMUM = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _whole,
+            given(my_added, group_size=lambda group_size: group_size + 1),
             "You take the maximum over the whole group. Its own reward must not be in it.",
         ),
         Mistake(
@@ -74,7 +67,7 @@ MAXIMUM = Exercise(
             "You have the variance of the maximum. It is not centred on p: its distance from p counts.",
         ),
         Mistake(
-            _minimum,
+            given(my_added, p=lambda p: 1 - p),
             "When is the maximum of several rewards 0? Only if all of them are.",
         ),
         Mistake(

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_weight(p: Tensor, group_size: int, m: float) -> Tensor:
@@ -16,10 +17,6 @@ def my_weight(p: Tensor, group_size: int, m: float) -> Tensor:
 
 def _turned(p: Tensor, group_size: int, m: float) -> Tensor:
     return 1 - my_weight(p, group_size, m)
-
-
-def _whole_group(p: Tensor, group_size: int, m: float) -> Tensor:
-    return my_weight(p, group_size + 1, m)
 
 
 def _unbiased_m(p: Tensor, group_size: int, m: float) -> Tensor:
@@ -89,7 +86,7 @@ SHRINKAGE = Exercise(
             "That is the weight of the others' mean. The guess with the smaller error gets more.",
         ),
         Mistake(
-            _whole_group,
+            given(my_weight, group_size=lambda group_size: group_size + 1),
             "You divide by the size of the group. Of how many rewards is the mean of the others a mean?",
         ),
         Mistake(

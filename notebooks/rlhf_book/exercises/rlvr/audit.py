@@ -4,6 +4,7 @@ import torch
 from torch import Generator
 
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_rates(
@@ -40,12 +41,6 @@ def _of_the_failed(
     passed: int, failed: int, wrong_passed: float, right_failed: float
 ) -> tuple[float, float]:
     return passed * wrong_passed / failed, failed * right_failed / passed
-
-
-def _equal_halves(
-    passed: int, failed: int, wrong_passed: float, right_failed: float
-) -> tuple[float, float]:
-    return my_rates(1, 1, wrong_passed, right_failed)
 
 
 def _kept(
@@ -109,7 +104,7 @@ AUDIT = Exercise(
             "Below the line of the first rate stand all wrong completions, also those that passed.",
         ),
         Mistake(
-            _equal_halves,
+            given(my_rates, passed=1, failed=1),
             "The two piles are not equally large. Count completions before you divide.",
         ),
         Mistake(_kept, "You return how often the verdict is right."),

@@ -7,6 +7,7 @@ from torch import Generator
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, swapped
 
 
 def my_step_factor(p: float, a: float, b: float, G: int, divide: bool) -> float:
@@ -23,20 +24,12 @@ def my_step_factor(p: float, a: float, b: float, G: int, divide: bool) -> float:
     return (1 - a - b) * gap
 
 
-def _no_noise(p: float, a: float, b: float, G: int, divide: bool) -> float:
-    return my_step_factor(p, 0.0, 0.0, G, divide)
-
-
 def _factor_alone(p: float, a: float, b: float, G: int, divide: bool) -> float:
     return (1 - a - b) * my_step_factor(p, 0.0, 0.0, G, divide)
 
 
 def _rates_alone(p: float, a: float, b: float, G: int, divide: bool) -> float:
     return my_step_factor(a + (1 - a - b) * p, 0.0, 0.0, G, divide)
-
-
-def _never_divided(p: float, a: float, b: float, G: int, divide: bool) -> float:
-    return my_step_factor(p, a, b, G, False)
 
 
 def _by_the_law(p: float, a: float, b: float, G: int, divide: bool) -> float:
@@ -48,10 +41,6 @@ def _by_the_law(p: float, a: float, b: float, G: int, divide: bool) -> float:
 def _population(p: float, a: float, b: float, G: int, divide: bool) -> float:
     scale = math.sqrt(G / (G - 1)) if divide else 1.0
     return scale * my_step_factor(p, a, b, G, divide)
-
-
-def _swapped(p: float, a: float, b: float, G: int, divide: bool) -> float:
-    return my_step_factor(p, b, a, G, divide)
 
 
 def _whole_group(p: float, a: float, b: float, G: int, divide: bool) -> float:
@@ -93,7 +82,8 @@ NOISY_STEP = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(
-            _no_noise, "You leave the noise out: with these rates nothing changes."
+            given(my_step_factor, a=0.0, b=0.0),
+            "You leave the noise out: with these rates nothing changes.",
         ),
         Mistake(
             _factor_alone,
@@ -103,14 +93,18 @@ NOISY_STEP = Exercise(
             _rates_alone,
             "That is the number before the gradient of the pass rate. How does the pass rate move with the true one?",
         ),
-        Mistake(_never_divided, "You do not divide by the spread when you should."),
+        Mistake(
+            given(my_step_factor, divide=False),
+            "You do not divide by the spread when you should.",
+        ),
         Mistake(
             _by_the_law,
             "You divide by the spread of the law. The group's own spread varies, and a group of equals gives nothing.",
         ),
         Mistake(_population, "Your standard deviation divides by G; take G - 1."),
         Mistake(
-            _swapped, "a is the rate of false positives, b that of false negatives."
+            swapped(my_step_factor, "a", "b"),
+            "a is the rate of false positives, b that of false negatives.",
         ),
         Mistake(
             _whole_group,

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_lora(
@@ -51,12 +52,6 @@ def _all_scaled(
 
 def _minus(x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float) -> Tensor:
     return x @ weight.T - alpha / len(down) * (x @ down.T @ up.T)
-
-
-def _still_frozen(
-    x: Tensor, weight: Tensor, down: Tensor, up: Tensor, alpha: float
-) -> Tensor:
-    return my_lora(x, weight, down, up.detach(), alpha)
 
 
 def _case(
@@ -120,7 +115,7 @@ LORA = Exercise(
         ),
         Mistake(_minus, "The correction is added."),
         Mistake(
-            _still_frozen,
+            given(my_lora, up=Tensor.detach),
             "The values are right, but nothing of the gradient reaches B.",
         ),
     ),

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_part(objective: Tensor, mask: Tensor, rank: int, count: int) -> Tensor:
@@ -45,10 +46,6 @@ def _dealt_out(objective: Tensor, mask: Tensor, rank: int, count: int) -> Tensor
 def _padding_counts(objective: Tensor, mask: Tensor, rank: int, count: int) -> Tensor:
     own = _own_rows(mask, rank, count)
     return -(objective[own] * mask[own]).sum() / mask.numel()
-
-
-def _ascends(objective: Tensor, mask: Tensor, rank: int, count: int) -> Tensor:
-    return -my_part(objective, mask, rank, count)
 
 
 def _case(generator: Generator, lengths: list[int], rank: int, count: int) -> Case:
@@ -119,7 +116,8 @@ PROCESSES = Exercise(
         ),
         Mistake(_padding_counts, "Your denominator counts the padding."),
         Mistake(
-            _ascends, "The sign is wrong: a loss goes down as the objective goes up."
+            negated(my_part),
+            "The sign is wrong: a loss goes down as the objective goes up.",
         ),
     ),
     where="Add up the parts of all ranks, and compare with the loss of one process.",

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, batch
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import negated
 
 
 def my_corrected_loss(
@@ -91,12 +92,6 @@ def _mean_of_means(
     return -((weight * advantages[:, None] * logp * mask).sum(-1) / mask.sum(-1)).mean()
 
 
-def _ascends(
-    logp: Tensor, sampler_logp: Tensor, advantages: Tensor, mask: Tensor, cap: float
-) -> Tensor:
-    return -my_corrected_loss(logp, sampler_logp, advantages, mask, cap)
-
-
 def _case(drawn: dict[str, Tensor], cap: float) -> Case:
     names = {
         "logp": "logp",
@@ -168,7 +163,8 @@ TRUNCATED = Exercise(
             "You average within each response first. The exercise asks for all tokens alike.",
         ),
         Mistake(
-            _ascends, "The sign is wrong: a loss goes down as the objective goes up."
+            negated(my_corrected_loss),
+            "The sign is wrong: a loss goes down as the objective goes up.",
         ),
     ),
     where="Let engine and model agree: the plain policy gradient must be left.",

@@ -5,16 +5,13 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_dose(yes: Tensor, found: float) -> float:
     """[A] rates of yes, answer 0 is right -> the smallest share to verify."""
     lead = max(0.0, (yes[1:].max() - yes[0]).item())
     return lead / (lead + found)
-
-
-def _perfect(yes: Tensor, found: float) -> float:
-    return my_dose(yes, 1.0)
 
 
 def _mean(yes: Tensor, found: float) -> float:
@@ -72,7 +69,10 @@ DOSE = Exercise(
     ),
     draw=_draw,
     mistakes=(
-        Mistake(_perfect, "This verifier pays a right answer only if it knows it."),
+        Mistake(
+            given(my_dose, found=1.0),
+            "This verifier pays a right answer only if it knows it.",
+        ),
         Mistake(
             _mean,
             "You compare with the average wrong answer. Training goes to the one that is paid best.",

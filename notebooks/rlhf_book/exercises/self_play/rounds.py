@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_spin_after(data: Tensor, start: Tensor, beta: float, rounds: int) -> Tensor:
@@ -29,10 +30,6 @@ def _mixture(data: Tensor, start: Tensor, beta: float, rounds: int) -> Tensor:
 
 def _data(data: Tensor, start: Tensor, beta: float, rounds: int) -> Tensor:
     return data
-
-
-def _one_more(data: Tensor, start: Tensor, beta: float, rounds: int) -> Tensor:
-    return my_spin_after(data, start, beta, rounds + 1)
 
 
 def _unnormalised(data: Tensor, start: Tensor, beta: float, rounds: int) -> Tensor:
@@ -90,7 +87,10 @@ ROUNDS = Exercise(
         Mistake(
             _data, "That is the fixed point, which beta = 1 alone reaches at once."
         ),
-        Mistake(_one_more, "One round too many."),
+        Mistake(
+            given(my_spin_after, rounds=lambda rounds: rounds + 1),
+            "One round too many.",
+        ),
         Mistake(_unnormalised, "Probabilities sum to 1."),
     ),
     where="Take logarithms: what does one round do to log q - log p, up to a constant?",

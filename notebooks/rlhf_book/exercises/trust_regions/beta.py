@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_beta(probs: Tensor, advantages: Tensor, delta: float) -> float:
@@ -37,10 +38,6 @@ def _inverse(probs: Tensor, advantages: Tensor, delta: float) -> float:
     return 1 / my_beta(probs, advantages, delta)
 
 
-def _from_uniform(probs: Tensor, advantages: Tensor, delta: float) -> float:
-    return my_beta(torch.full_like(probs, 1 / len(probs)), advantages, delta)
-
-
 def _of_the_logits(probs: Tensor, advantages: Tensor, delta: float) -> float:
     low, high = 1e-4, 1e6
     for _ in range(100):
@@ -49,10 +46,6 @@ def _of_the_logits(probs: Tensor, advantages: Tensor, delta: float) -> float:
         kl = (probs * (probs.log() - new)).sum()
         low, high = (beta, high) if kl > delta else (low, beta)
     return (low * high) ** 0.5
-
-
-def _twice(probs: Tensor, advantages: Tensor, delta: float) -> float:
-    return my_beta(probs, advantages, delta / 2)
 
 
 def _case(probs: list[float], advantages: list[float], delta: float) -> Case:
@@ -99,14 +92,17 @@ BETA = Exercise(
         ),
         Mistake(_inverse, "The other way round: a larger price, a smaller step."),
         Mistake(
-            _from_uniform,
+            given(my_beta, probs=lambda probs: torch.full_like(probs, 1 / len(probs))),
             "You start from the uniform policy. The exponential multiplies the old one.",
         ),
         Mistake(
             _of_the_logits,
             "Add A / beta to the old log-probabilities, not to the probabilities.",
         ),
-        Mistake(_twice, "Half of the bound: the KL is given whole."),
+        Mistake(
+            given(my_beta, delta=lambda delta: delta / 2),
+            "Half of the bound: the KL is given whole.",
+        ),
     ),
     where="Write the KL at a given beta as a function, and halve an interval of beta (in its logarithm) around delta.",
     idea=r"""

@@ -4,6 +4,7 @@ from torch import Generator
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_bound(alpha: float, A_max: float, gamma: float, T: int) -> float:
@@ -15,10 +16,6 @@ def _to_first_order(alpha: float, A_max: float, gamma: float, T: int) -> float:
     return 4 * A_max * alpha**2 * sum(t * gamma**t for t in range(T))
 
 
-def _one_too_many(alpha: float, A_max: float, gamma: float, T: int) -> float:
-    return my_bound(alpha, A_max, gamma, T + 1)
-
-
 def _from_one(alpha: float, A_max: float, gamma: float, T: int) -> float:
     return (
         4
@@ -26,10 +23,6 @@ def _from_one(alpha: float, A_max: float, gamma: float, T: int) -> float:
         * alpha
         * sum(gamma**t * (1 - (1 - alpha) ** (t + 1)) for t in range(T))
     )
-
-
-def _no_discount(alpha: float, A_max: float, gamma: float, T: int) -> float:
-    return my_bound(alpha, A_max, 1.0, T)
 
 
 def _without_end(alpha: float, A_max: float, gamma: float, T: int) -> float:
@@ -81,12 +74,15 @@ BOUND = Exercise(
     draw=_draw,
     mistakes=(
         Mistake(_to_first_order, "This is the rounded form, with t alpha."),
-        Mistake(_one_too_many, "That is one token too many: t runs from 0 to T - 1."),
+        Mistake(
+            given(my_bound, T=lambda T: T + 1),
+            "That is one token too many: t runs from 0 to T - 1.",
+        ),
         Mistake(
             _from_one,
             "Before the first token nothing has parted: at t = 0 the chance is 0.",
         ),
-        Mistake(_no_discount, "The discount is missing."),
+        Mistake(given(my_bound, gamma=1.0), "The discount is missing."),
         Mistake(
             _without_end, "This is the sum without end. Completions have T tokens."
         ),

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_product(probs: Tensor, visits: Tensor, v: Tensor) -> Tensor:
@@ -19,10 +20,6 @@ def _no_mean(probs: Tensor, visits: Tensor, v: Tensor) -> Tensor:
 
 def _plain_mean(probs: Tensor, visits: Tensor, v: Tensor) -> Tensor:
     return visits[:, None] / visits.sum() * probs * (v - v.mean(-1, keepdim=True))
-
-
-def _all_states_alike(probs: Tensor, visits: Tensor, v: Tensor) -> Tensor:
-    return my_product(probs, torch.ones_like(visits), v)
 
 
 def _not_divided(probs: Tensor, visits: Tensor, v: Tensor) -> Tensor:
@@ -83,7 +80,8 @@ PRODUCT = Exercise(
             "You subtract the plain mean of a row. Which mean makes the result of a constant zero, and F symmetric?",
         ),
         Mistake(
-            _all_states_alike, "All states count alike here. The mean is over visits."
+            given(my_product, visits=torch.ones_like),
+            "All states count alike here. The mean is over visits.",
         ),
         Mistake(
             _not_divided,

@@ -6,6 +6,7 @@ from torch.nn.functional import logsigmoid
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_dpo_loss(
@@ -40,16 +41,6 @@ def _swapped(
     return my_dpo_loss(rejected, chosen, ref_rejected, ref_chosen, beta)
 
 
-def _no_beta(
-    chosen: Tensor,
-    rejected: Tensor,
-    ref_chosen: Tensor,
-    ref_rejected: Tensor,
-    beta: float,
-) -> Tensor:
-    return my_dpo_loss(chosen, rejected, ref_chosen, ref_rejected, 1.0)
-
-
 def _beta_outside(
     chosen: Tensor,
     rejected: Tensor,
@@ -58,26 +49,6 @@ def _beta_outside(
     beta: float,
 ) -> Tensor:
     return beta * my_dpo_loss(chosen, rejected, ref_chosen, ref_rejected, 1.0)
-
-
-def _divided_by_beta(
-    chosen: Tensor,
-    rejected: Tensor,
-    ref_chosen: Tensor,
-    ref_rejected: Tensor,
-    beta: float,
-) -> Tensor:
-    return my_dpo_loss(chosen, rejected, ref_chosen, ref_rejected, 1 / beta)
-
-
-def _reference_added(
-    chosen: Tensor,
-    rejected: Tensor,
-    ref_chosen: Tensor,
-    ref_rejected: Tensor,
-    beta: float,
-) -> Tensor:
-    return my_dpo_loss(chosen, rejected, -ref_chosen, -ref_rejected, beta)
 
 
 def _no_logarithm(
@@ -111,16 +82,6 @@ def _summed(
     return len(chosen) * my_dpo_loss(chosen, rejected, ref_chosen, ref_rejected, beta)
 
 
-def _maximised(
-    chosen: Tensor,
-    rejected: Tensor,
-    ref_chosen: Tensor,
-    ref_rejected: Tensor,
-    beta: float,
-) -> Tensor:
-    return -my_dpo_loss(chosen, rejected, ref_chosen, ref_rejected, beta)
-
-
 def _only_the_chosen(
     chosen: Tensor,
     rejected: Tensor,
@@ -151,16 +112,6 @@ def _overflows(
 ) -> Tensor:
     margin = (chosen - ref_chosen) - (rejected - ref_rejected)
     return -torch.log(torch.sigmoid(beta * margin)).mean()
-
-
-def _rejected_detached(
-    chosen: Tensor,
-    rejected: Tensor,
-    ref_chosen: Tensor,
-    ref_rejected: Tensor,
-    beta: float,
-) -> Tensor:
-    return my_dpo_loss(chosen, rejected.detach(), ref_chosen, ref_rejected, beta)
 
 
 def _case(n: int, generator: Generator, beta: float, long: bool = False) -> Case:
@@ -234,17 +185,24 @@ DPO = Exercise(
             "The reference is not used. The implicit reward of a completion is a log-ratio: which two policies does it compare?",
         ),
         Mistake(_swapped, "This loss is small when the rejected completion wins."),
-        Mistake(_no_beta, "There is no beta: it scales the implicit reward."),
+        Mistake(
+            given(my_dpo_loss, beta=1.0),
+            "There is no beta: it scales the implicit reward.",
+        ),
         Mistake(
             _beta_outside,
             "Beta stands outside of the logarithm, where it only changes the step size. It scales the reward.",
         ),
         Mistake(
-            _divided_by_beta,
+            given(my_dpo_loss, beta=lambda beta: 1 / beta),
             "You divide by beta: a small one should make the reward of a given log-ratio small.",
         ),
         Mistake(
-            _reference_added,
+            given(
+                my_dpo_loss,
+                ref_chosen=lambda ref_chosen: -ref_chosen,
+                ref_rejected=lambda ref_rejected: -ref_rejected,
+            ),
             "The reference has the wrong sign: a completion's reward is 0 where both policies agree on it.",
         ),
         Mistake(
@@ -258,7 +216,9 @@ DPO = Exercise(
         Mistake(
             _summed, "This is the sum over the pairs; the mean over them is asked for."
         ),
-        Mistake(_maximised, "This is to be maximised: a loss has the other sign."),
+        Mistake(
+            negated(my_dpo_loss), "This is to be maximised: a loss has the other sign."
+        ),
         Mistake(
             _only_the_chosen,
             "The rejected completion does not enter: a comparison needs the rewards of both.",
@@ -270,7 +230,7 @@ DPO = Exercise(
             "to 0 before its logarithm is taken.",
         ),
         Mistake(
-            _rejected_detached,
+            given(my_dpo_loss, rejected=Tensor.detach),
             "The value is right, but no gradient reaches `rejected`: half of the method is missing.",
         ),
     ),

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given, negated
 
 
 def my_logprobs(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
@@ -41,16 +42,8 @@ def _probabilities(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
     return my_logprobs(logits, ids, temperature).exp()
 
 
-def _no_temperature(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
-    return my_logprobs(logits, ids, 1.0)
-
-
 def _temperature_too_late(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
     return my_logprobs(logits, ids, 1.0) / temperature
-
-
-def _times_temperature(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
-    return my_logprobs(logits, ids, 1 / temperature)
 
 
 def _wrong_axis(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
@@ -59,10 +52,6 @@ def _wrong_axis(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
 
 def _detached(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
     return my_logprobs(logits, ids, temperature).detach()
-
-
-def _loss(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
-    return -my_logprobs(logits, ids, temperature)
 
 
 def _log_of_a_zero(logits: Tensor, ids: Tensor, temperature: float) -> Tensor:
@@ -153,7 +142,7 @@ LOGPROBS = Exercise(
         ),
         Mistake(_probabilities, "These are probabilities; take their logarithm."),
         Mistake(
-            _no_temperature,
+            given(my_logprobs, temperature=1.0),
             "The temperature is not used: these are not the log-probs of the distribution that was sampled.",
         ),
         Mistake(
@@ -161,7 +150,7 @@ LOGPROBS = Exercise(
             "You divide log-probs by the temperature. Divided like that they no longer sum to one: where does it belong?",
         ),
         Mistake(
-            _times_temperature,
+            given(my_logprobs, temperature=lambda temperature: 1 / temperature),
             "A high temperature makes the distribution flatter. Yours gets sharper.",
         ),
         Mistake(
@@ -173,7 +162,7 @@ LOGPROBS = Exercise(
             "The values are right, but they are cut off from the model: nothing would be learned.",
         ),
         Mistake(
-            _loss,
+            negated(my_logprobs),
             "The sign is the other way round: this is the cross-entropy of each token, its negative log-prob.",
         ),
         Mistake(

@@ -6,6 +6,7 @@ from torch.nn.functional import logsigmoid
 
 from ..draws import integer
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_reward_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
@@ -47,10 +48,6 @@ def _gap(chosen: Tensor, rejected: Tensor) -> Tensor:
 
 def _of_the_mean(chosen: Tensor, rejected: Tensor) -> Tensor:
     return -logsigmoid((chosen - rejected).mean())
-
-
-def _rejected_detached(chosen: Tensor, rejected: Tensor) -> Tensor:
-    return my_reward_loss(chosen, rejected.detach())
 
 
 def _case(n: int, generator: Generator, spread: float) -> Case:
@@ -125,7 +122,7 @@ REWARD_LOSS = Exercise(
             "You average the differences first: one pair with a huge margin would pay for all the others.",
         ),
         Mistake(
-            _rejected_detached,
+            given(my_reward_loss, rejected=Tensor.detach),
             "The value is right, but no gradient reaches the rejected scores. What should a step do to them?",
         ),
     ),

@@ -5,6 +5,7 @@ from torch import Generator, Tensor
 
 from ..draws import any_batch, batch, books_batch, integer, with_holes
 from ..exercise import Case, Exercise, Mistake
+from ..mistakes import given
 
 
 def my_sequence_ratio(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
@@ -48,10 +49,6 @@ def _root_of_the_sum(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
 def _of_the_batch(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
     drift = ((logp - old_logp) * mask).sum() / mask.sum()
     return drift.exp().expand(len(logp))
-
-
-def _detached(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
-    return my_sequence_ratio(logp.detach(), old_logp, mask)
 
 
 def _first_of_each_row(logp: Tensor, old_logp: Tensor, mask: Tensor) -> Tensor:
@@ -130,7 +127,7 @@ SEQUENCE_RATIO = Exercise(
             "Every completion gets the mean of the whole batch: sum and count within each row.",
         ),
         Mistake(
-            _detached,
+            given(my_sequence_ratio, logp=Tensor.detach),
             "The values are right, but no gradient reaches `logp`: this ratio is what is differentiated.",
         ),
         Mistake(
