@@ -605,6 +605,7 @@ def test_what_a_name_says_is_data_in_every_script(text, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("PWNED"))
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_title_of_a_learning_curve_is_no_formula(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = r"my$\frac$rows.py"
