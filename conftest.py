@@ -29,6 +29,7 @@ def pytest_configure(config):
     if config.getoption("nbval") or config.getoption("nbval_lax"):
         os.environ.pop("MPLBACKEND", None)  # kernels choose the inline backend unless told otherwise
         _start_kernel_patiently()
+        _fork_kernels()
         _compare_no_drawings()
     else:
         os.environ["MPLBACKEND"] = "Agg"  # tests draw without a screen
@@ -45,6 +46,16 @@ def _compare_no_drawings():
         self.skip_compare = (*self.skip_compare, "image/svg+xml")
 
     IPyNbFile.__init__ = begin_without_drawings
+
+
+def _fork_kernels():
+    """Let notebooks begin with what most of them import, where a process that has imported it can be forked."""
+    if sys.platform == "linux":
+        from jupyter_client.provisioning import local_provisioner
+
+        from tests.kernels import Nursery
+
+        local_provisioner.launch_kernel = Nursery().launch
 
 
 def _start_kernel_patiently():

@@ -32,16 +32,16 @@ SHAPES = "--jaxtyping-packages=rlhf_minimal,rlhf_book,beartype.beartype"
 CHECKS = {
     "style": "ruff check .",
     "format": "ruff format --check .",
-    "types": "mypy",
     "errors": f"{PYTEST} tests/errors",  # without the hook: a reader gets our errors, not the hook's
-    "book": "jupyter-book build . -W -n --keep-going --all",
     "unit": f"{PYTEST} {SIDE_BY_SIDE} tests rlhf_minimal notebooks/rlhf_book --doctest-modules {SHAPES} "
     "--ignore tests/errors --ignore tests/book --ignore tests/browser",
+    "types": "mypy",
+    "book": "jupyter-book build . -W -n --keep-going --all",
     "notebooks": f"{PYTEST} {BY_NOTEBOOK} --nbval-lax --nbval-current-env notebooks",
     "pages": f"{PYTEST} tests/book tests/browser",
 }
-# Its build keeps one core busy, and so does each check before it: it begins with the first of them.
-BESIDE = "book"
+# These keep one core busy each, one after the other, and so does `errors`: they begin when the checks begin.
+BESIDE = ("types", "book")
 
 
 def run(command: str, to: Path | None = None) -> tuple[bool, float]:
@@ -55,21 +55,21 @@ def run(command: str, to: Path | None = None) -> tuple[bool, float]:
 
 
 def run_all(names: list[str], reports: Path) -> dict[str, tuple[bool, float]]:
-    """Run checks in order, the book's build beside those that come before it."""
+    """Run checks in order, some beside those that come before them; what these print is shown at their turn."""
 
     def command(name: str) -> str:
         return CHECKS[name] + (f" --junit-xml={reports / name}.xml" if "pytest" in CHECKS[name] else "")
 
-    results, book = {}, reports / "book.txt"
+    results = {}
     with ThreadPoolExecutor(1) as other:
-        if BESIDE in names:  # a build that writes nothing must not be mistaken for the last one
+        if "book" in names:  # a build that writes nothing must not be mistaken for the last one
             shutil.rmtree(ROOT / "_build" / "html", ignore_errors=True)
-            building = other.submit(run, command(BESIDE), book)
+        beside = {name: other.submit(run, command(name), reports / f"{name}.txt") for name in names if name in BESIDE}
         for name in names:
             print(f"\n── {name}: {CHECKS[name]}", flush=True)
-            if name == BESIDE:
-                results[name] = building.result()
-                print(book.read_text(encoding="utf-8", errors="replace"), flush=True)
+            if name in beside:
+                results[name] = beside[name].result()
+                print((reports / f"{name}.txt").read_text(encoding="utf-8", errors="replace"), flush=True)
             else:
                 results[name] = run(command(name))
     return results

@@ -68,6 +68,19 @@ def nobody_has_asked():
 
 
 @pytest.fixture
+def drawn():
+    """For a test that runs a command and wants the picture of its run drawn: in all others it is blank."""
+
+
+@pytest.fixture(autouse=True)
+def _blank_pictures(request):
+    if (runs := sys.modules.get("rlhf_minimal.cli.runs")) is not None:
+        from tests.commands import Blank
+
+        runs.Figure = Blank.__base__ if "drawn" in request.fixturenames else Blank
+
+
+@pytest.fixture
 def chat_model(tmp_path):
     """The folder of a tiny model with a chat template."""
     from tests.chat_model import write_chat_model

@@ -45,6 +45,7 @@ def press_ctrl_c(patch, at):
 # --- a run ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("drawn")
 def test_train_leaves_a_whole_run_behind_and_sample_and_evaluate_read_it(tmp_path, capsys):
     assert main(["train", "grpo", "--steps", "3", "--out", "run", *TINY]) == 0
     out = capsys.readouterr().out

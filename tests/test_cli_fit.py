@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+import shutil
 import signal
 
 import pytest
@@ -57,9 +58,28 @@ def _elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a run without --out must land under the current folder, and only there
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def words(starts):
     return lambda name: [word.format(starts=starts) for word in WORDS[name]]
+
+
+@pytest.fixture(scope="session")
+def trained(words, tmp_path_factory):
+    """The folder of a finished run, on rows of its own: one run of each kind for all tests."""
+    folder = tmp_path_factory.mktemp("trained")
+
+    def trained(name):
+        if not (folder / name).exists():
+            assert main([*words(name), *OWN, *FAST, "--out", str(folder / name)]) == 0
+        return folder / name
+
+    return trained
+
+
+@pytest.fixture
+def whole(trained, tmp_path):
+    """Puts a copy of a finished run where a test may change it."""
+    return lambda name, out: shutil.copytree(trained(name), tmp_path / out)
 
 
 def data_file(path, name, rows=None):
@@ -123,6 +143,7 @@ def test_a_resumed_run_keeps_its_task_whatever_its_start_has(tmp_path):
 
 
 @each
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("source", ["own", "file"])
 def test_a_run_leaves_everything_behind(tmp_path, capsys, words, name, source):
     rows = OWN if source == "own" else data_file(tmp_path / "rows.jsonl", name)
@@ -235,8 +256,8 @@ def test_beta_is_the_rows_unless_it_is_given(tmp_path, words):
     assert losses == pytest.approx([25.0, 25.0, 1.0], abs=1e-4)
 
 
-def test_the_next_iteration_of_spin_begins_where_the_last_one_ended(tmp_path, words):
-    assert main([*words("spin"), *OWN, *FAST, "--out", "first"]) == 0
+def test_the_next_iteration_of_spin_begins_where_the_last_one_ended(tmp_path, whole):
+    whole("spin", "first")
     assert main(["prefer", "spin", "--start", "first", *OWN, *FAST, "--out", "second"]) == 0
     end, reference = (
         load_file(tmp_path / name / "model.safetensors") for name in ("first/checkpoint", "second/reference")
@@ -264,10 +285,13 @@ def press_ctrl_c(monkeypatch, at):
     [("pretrain", "own"), ("pretrain", "file"), ("sft", "file"), ("reward", "own"), ("reward", "file"), ("dpo", "own")]
     + [("dpo", "file"), ("spin", "own")],
 )
-def test_ctrl_c_and_resume_repeat_every_bit(tmp_path, capsys, monkeypatch, words, name, source):
+def test_ctrl_c_and_resume_repeat_every_bit(tmp_path, capsys, monkeypatch, words, whole, name, source):
     """The rows are the run's own by then: their file may be gone, or be another."""
     rows = OWN if source == "own" else data_file(tmp_path / "rows.jsonl", name)
-    assert main([*words(name), *rows, *FAST, "--out", "whole"]) == 0
+    if source == "own":
+        whole(name, "whole")
+    else:
+        assert main([*words(name), *rows, *FAST, "--out", "whole"]) == 0
     with monkeypatch.context() as patch:
         press_ctrl_c(patch, at=1 if source == "own" else 3)
         assert main([*words(name), *rows, *FAST, "--out", "cut"]) == 130
@@ -283,8 +307,8 @@ def test_ctrl_c_and_resume_repeat_every_bit(tmp_path, capsys, monkeypatch, words
 
 
 @pytest.mark.parametrize("name", ["sft", "reward", "spin"])
-def test_a_crash_between_two_checkpoints_costs_the_steps_since_the_last(tmp_path, monkeypatch, words, name):
-    assert main([*words(name), *OWN, *FAST, "--out", "whole"]) == 0
+def test_a_crash_between_two_checkpoints_costs_the_steps_since_the_last(tmp_path, monkeypatch, words, name, whole):
+    whole(name, "whole")
     update = Progress.update
 
     class Crash(BaseException):
@@ -304,8 +328,8 @@ def test_a_crash_between_two_checkpoints_costs_the_steps_since_the_last(tmp_path
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path, words):
-    assert main([*words("reward"), *OWN, *FAST, "--out", "run"]) == 0
+def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path, words, whole):
+    whole("reward", "run")
     before = contents(tmp_path / "run")
     assert main([*words("reward"), *OWN, *FAST, "--out", "run", "--resume"]) == 0  # the same words, and --resume
     assert contents(tmp_path / "run") == before
@@ -327,15 +351,15 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(tmp_path, words):
         ("dpo", ["--overwrite"], "--resume needs --out with the run to continue, and no --overwrite"),
     ],
 )
-def test_a_resumed_run_keeps_its_settings(tmp_path, capsys, words, name, change, message):
-    assert main([*words(name), *OWN, *FAST, "--out", "run"]) == 0
+def test_a_resumed_run_keeps_its_settings(tmp_path, capsys, words, name, change, message, whole):
+    whole(name, "run")
     before = contents(tmp_path / "run")
     assert message in fails(capsys, *words(name), "--out", "run", "--resume", *change)
     assert contents(tmp_path / "run") == before
 
 
-def test_only_a_run_of_the_same_command_is_resumed(tmp_path, capsys, words):
-    assert main([*words("dpo"), *OWN, *FAST, "--out", "dpo"]) == 0
+def test_only_a_run_of_the_same_command_is_resumed(tmp_path, capsys, whole):
+    whole("dpo", "dpo")
     for command in ("pretrain", "sft", "reward"):
         assert f"was made by the command prefer, not {command}" in fails(capsys, command, "--out", "dpo", "--resume")
     assert "has algorithm dpo, not ipo" in fails(capsys, "prefer", "ipo", "--out", "dpo", "--resume")
@@ -354,8 +378,8 @@ def test_only_a_run_of_the_same_command_is_resumed(tmp_path, capsys, words):
         ("config.json", "no run in run"),
     ],
 )
-def test_a_run_that_has_lost_a_file_cannot_go_on(tmp_path, capsys, words, file, message):
-    assert main([*words("dpo"), *OWN, *FAST, "--out", "run"]) == 0
+def test_a_run_that_has_lost_a_file_cannot_go_on(tmp_path, capsys, file, message, whole):
+    whole("dpo", "run")
     (tmp_path / "run" / file).unlink()
     assert message in fails(capsys, "prefer", "dpo", "--out", "run", "--resume")
 
@@ -489,8 +513,8 @@ def test_one_row_is_not_enough(tmp_path, capsys, words, name):
 
 
 @each
-def test_a_run_is_not_overwritten_by_accident(tmp_path, capsys, words, name):
-    assert main([*words(name), *OWN, *FAST, "--out", "run"]) == 0
+def test_a_run_is_not_overwritten_by_accident(tmp_path, capsys, words, name, whole):
+    whole(name, "run")
     before = contents(tmp_path / "run")
     again = [*words(name), *OWN, *FAST, "--seed", "1", "--out", "run"]
     assert "already holds a run: --resume continues it, --overwrite replaces it" in fails(capsys, *again)
@@ -499,8 +523,8 @@ def test_a_run_is_not_overwritten_by_accident(tmp_path, capsys, words, name):
     assert metrics(tmp_path / "run") != before["metrics"]
 
 
-def test_what_replaces_a_run_leaves_nothing_of_it(tmp_path, words):
-    assert main([*words("dpo"), *OWN, *FAST, "--out", "run"]) == 0
+def test_what_replaces_a_run_leaves_nothing_of_it(tmp_path, words, whole):
+    whole("dpo", "run")
     assert main([*words("sft"), *OWN, *FAST, "--out", "run", "--overwrite"]) == 0
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
 

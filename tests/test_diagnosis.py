@@ -323,6 +323,7 @@ def form(tmp_path, monkeypatch, capsys):
     return tmp_path / "run", capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_command_reads_what_train_wrote_and_the_report_shows_what_matters(form, capsys):
     folder, out = form
     assert "diagnose run" in out

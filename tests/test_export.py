@@ -541,7 +541,7 @@ def test_an_export_whose_task_reads_files_runs_wherever_it_lies(to, name, tmp_pa
             0,
         ]
         return
-    subprocess.run([sys.executable, str(moved / "data.py")], check=True, cwd="/")
+    imported(moved / "data.py")  # which is run as a program in test_verls_folder
     from datasets import Dataset
 
     rows = Dataset.from_parquet(str(moved / "train.parquet"), cache_dir=str(tmp_path / "cache"))
@@ -605,6 +605,7 @@ def test_what_a_name_says_is_data_in_every_script(text, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("PWNED"))
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_title_of_a_learning_curve_is_no_formula(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = r"my$\frac$rows.py"

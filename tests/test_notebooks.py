@@ -4,11 +4,18 @@ That its outputs are still right is nbval's part: `pytest --nbval-lax --nbval-cu
 """
 
 import importlib.util
+import os
+import sys
+import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import start_new_kernel
+from jupyter_client.provisioning import local_provisioner
 from nbclient.exceptions import CellExecutionError
+
+from tests import kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -156,3 +163,39 @@ def test_a_kernel_that_dies_at_birth_is_started_again(monkeypatch):
     with pytest.raises(RuntimeError, match="died"):
         nbval_kernel.start_new_kernel(3)
     assert len(calls) == 3
+
+
+WHAT_A_KERNEL_IS = """
+import os, subprocess, sys
+names = {name.partition(".")[0] for name in sys.modules}
+print(sorted(names & {"fractions", "tests", "rlhf_minimal", "rlhf_book"}), names >= {"torch"}, "tests" in sys.path[0])
+print(__name__, os.getsid(0) == os.getpid(), os.getcwd(), os.environ["SAID"], subprocess.run(["false"]).returncode)
+"""
+DRAWS = "import matplotlib.pyplot as plt; plt.plot([1, 2]);"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are started from nothing here")
+def test_a_forked_kernel_has_what_kernels_share_and_nothing_of_ours(tmp_path, monkeypatch):
+    """And it is a kernel like any other: its folder, environment, session and children; it goes with its parent."""
+    monkeypatch.delenv("MPLBACKEND")
+    nursery = kernels.Nursery(["fractions", "matplotlib.figure"])
+    monkeypatch.setattr(local_provisioner, "launch_kernel", nursery.launch)
+    one = {"extra_arguments": [], "cwd": str(tmp_path), "env": os.environ | {"SAID": "so"}}
+    manager, client = start_new_kernel(kernel_name="python3", **one)
+    said = []
+    client.execute_interactive(
+        WHAT_A_KERNEL_IS, output_hook=lambda message: said.append(message["content"]), timeout=60
+    )
+    printed = "".join(content.get("text", "") for content in said)
+    assert printed == f"['fractions'] False False\n__main__ True {tmp_path} so 1\n", said
+    said.clear()
+    client.execute_interactive(DRAWS, timeout=60, output_hook=lambda told: said.append(told["content"]))
+    assert [kind for content in said for kind in content.get("data", ())] == ["text/plain", "image/png"]
+    assert manager.is_alive()
+    client.stop_channels()
+    nursery.process.stdin.close()
+    nursery.process.wait(timeout=60)
+    process = manager.provisioner.process
+    while process.poll() is None:  # it looks for its parent once a second
+        time.sleep(0.1)
+    manager.cleanup_resources()

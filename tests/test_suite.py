@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -73,16 +74,22 @@ def test_every_exercise_and_every_record_of_a_chapter_is_counted():
     assert {chapter for chapters in book.reads.values() for chapter in chapters} <= set(book.chapters)
 
 
-@pytest.mark.parametrize("name", [*ALGORITHMS, *PAIRWISE])
-def test_each_function_of_a_row_is_named_by_a_test(name):
+@pytest.fixture(scope="module")
+def named_by():
+    """The files of tests that name a function; rows share most of theirs."""
     tests = {
         str(path): path.read_text(encoding="utf-8")
         for path in (row.ROOT / "tests").glob("**/test_*.py")
         if path.name != "test_suite.py"
     }
+    return cache(lambda function: row.where(function, tests))
+
+
+@pytest.mark.parametrize("name", [*ALGORITHMS, *PAIRWISE])
+def test_each_function_of_a_row_is_named_by_a_test(name, named_by):
     functions = list(row.functions(row.rows()[name]))
     assert functions
-    assert [function.__name__ for function in functions if not row.where(function, tests)] == []
+    assert [function.__name__ for function in functions if not named_by(function)] == []
 
 
 def test_the_functions_of_a_row_are_those_of_its_cells():

@@ -105,38 +105,28 @@ def python(wheel, tmp_path_factory):
     return python
 
 
-@pytest.fixture
-def tried(python, tmp_path):
-    """Runs a part of tests/installed.py in a folder that holds nothing."""
-    nothing = tmp_path / "nothing"
-    nothing.mkdir()
+PARTS = ("packages", "train", "tables", "exercise", "figure")
+
+
+@pytest.fixture(scope="module")
+def tried(python, tmp_path_factory):
+    """The parts of tests/installed.py, run in a folder that holds nothing; the folder, and what was said."""
+    nothing = tmp_path_factory.mktemp("nothing")
+    words = [python, ROOT / "tests" / "installed.py", *PARTS]
     environment = _without_this_repository()
-
-    def run(*parts):
-        words = [python, ROOT / "tests" / "installed.py", *parts]
-        done = subprocess.run(words, cwd=nothing, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert done.stdout.splitlines()[-len(parts) :] == [f"works: {part}" for part in parts]
-        return nothing
-
-    return run
+    done = subprocess.run(words, cwd=nothing, env=environment, capture_output=True, text=True, check=False)
+    return nothing, done
 
 
-def test_it_trains_in_an_empty_folder(tried):
-    tried("packages", "train")
+def test_in_an_empty_folder_it_trains_prints_checks_and_saves(tried):
+    _, done = tried
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [line for line in done.stdout.splitlines() if line.startswith("works: ")] == [f"works: {p}" for p in PARTS]
 
 
-def test_its_command_prints_the_table_and_a_difference(tried):
-    tried("tables")
-
-
-def test_an_exercise_is_checked(tried):
-    tried("exercise")
-
-
-def test_a_figure_that_was_saved_moves(tried, tmp_path):
+def test_a_figure_that_was_saved_moves(tried):
     """The page that the empty environment saved, opened in a browser beside the widget manager of the book."""
-    page = tried("figure") / "figure.html"
+    page = tried[0] / "figure.html"
     if PROGRAM is None:
         pytest.skip("no Chromium on this machine: the figure was made and saved, and is not looked at")
     scripts = "".join(

@@ -7,7 +7,17 @@ from tests.browser.chromium import PROGRAM, open_page, prefer, started
 from tests.browser.tiny_book import with_every_figure
 from tests.browser.visits import Visits
 
-BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
+HERE = Path(__file__).resolve().parent
+BUILT = HERE.parents[1] / "_build" / "html"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """What is asked of visits stands last in this folder: until then they go on beside the other tests."""
+    here = [i for i, item in enumerate(items) if item.path.parent == HERE]
+    in_order = sorted((items[i] for i in here), key=lambda item: "visits" in getattr(item, "fixturenames", ()))
+    for i, item in zip(here, in_order, strict=True):
+        items[i] = item
 
 
 @pytest.fixture(scope="package")  # not longer: while it runs, no other test could run an event loop of its own

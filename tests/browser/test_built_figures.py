@@ -1,7 +1,8 @@
 """Figures on pages of the built book: by keyboard, without a kernel or a network, in the dark and on a phone.
 
 Each stands on the page of all figures, where its module is part of the page, and in a chapter, where it is a widget
-with saved state. A page is opened once for each width: a test that moves a figure there moves it back, or is its last.
+with saved state. A page is opened once for each width, and the tests of one page stand together (of two decorators the
+upper one changes first): a test that moves a figure there moves it back, or is its last.
 """
 
 import pytest
@@ -61,8 +62,8 @@ def figure(kept):
     return lambda page, name, **look: kept(page, **look).locator(f".{name}")
 
 
-@pytest.mark.parametrize(("page", "name", "width"), [(page, name, width) for width in WIDTHS for page, name in PLACES])
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("page", "name", "width"), [(page, name, width) for width in WIDTHS for page, name in PLACES])
 def test_the_keyboard_moves_it(figure, page, name, width, dark):
     shown = figure(page, name, width=width, dark=dark)
     _, selector, key, back, times, what, _ = FIGURES[name]
@@ -77,8 +78,8 @@ def test_the_keyboard_moves_it(figure, page, name, width, dark):
     assert (drawn(numbers), said(shown)) == before
 
 
-@pytest.mark.parametrize(("page", "name"), PLACES)
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize(("page", "name"), PLACES)
 def test_it_can_be_seen_and_heard(figure, page, name, dark):
     shown = figure(page, name, dark=dark)
     assert unnamed(shown) == 0

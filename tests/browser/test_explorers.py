@@ -9,6 +9,7 @@ from importlib import import_module
 import pytest
 
 from rlhf_book.figures.pass_rates import pass_rates
+from tests.browser.chromium import prefer
 from tests.browser.explorers import (
     button,
     drawn,
@@ -60,6 +61,7 @@ MOVES = {
     "trust_explorer": ((1400, 360), ".rows .number", 12, [(".now-slider", "ArrowLeft", 8)]),
     "verifier_explorer": ((1400, 390, 360), ".number", 12, [(".passes", "ArrowLeft", 30)]),
 }
+BACK = {"ArrowRight": "ArrowLeft", "ArrowLeft": "ArrowRight", "ArrowDown": "ArrowUp", "Enter": "Enter"}
 # Of each module: the test beside Node that has cases for it, and what is computed of them.
 EACH = "given.map((c) => maths.{}(...c))"
 NUMBERS_OF = {
@@ -105,25 +107,32 @@ def test_its_numbers_are_the_librarys_in_the_browser_too(opened, name):
         getattr(viz, "compare_numbers", getattr(viz, "compare", None))(found)
 
 
-@pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("name", "width"), [(name, width) for name in MOVES for width in MOVES[name][0]])
-def test_the_keyboard_moves_it(figure, name, width, dark):
-    shown = figure(name, width=width, dark=dark)
+def test_the_keyboard_moves_it(figure, name, width):
+    """There and back, by day and by night: a phone opens it by night, a desk by day, and then the light changes."""
     _, numbers, count, moves = MOVES[name]
+    dark = width < 600
+    shown = figure(name, width=width, dark=dark)
     assert count in (None, len(drawn(shown.locator(numbers))))
-    for selector, key, times in moves:
-        control = shown.locator(selector)
-        before = drawn(shown.locator(numbers)), said(shown)
-        press(control, key, times)
-        assert drawn(shown.locator(numbers)) != before[0]
-        assert said(shown) != before[1]
-        assert has_focus(control), "focus was lost"
-    assert stays_in_its_place(shown, width)
+    assert unnamed(shown) == 0
+    for back in (False, True):
+        for selector, key, times in moves:
+            control = shown.locator(selector)
+            before = drawn(shown.locator(numbers)), said(shown)
+            press(control, BACK[key] if back else key, times)
+            assert drawn(shown.locator(numbers)) != before[0]
+            assert said(shown) != before[1]
+            assert has_focus(control), "focus was lost"
+        assert stays_in_its_place(shown, width)
+        now = drawn(shown.locator(numbers)), said(shown)
+        prefer(shown.page, dark=not dark)
+        assert (drawn(shown.locator(numbers)), said(shown)) == now
+        assert stays_in_its_place(shown, width)
 
 
-@pytest.mark.parametrize("name", ["batch_calculator", *MOVES])
-def test_everything_has_a_name(figure, name):
-    assert unnamed(figure(name)) == 0
+def test_everything_has_a_name(figure):
+    """Asked of the others above."""
+    assert unnamed(figure("batch_calculator")) == 0
 
 
 # ── the controls of each ─────────────────────────────────────────────────────────────────────────────────────────

@@ -1,8 +1,9 @@
-"""Every built page, opened once for all that is asked of it, two pages at a time.
+"""Every built page, opened once for all that is asked of it.
 
 Loading a chapter and typesetting its formulas takes seconds, and each question after that takes little. So a page is
 opened once, looked at in every width and in both colour schemes, and what was seen is kept for the tests to judge. The
-pages that are asked for next are opened meanwhile, by threads that have a Chromium each.
+pages are opened by a thread with a Chromium of its own, beside the other tests; when these have nothing left to do but
+to wait for it, by two.
 """
 
 import time
@@ -18,7 +19,7 @@ from playwright.sync_api import Page
 from tests.browser import axe
 from tests.browser.chromium import go, new_page, prefer, resize, started
 
-WORKERS = 2
+TOGETHER = 2
 SIZES = ((1400, 900), (390, 844), (1600, 900), (1920, 1080))  # two desks, a phone between them, and a large screen
 READ_AT = (1400, 390)  # where both colour schemes are looked at, and the colours of all text: wider ones have no others
 
@@ -113,6 +114,7 @@ class Visit:
 def visit(page: Page, file: Path, *, listing: bool = False, rules: bool = False) -> Visit:
     """Open a page and look at it from all sides; at a listing of code in two widths only, and with axe-core if told."""
     began = time.monotonic()
+    page.evaluate("document.documentElement.hidden = true")  # the page before this one need not be laid out anew
     resize(page, *SIZES[0])
     prefer(page, dark=False)
     go(page, file)
@@ -124,10 +126,15 @@ def visit(page: Page, file: Path, *, listing: bool = False, rules: bool = False)
         silent=page.evaluate(f"{SILENT}.map(i => i.src)"),
     )
     sizes, read_at = (SIZES[:2], ()) if listing else (SIZES, READ_AT)
+    now = (*SIZES[0], False)
     for width, height in sizes:  # laying out a chapter anew takes longer than painting it anew
-        resize(page, width, height)
-        for dark in (False, True) if width in read_at else (False,):
-            prefer(page, dark=dark)
+        # A new width begins in the colours of the last one: one thing changes at a time, and nothing twice.
+        for dark in (now[2], not now[2]) if width in read_at else (False,):
+            if (width, height) != now[:2]:
+                resize(page, width, height)
+            if dark != now[2]:
+                prefer(page, dark=dark)
+            now = width, height, dark
             scroll_width = page.evaluate("document.documentElement.scrollWidth")
             seen.looks.append(
                 Look(
@@ -151,8 +158,8 @@ class Visits:
         self._folder, self._listings, self._rules = folder, frozenset(listings), frozenset(rules)
         self._visits: dict[str, Future[Visit]] = {name: Future() for name in names}
         self._left = deque(self._visits)
-        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="visits")
-        self._workers = [self._pool.submit(self._work) for _ in range(WORKERS)]
+        self._pool = ThreadPoolExecutor(TOGETHER, thread_name_prefix="visits")
+        self._workers = [self._pool.submit(self._work)]
 
     def __enter__(self) -> "Visits":
         return self
@@ -176,6 +183,8 @@ class Visits:
 
     def of(self, name: str) -> Visit:
         """What was seen on a page; waits for it if need be, and raises what went wrong on the way."""
+        if not self._visits[name].done() and len(self._workers) < TOGETHER:
+            self._workers.append(self._pool.submit(self._work))
         for worker in self._workers:
             if worker.done():
                 worker.result()  # a thread that could not start its browser says why

@@ -31,8 +31,10 @@ from pathlib import Path
 import safetensors.torch
 import scenes
 
-from rlhf_minimal.cli import main
+from rlhf_minimal.cli import main, runs
+from tests.commands import Blank
 
+runs.Figure = Blank
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}
 
 

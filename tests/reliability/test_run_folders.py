@@ -40,11 +40,19 @@ sys.stdin.read()
 """
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(TRAIN) == 0
+    return folder / "run"
+
+
 @pytest.fixture
-def run(tmp_path, monkeypatch):
+def run(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(TRAIN) == 0
-    return tmp_path / "run"
+    return shutil.copytree(trained, tmp_path / "run")
 
 
 @pytest.fixture

@@ -37,7 +37,13 @@ PLAIN = {
 }
 every = pytest.mark.parametrize("name", [*VOCABULARIES, *PLAIN])
 
-QUESTIONS = [f"What is {i} + {i * i % 89}?\nIt is small." if i % 3 else f"add {i} and 7" for i in range(160)]
+
+def fewer(questions):
+    """All that are held out, a tenth, and every fourth of the others."""
+    return [q for i, q in enumerate(questions) if i % 4 == 0 or get_task("even").is_held_out(q)]
+
+
+QUESTIONS = fewer(f"What is {i} + {i * i % 89}?\nIt is small." if i % 3 else f"add {i} and 7" for i in range(160))
 HELD_OUT = {q for q in QUESTIONS if get_task("even").is_held_out(q)}
 
 
@@ -133,8 +139,8 @@ def test_no_held_out_question_is_trained_on(name, kind, form):
     found, trained, measured = leaked(kind, form, vocabulary)
     assert found == 0
     assert trained + measured <= len(QUESTIONS)
-    exact = form not in LOOSE
-    assert trained == len(QUESTIONS) - len(HELD_OUT) if exact else trained > len(QUESTIONS) // 3
+    exact, free = form not in LOOSE, len(QUESTIONS) - len(HELD_OUT)
+    assert trained == free if exact else trained > free / 3
     assert measured > 9 or not exact
 
 
@@ -260,14 +266,14 @@ def test_rows_that_are_all_held_out_are_refused():
 def test_the_commands_hold_the_wall_and_say_what_is_not_learnt(tmp_path, capsys):
     """The report's own example: questions as messages for `sft`, and as `exact:` for `evaluate`."""
     start = write_chat_model(tmp_path / "start")
-    several = [{"messages": [user("Hello!"), assistant("Hi."), user(q), YES]} for q in QUESTIONS[:40]]
-    rows = [{"messages": [user(q), YES]} for q in QUESTIONS[40:]]
+    several = [{"messages": [user("Hello!"), assistant("Hi."), user(q), YES]} for q in QUESTIONS[:15]]
+    rows = [{"messages": [user(q), YES]} for q in QUESTIONS[15:]]
     (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*several, *rows]))
     run = tmp_path / "run"
     flags = ["--start", str(start), "--data", str(tmp_path / "chats.jsonl"), "--steps", "1", "--batch-size", "2"]
     assert main(["sft", *flags, "--out", str(run)]) == 0
     said = capsys.readouterr().out
-    assert "40 of 160 rows are conversations with earlier turns of the assistant" in said
+    assert f"15 of {len(QUESTIONS)} rows are conversations with earlier turns of the assistant" in said
     trained = (run / "rows.jsonl").read_text()
     assert not [q for q in HELD_OUT if json.dumps(q)[1:-1] + "<|im_end|>" in trained]
     kept = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
@@ -359,7 +365,9 @@ ANYHOW = [
     "Solve this. {q}",
     "{q} Good luck!",
 ]
-ASKED = [f"What is {i} + {i * i % 89}?" if i % 3 else f"Ann has {i} apples and eats 7. How many?" for i in range(160)]
+ASKED = fewer(
+    f"What is {i} + {i * i % 89}?" if i % 3 else f"Ann has {i} apples and eats 7. How many?" for i in range(160)
+)
 EVERY_LETTER = Vocabulary("".join(map(chr, range(9, 0x3000))) + "\uff5c")
 KINDS = {
     "completion": (CompletionRow, lambda text: {"prompt": text, "completion": "42"}),
@@ -379,7 +387,7 @@ def test_whatever_stands_around_a_question_it_is_the_same(around, kind):
     for known in (held_out,) if around in ANYHOW or row is TextRow and around in LOOSE_TEXTS else ((), held_out):
         train, _ = hold_out(rows, 10**6, task.identity, known)
         assert not {question_of[row] for row in train} & held_out
-        assert len(train) > 80
+        assert len(train) > (len(ASKED) - len(held_out)) / 2
 
 
 LOOSE_TEXTS = [around for around in AROUND if around.startswith(("<question>", '"'))]
@@ -398,7 +406,7 @@ SOLD = (
     'Ann\'s "friend" sold {} clips in April, and then she sold half as many in May for $7 each. How much money did the '
     "friend's clips earn altogether in 1,{} days?"
 )
-LONG = [SOLD.format(i, 100 + i) for i in range(160)]
+LONG = fewer(SOLD.format(i, 100 + i) for i in range(160))
 
 
 def in_two(question, between):
@@ -441,7 +449,7 @@ def test_a_question_in_another_spelling_is_the_same(kind, spelling):
     train, _ = hold_out(rows, 10**6, task.identity, held_out)
     trained = {question for question, row in zip(LONG, rows, strict=True) if row in set(train)}
     assert not trained & held_out
-    assert len(trained) > 100
+    assert len(trained) > (len(LONG) - len(held_out)) * 2 / 3
 
 
 @every
@@ -458,7 +466,7 @@ def test_a_question_in_two_messages_is_the_same(name, between):
     rows = read_rows(raw, CompletionRow, (VOCABULARIES | PLAIN)[name], max_length=10**6)
     train, _ = hold_out(rows, 10**6, get_task("even").identity, held_out)
     assert not {question for question, row in zip(LONG, rows, strict=True) if row in set(train)} & held_out
-    assert len(train) > 100
+    assert len(train) > (len(LONG) - len(held_out)) * 2 / 3
 
 
 @pytest.mark.parametrize(
