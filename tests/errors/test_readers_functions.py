@@ -148,7 +148,7 @@ def impatient(monkeypatch):
 
 
 def patient_at_first(monkeypatch, calls):
-    """So many calls of the function have a minute each: on a busy machine a right answer may take a tenth of a second."""
+    """So many calls of the function have a minute each: a right answer takes long on a busy machine."""
     seen = itertools.count()
     monkeypatch.setattr(
         machinery,
