@@ -13,8 +13,8 @@ prompt asks for 17 * 23, the completion `17 * 23` counts as right. If the model 
 `exact:`.
 
 The file is split as in every task: one prompt in ten is held out, by a checksum of what it asks, however it is spelt
-(`questions.same_question`). A prompt that occurs twice counts once, even if its white space or its accents are written in two
-ways.
+(`questions.same_question`). A prompt that occurs twice counts once, even if its white space or its accents are written
+in two ways.
 """
 
 import json
