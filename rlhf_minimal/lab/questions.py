@@ -39,7 +39,7 @@ _SIGNS = {
     written: sign
     for line in "times cdot ast *,div /,le leq leqslant <= ≤,ge geq geqslant >= ≥,ne neq != ≠,lt <,gt >,pm ±,cup ∪,cap "
     "∩,in ∈,notin ∉,subset ⊂,subseteq ⊆,supset ⊃,approx ≈,equiv ≡,to rightarrow →,implies ⇒,circ °,mid vert |,sum ∑,"
-    "prod ∏,int ∫,lfloor ⌊,rfloor ⌋,lceil ⌈,rceil ⌉,bmod pmod mod,dbinom tbinom binom,dfrac tfrac cfrac \\frac,** ^,"
+    "prod ∏,int ∫,lfloor ⌊,rfloor ⌋,lceil ⌈,rceil ⌉,bmod pmod mod,dbinom tbinom \\binom,dfrac tfrac cfrac \\frac,** ^,"
     "== === =,varepsilon epsilon,varphi phi,vartheta theta".split(",")
     for *others, sign in [line.split()]
     for written in others
@@ -64,8 +64,8 @@ _WAYS: list[tuple[re.Pattern[str], Any]] = [
         (r"\\[a-z]+|[<>!]=|==+|\*\*", lambda found: _SIGNS.get(found[0].lstrip("\\"), found[0])),
         (r"(?<=\d) ?x ?(?=\d)", "*"),
         (r"\^ ?(?:°|\{ ?° ?\})", "°"),
-        (r"(\\frac) ?(\w)", r"\1{\2}"),
-        (r"(\\frac *\{[^{}]*\}) ?(\w)", r"\1{\2}"),
+        (r"(\\frac|\\binom) ?(\w)", r"\1{\2}"),
+        (r"(\\(?:frac|binom) *\{[^{}]*\}) ?(\w)", r"\1{\2}"),
         (r"\\[,!]|-(?=-)|\$|\\(?=[{}%&#$])", ""),
     ]
 ]

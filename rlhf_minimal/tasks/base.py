@@ -36,7 +36,7 @@ _WRAPPED = re.compile(r"^\s*(?:<(\w+)>([^<]*)</\1>|[\"\u201c]([^\"\u201c\u201d]*
 _ANSWER = r"(?:answer|reasoning|response|solution|output|thoughts|work|working|question|problem|task|exercise|step)s?"
 _HOW_TO_ANSWER = re.compile(
     r"(?i)step[- ]by[- ]step|schritt f\u00fcr schritt|pas \u00e0 pas|paso a paso|\u9010\u6b65|\u4e00\u6b65"
-    r"|\\boxed|let.?s think|^you (?:must|should|need to)|^you are .*(?:assistant|expert|tutor|solver)"
+    r"|\\boxed|let.?s think|^you (?:must|should|need to|will be)|^you are .*(?:assistant|expert|tutor|solver)"
     r"|^a \w+ between .*assistant|^the (?:user|assistant) (?:asks|first|then|will|must)"
     r"|\byour (?:\w+ )?(?:answer|reasoning|response|output)s?\b"
     rf"|^(?:the following|below|here|this) (?:is|are) .*(?:instruction|{_ANSWER}\b)"
