@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from rlhf_minimal.tasks.base import normalised, question_core, raised
+from rlhf_minimal.tasks.base import APART, RAISED, normalised, question_core
 from rlhf_minimal.tasks.rows import Asked
 
 Row = TypeVar("Row", bound=Asked)
@@ -91,7 +91,7 @@ def folded(text: str) -> str:
         ('whatis3-4', 'whatis3_4')
     """
     text = _WRITTEN_OUT.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", TAG.sub(" ", text))
-    text = normalised(raised(html.unescape(text)))
+    text = normalised(APART.sub(" ", RAISED.sub("^", html.unescape(text))))
     if not text.isascii():
         parts = (c for c in unicodedata.normalize("NFD", text) if not _is_accent(c))
         text = "".join(str(unicodedata.decimal(c, c)) for c in unicodedata.normalize("NFC", "".join(parts)))

@@ -47,8 +47,9 @@ _HOW_TO_ANSWER = re.compile(
     r"|your|the|this|following|only|single|short|correct|an?) (?:\w+ )?"
     rf"(?:instruction|{_ANSWER}\b)"
 )
-_RAISED = re.compile("(?<![\u2070-\u207f\u00b2\u00b3\u00b9])(?=[\u2070-\u207f\u00b2\u00b3\u00b9])")
-_APART = re.compile(r"(?<=[\d\u2080-\u2089])(?=[\u00bc-\u00be\u2150-\u215e])|(?<=[\u2080-\u2089])(?=[0-9])")
+# Before NFKC: where a digit begins to be raised (10\u00b2 is 10^2, not 102), and what stands apart in 3\u00bd.
+RAISED = re.compile("(?<![\u2070-\u207f\u00b2\u00b3\u00b9])(?=[\u2070-\u207f\u00b2\u00b3\u00b9])")
+APART = re.compile(r"(?<=[\d\u2080-\u2089])(?=[\u00bc-\u00be\u2150-\u215e])|(?<=[\u2080-\u2089])(?=[0-9])")
 
 DRAWS = 2000  # how many draws in a row may belong to the other split; after that `Task.problems` raises an error
 
@@ -115,11 +116,6 @@ def normalised(text: str) -> str:
     return " ".join(text.split())
 
 
-def raised(text: str) -> str:
-    r"""A text whose raised and lowered digits and mixed numbers keep their meaning: 10\u00b2 is 10^2, not 102."""
-    return _APART.sub(" ", _RAISED.sub("^", text))
-
-
 def question_core(text: str) -> str:
     r"""A question as a reader sees it, without what is written around it to have it answered.
 
@@ -139,7 +135,7 @@ def question_core(text: str) -> str:
         if kept and len(kept) < len(parts):
             text = " ".join(parts[kept[0] : kept[-1] + 1])
         text = text if text.strip() else before
-    return normalised(raised(text))
+    return normalised(APART.sub(" ", RAISED.sub("^", text)))
 
 
 def falls_on_held_out_side(text: str) -> bool:
