@@ -10,14 +10,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlhf_minimal.config import Config
-from rlhf_minimal.models import (
-    AnyVocabulary,
-    Critic,
-    add_lora,
-    context_length,
-    share_weights,
-    tiny_llama,
-)
+from rlhf_minimal.models import AnyVocabulary, Critic, add_lora, context_length, share_weights, tiny_llama
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.reward_scaling import RunningScores

@@ -4,11 +4,7 @@ import functools
 from typing import Any, TypeVar
 
 _KEYWORDS = {
-    "Recipe": {
-        "read": "compute_logprobs",
-        "read_values": "compute_values",
-        "keep_groups_together": "sort_minibatches",
-    }
+    "Recipe": {"read": "compute_logprobs", "read_values": "compute_values", "keep_groups_together": "sort_minibatches"}
 }
 
 Kind = TypeVar("Kind", bound=type)

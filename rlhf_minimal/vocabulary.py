@@ -4,6 +4,7 @@ import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
@@ -199,31 +200,48 @@ class TokenizerVocabulary:
     @cached_property
     def behind_an_answer(self) -> str:
         """What the chat template writes behind what the assistant says; "" without a template that can tell."""
-        said = "It is 42."
-        try:
-            messages = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": said}]
-            return ["", *self._by_template(messages, ask=False).split(said)[1:]][-1]
-        except Exception:  # no template, or one that refuses this conversation
-            return ""
+        return ["", *self._example("ua").split("It is a.")[1:]][-1]
 
     @cached_property
     def _turn_end(self) -> tuple[int, ...]:
-        """The token with which the chat template ends the assistant's turn; none if it does so with ordinary text."""
-        ends = self.tokenizer.encode(self.behind_an_answer.lstrip(), add_special_tokens=False)[:1]
+        """The token with which the chat template ends the assistant's turn; none if it does so with ordinary text.
+
+        Some templates end every turn but the last. There it is the first token between two turns, if that does not
+        begin the user's.
+        """
         special = {*self.tokenizer.all_special_ids, *self.tokenizer.get_added_vocab().values()}
-        return tuple(i for i in ends if i in special or re.fullmatch(r"<.+>", self.tokenizer.convert_ids_to_tokens(i)))
+
+        def marks(text: str) -> list[int | None]:
+            ids = self.tokenizer.encode(text.lstrip(), add_special_tokens=False)
+            words = self.tokenizer.convert_ids_to_tokens(ids)
+            known = {i for i, word in zip(ids, words, strict=True) if i in special or re.fullmatch("<.+>", word)}
+            return [i if i in known else None for i in ids]
+
+        first, between, *_ = re.split("It is u\\.", self._example("uau")) + [""]
+        within = marks(between.partition("It is a.")[2])
+        begins_user = {*within[1:]} <= {None} and {*within[:1]} <= {*marks(first)}
+        ends = (*marks(self.behind_an_answer)[:1], *([] if begins_user else within[:1]))
+        return tuple(i for i in ends if i not in (None, self.tokenizer.bos_token_id))[:1]
 
     @cached_property
     def _around_a_question(self) -> tuple[str, str]:
         """What the chat template writes before and behind what the user says; ("", "") if it does not mark that."""
-        try:
-            messages = [{"role": role, "content": "@said@"} for role in ("user", "assistant", "user")]
-            first, after, before, last = self._by_template(messages, ask=True).split("@said@")
-        except ValueError:  # no template, or one that refuses this conversation or writes it in another way
+        parts = re.split("It is [ua].", self._example("uau", ask=True))
+        if len(parts) != 4:  # no template, or one that refuses this conversation or writes it in another way
             return "", ""
+        first, after, before, last = parts
         before = os.path.commonprefix([first[::-1], before[::-1]])[::-1]  # what varies, as a date, stands before
         after = os.path.commonprefix([after, last])
         return (before, after) if before.strip() and after.strip() else ("", "")
+
+    def _example(self, turns: str, *, ask: bool = False) -> str:
+        """Turns of user and assistant (u, a) by the template, with a system message if it wants one; "" if refused."""
+        roles = {"u": "user", "a": "assistant", "s": "system"}
+        for before in ("", "s"):
+            with suppress(Exception):  # no template, or one that refuses this conversation
+                messages = [{"role": roles[turn], "content": f"It is {turn}."} for turn in before + turns]
+                return self._by_template(messages, ask=ask)
+        return ""
 
     def asked_in(self, text: str) -> tuple[str, ...]:
         """What the user says in a conversation that the chat template has written as text, message by message.
@@ -296,7 +314,7 @@ class TokenizerVocabulary:
             # Behind a space the model would write other tokens than the whole conversation has: it writes the space.
             return text.rstrip(" ") if ask else text
         except Exception as error:  # a template is a program of its own and may raise anything
-            hint = ""
+            hint = "; if it wants a system message, give one, as a message or with --system"
             if any(message["role"] == "system" for message in messages):
                 hint = '; if it takes no system message, leave that out, on the command line with --system ""'
             raise ValueError(f"the tokenizer's chat template refuses this conversation: {error}{hint}") from error

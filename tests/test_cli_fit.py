@@ -166,7 +166,7 @@ def test_a_run_leaves_everything_behind(tmp_path, capsys, words, name, source):
     kind = KINDS.get(name, PairRow)
     kept = [read_rows(run / f"{file}.jsonl", kind, VOCABULARY, max_length=64) for file in ("rows", "held-out")]
     if source == "file":
-        assert kept == list(hold_out(DATA[kind], 10))
+        assert kept == list(hold_out(DATA[kind], 10, REVIEWS.identity))
     else:
         assert [len(rows) for rows in kept] == [24, 10]
     if name == "reward":

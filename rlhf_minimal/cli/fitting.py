@@ -29,6 +29,7 @@ from rlhf_minimal.cli.runs import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.fit import FitConfig, fit, optimizer_of, teacher_completions
 from rlhf_minimal.lab import curves
+from rlhf_minimal.lab.questions import same_question
 from rlhf_minimal.lab.rows import hold_out, read_rows, write_rows
 from rlhf_minimal.lab.sampled_rows import write_completions
 from rlhf_minimal.metrics import Metrics
@@ -223,7 +224,12 @@ def rows_of(
             "not learnt; give a row for each turn to learn it"
         )
     known = [problem.prompt for problem in plan.task.listed if plan.task.is_held_out(problem.prompt)]
-    train, held_out = hold_out(rows, settings["held_out"], plan.task.identity, known)
+
+    def identity(question: str) -> str:  # not in a toy task's letters: as a file of questions divides
+        foreign = plan.task.alphabet and not {*question} <= {*plan.task.alphabet}
+        return same_question(question) if foreign else plan.task.identity(question)
+
+    train, held_out = hold_out(rows, settings["held_out"], identity, known)
     if unused := len(rows) - len(train) - len(held_out):
         print(
             f"{unused} of {len(rows)} rows are not used: they stand twice, --held-out has enough of them, or they hold "

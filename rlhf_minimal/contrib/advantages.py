@@ -71,12 +71,7 @@ def gae_by_length(
     return _gae(token_rewards, mask, values, gamma, lam)
 
 
-def gpg(
-    token_rewards: Float[Tensor, "B T"],
-    mask: Shaped[Tensor, "B T"],
-    *,
-    group_size: int,
-) -> Float[Tensor, "B T"]:
+def gpg(token_rewards: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, group_size: int) -> Float[Tensor, "B T"]:
     r"""`group_centered`, larger where few completions of the batch have a reward (:eq:`eq-gpg`).
 
     .. math:: A_i = \frac{B}{\lvert \{j : R_j \ne 0\} \rvert} \Big(R_i - \mathrm{mean}_{j \in g(i)} R_j\Big)
@@ -136,11 +131,7 @@ def batch_std(
 
 
 def maxrl(
-    token_rewards: Float[Tensor, "B T"],
-    mask: Shaped[Tensor, "B T"],
-    *,
-    group_size: int,
-    eps: float = 1e-6,
+    token_rewards: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, group_size: int, eps: float = 1e-6
 ) -> Float[Tensor, "B T"]:
     r"""Reward minus the group's mean, over the group's mean (:eq:`eq-maxrl`).
 
@@ -179,12 +170,7 @@ def maxrl(
     return _spread(_divide(_centered(rewards), mean + eps), mask)
 
 
-def opo(
-    token_rewards: Float[Tensor, "B T"],
-    mask: Shaped[Tensor, "B T"],
-    *,
-    group_size: int,
-) -> Float[Tensor, "B T"]:
+def opo(token_rewards: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, group_size: int) -> Float[Tensor, "B T"]:
     r"""Reward minus the group's mean weighted by length (:eq:`eq-opo`).
 
     .. math:: A_i = R_i - \frac{\sum_{j \in g(i)} \lvert o_j \rvert R_j}{\sum_{j \in g(i)} \lvert o_j \rvert}
@@ -213,11 +199,7 @@ def opo(
 
 
 def best_minus_second(
-    token_rewards: Float[Tensor, "B T"],
-    mask: Shaped[Tensor, "B T"],
-    *,
-    group_size: int,
-    eps: float = 1e-6,
+    token_rewards: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, group_size: int, eps: float = 1e-6
 ) -> Float[Tensor, "B T"]:
     r"""The best completion's lead over the second, 0 for the others (:eq:`eq-best-minus-second`).
 
@@ -505,10 +487,7 @@ def first_wrong(
 
 
 def given_baseline(
-    token_rewards: Float[Tensor, "B T"],
-    mask: Shaped[Tensor, "B T"],
-    *,
-    baseline: Float[Tensor, " B"] | None,
+    token_rewards: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, baseline: Float[Tensor, " B"] | None
 ) -> Float[Tensor, "B T"]:
     r"""Reward minus a baseline given with the batch (:eq:`eq-given-baseline`).
 
@@ -540,10 +519,7 @@ def given_baseline(
 
 
 def greedy_baseline(
-    token_rewards: Float[Tensor, "B T"],
-    mask: Shaped[Tensor, "B T"],
-    *,
-    greedy_rewards: Float[Tensor, " B"],
+    token_rewards: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"], *, greedy_rewards: Float[Tensor, " B"]
 ) -> Float[Tensor, "B T"]:
     r"""Reward minus that of the greedy completion of the same prompt (:eq:`eq-greedy-baseline`), as in ReMax.
 

@@ -14,16 +14,7 @@ from functools import partial
 
 from ..functional import advantages, aggregation, corrections, filters, gates, ratios
 from ..objective import KL, Algorithm
-from .advantages import (
-    batch_std,
-    best_minus_second,
-    gae_by_length,
-    gdpo,
-    greedy_baseline,
-    maxrl,
-    opo,
-    teacher_gap,
-)
+from .advantages import batch_std, best_minus_second, gae_by_length, gdpo, greedy_baseline, maxrl, opo, teacher_gap
 from .aggregation import prompt_mean
 from .corrections import masked_importance
 from .gates import mask_weight, topr, vespo
@@ -76,20 +67,11 @@ ALGORITHMS: dict[str, Algorithm] = {
     # Khatri et al., arXiv 2510.13786: CISPO's weight, the batch's std, a mean within each prompt, prompts with one
     # outcome left out. The paper tries caps from 4 to 8. (Not here: it stops asking prompts that are nearly solved.)
     "scalerl": Algorithm(
-        batch_std,
-        ratios.token,
-        partial(gates.clip_weight, cap=5.0),
-        prompt_mean,
-        keep=filters.mixed_outcomes,
+        batch_std, ratios.token, partial(gates.clip_weight, cap=5.0), prompt_mean, keep=filters.mixed_outcomes
     ),
     # Lite PPO, arXiv 2508.08221: PPO's clip without a critic, the group's mean, the batch's std, every token counts
     # alike. The clip range is TRL's default; the paper changes the two others only.
-    "lite_ppo": Algorithm(
-        batch_std,
-        ratios.token,
-        partial(gates.clip, low=0.2, high=0.2),
-        aggregation.token_mean,
-    ),
+    "lite_ppo": Algorithm(batch_std, ratios.token, partial(gates.clip, low=0.2, high=0.2), aggregation.token_mean),
     # DRO, Richemond et al., arXiv 2405.19107, as libraries run it online: the squared loss of Kimi k1.5 token by token,
     # that of whole completions is `kimi_k2`. Beta is a choice (verl's default is .1), and the baseline is the group's
     # mean instead of a learned value.
@@ -129,33 +111,13 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     # TOPR, Le Roux et al., arXiv 2503.14286, with the ratio of each token, as libraries have it; the paper truncates
     # that of the whole sequence (product_token), and its rewards are +1 and -1. The baseline is Trinity-RFT's.
-    "topr": Algorithm(
-        advantages.group_centered,
-        ratios.token,
-        topr,
-        aggregation.sequence_sum,
-    ),
+    "topr": Algorithm(advantages.group_centered, ratios.token, topr, aggregation.sequence_sum),
     # MaxRL, arXiv 2602.02710: the advantage is the paper's; what stands around it, DAPO's clip and mean, is a choice.
-    "maxrl": Algorithm(
-        maxrl,
-        ratios.token,
-        partial(gates.clip, low=0.2, high=0.28),
-        aggregation.token_mean,
-    ),
+    "maxrl": Algorithm(maxrl, ratios.token, partial(gates.clip, low=0.2, high=0.28), aggregation.token_mean),
     # OPO, arXiv 2505.23585: exactly on-policy. Its baseline is derived for a sum over tokens.
-    "opo": Algorithm(
-        opo,
-        ratios.on_policy,
-        gates.none,
-        aggregation.sequence_sum,
-    ),
+    "opo": Algorithm(opo, ratios.on_policy, gates.none, aggregation.sequence_sum),
     # Tang et al., arXiv 2503.19595, a policy gradient of the best of G; the division by the std is verl's.
-    "pass_at_k": Algorithm(
-        best_minus_second,
-        ratios.on_policy,
-        gates.none,
-        aggregation.sequence_sum,
-    ),
+    "pass_at_k": Algorithm(best_minus_second, ratios.on_policy, gates.none, aggregation.sequence_sum),
     # SAO, arXiv 2607.07508 (the agents of GLM-5.2): one completion a prompt is enough, since a critic says what was to
     # be expected. The critic learns plain returns. The ratio is to the engine that sampled, which is what `old_logp` is
     # unless a row asks for both. The window is that of reimplementations; the mean is read as one over tokens. Not
@@ -170,30 +132,15 @@ ALGORITHMS: dict[str, Algorithm] = {
     # On-policy distillation, arXiv 2306.13649, as a policy gradient (Qwen3, arXiv 2505.09388; Lu, Thinking Machines,
     # 2025): the student samples, a teacher in the reference's place judges each token, and nothing else is paid. Other
     # libraries take current log-probs in the gap: no advantage then, and kl=KL(1, "k3", weighted=True).
-    "opd": Algorithm(
-        teacher_gap,
-        ratios.token,
-        gates.none,
-        aggregation.token_mean,
-    ),
+    "opd": Algorithm(teacher_gap, ratios.token, gates.none, aggregation.token_mean),
     # SDPO, arXiv 2601.20802, at sampled tokens; SDFT, 2601.19897, is its relative with a demonstration. The teacher is
     # the policy itself with more in its prompt: a checker's words, or a right completion of the group. Nothing in the
     # loss knows that, so the row is `opd` with a mean by completion and TRL's cap of 2 on the ratio. A completion that
     # there is nothing to say about has the policy without more for its teacher, and a gap of 0.
-    "sdpo": Algorithm(
-        teacher_gap,
-        ratios.token,
-        partial(gates.clip_weight, cap=2.0),
-        aggregation.sequence_mean,
-    ),
+    "sdpo": Algorithm(teacher_gap, ratios.token, partial(gates.clip_weight, cap=2.0), aggregation.sequence_mean),
     # ReMax, Li et al., arXiv 2310.10505: the greedy completion of the same prompt says what was to be expected. The
     # paper puts a KL into the reward; without one, as here, it is verl's `remax` in the loss of REINFORCE.
-    "remax": Algorithm(
-        greedy_baseline,
-        ratios.on_policy,
-        gates.none,
-        aggregation.sequence_sum,
-    ),
+    "remax": Algorithm(greedy_baseline, ratios.on_policy, gates.none, aggregation.sequence_sum),
     # Wang et al., arXiv 2506.01939: DAPO on the fifth of the tokens with the highest entropy. The quantile is that of
     # the whole optimiser step, so it takes micro_batches=1; N still counts all tokens, as in TRL. (Not here: DAPO's
     # ramp before the budget.)
@@ -208,18 +155,9 @@ ALGORITHMS: dict[str, Algorithm] = {
     # GDPO, arXiv 2601.05242: each part of a reward compared within the group, then added, then whitened by tokens as in
     # verl; TRL's z-score over rows is normalize=zscore_rows. The clip is verl's default.
     "gdpo": Algorithm(
-        gdpo,
-        ratios.token,
-        partial(gates.clip, low=0.2, high=0.2),
-        aggregation.token_mean,
-        normalize=advantages.whiten,
+        gdpo, ratios.token, partial(gates.clip, low=0.2, high=0.2), aggregation.token_mean, normalize=advantages.whiten
     ),
     # VESPO, arXiv 2602.10693: the weight of a whole completion, without a root, tapered on both sides. Numbers are the
     # paper's; the advantage and the mean over tokens are TRL's.
-    "vespo": Algorithm(
-        advantages.group_normalized,
-        product_token,
-        vespo,
-        aggregation.token_mean,
-    ),
+    "vespo": Algorithm(advantages.group_normalized, product_token, vespo, aggregation.token_mean),
 }

@@ -11,11 +11,7 @@ from ..functional.shaping import _check
 
 
 def length_reward(
-    rewards: Float[Tensor, " B"],
-    lengths: Real[Tensor, " B"],
-    *,
-    group_size: int,
-    coef: float = 1.0,
+    rewards: Float[Tensor, " B"], lengths: Real[Tensor, " B"], *, group_size: int, coef: float = 1.0
 ) -> Float[Tensor, " B"]:
     r"""Within a group shorter is better, but a wrong answer gets no bonus (:eq:`eq-length-reward`), as in Kimi k1.5.
 

@@ -151,11 +151,7 @@ def dppo_kl(
 
 
 def probability_band(
-    mask: Shaped[Tensor, "B T"],
-    *,
-    logp: Float[Tensor, "B T"],
-    old_logp: Float[Tensor, "B T"],
-    bound: float = 0.3,
+    mask: Shaped[Tensor, "B T"], *, logp: Float[Tensor, "B T"], old_logp: Float[Tensor, "B T"], bound: float = 0.3
 ) -> Float[Tensor, "B T"]:
     r"""Leaves out every token whose probability has moved too far, whatever its advantage (:eq:`eq-probability-band`).
 

@@ -481,13 +481,7 @@ def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
 
 
 def _forward(
-    model: nn.Module,
-    ids: Tensor,
-    attention_mask: Tensor,
-    where: Tensor,
-    cache: Cache | None,
-    keep: int,
-    hidden: bool,
+    model: nn.Module, ids: Tensor, attention_mask: Tensor, where: Tensor, cache: Cache | None, keep: int, hidden: bool
 ) -> tuple[dict[str, Any], Cache | None]:
     """Logits of the last `keep` tokens and hidden states (of the last token, or all where a cache went before)."""
     options: dict[str, Any] = {"past_key_values": cache, "use_cache": True}

@@ -14,9 +14,9 @@ cannot be told from such a one (`lab.math_answers.same_answer`). It compares val
 prompt asks for 17 * 23, the completion `17 * 23` counts as right. If the model has to work out the result, use
 `exact:`.
 
-The file is split as in every task: one prompt in ten is held out, by a checksum of its text as a reader sees it
-(`base.normalised`). A prompt that occurs twice counts once, even if its white space or its accents are written in two
-ways.
+The file is split as in every task: one prompt in ten is held out, by a checksum of what it asks, however it is spelt
+(`questions.same_question`). A prompt that occurs twice counts once, even if its white space or its accents are written
+in two ways.
 """
 
 import json
@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rlhf_minimal.lab.final_answer import MAX_NEW_TOKENS
+from rlhf_minimal.lab.questions import same_question
 from rlhf_minimal.lab.rows import numbered
 from rlhf_minimal.tasks import WORDED
 from rlhf_minimal.tasks.base import Problem, Task, normalised
@@ -109,7 +110,7 @@ def listed_task(name: str, files: str, problems: Sequence[Problem], **settings: 
     """
     content = json.dumps([(p.prompt, p.answer) for p in problems]).encode()
     draws = f"{name.partition(':')[0]}:{zlib.crc32(content)}"
-    own: dict[str, Any] = {"alphabet": "", "max_new_tokens": MAX_NEW_TOKENS, "family": normalised, **settings}
+    own: dict[str, Any] = {"alphabet": "", "max_new_tokens": MAX_NEW_TOKENS, "family": same_question, **settings}
     task = Task(name=name, listed=tuple(problems), draws=draws, **own)
     held_out = sum(task.is_held_out(problem.prompt) for problem in problems)
     if held_out in (0, len(problems)):

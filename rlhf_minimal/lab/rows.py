@@ -17,27 +17,26 @@ row for each.
 
 A question is the same one in all of these forms (`hold_out`): as a text, as what the user says in messages, in a text
 that this chat template or another one has written, under a heading, with a sentence that says how to answer
-(`base.question_core`), and in a text to pretrain on.
+(`base.question_core`), in another spelling (`questions.folded`), and in a text to pretrain on.
 
 Rows come as a list of dicts, as a JSON-lines file, or as a `datasets.Dataset`. The package `datasets` is not needed:
 anything that yields dicts works.
 """
 
-import html
 import json
 import math
 import os
 import re
 import unicodedata
 import zlib
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rlhf_minimal.lab.questions import TAG, containing, same_question
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, normalised, question_core
+from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, question_core
 from rlhf_minimal.tasks.rewards import read_steps
 from rlhf_minimal.tasks.rows import Asked, CompletionRow, PairRow, StepRow, TextRow, check_filled, check_fits, text_of
 
@@ -89,26 +88,23 @@ def read_rows(
 
 
 def hold_out(
-    rows: Sequence[Row],
-    most: int,
-    identity: Callable[[str], str] = question_core,
-    known: Iterable[str] = (),
+    rows: Sequence[Row], most: int, identity: Callable[[str], str] = same_question, known: Iterable[str] = ()
 ) -> tuple[list[Row], list[Row]]:
     """Rows to train on, and rows to measure on. No question is in both.
 
-    Whether a row is held out depends on its question alone, as in every task: on a checksum of the text as a reader
-    sees it (`base.question_core`). So the order of a file does not matter, rows with one question stay together, and
+    Whether a row is held out depends on its question alone, as in every task: on a checksum of what it says
+    (`questions.same_question`). So the order of a file does not matter, rows with one question stay together, and
     every command holds out the same questions, whatever form a file has them in. A row that occurs twice counts once.
 
     A conversation holds several questions, and the text of a pair without a prompt may end its question in several
     places. Such a row is trained on if none of them is held out, and measured if none of them is trained on. What many
     conversations hold beside other questions ("Go on") decides nothing.
 
-    Nor is a row trained on that contains a question which is known to be held out, whatever is written around it, in
-    the prompt or the answer. Known are `known` and what the rows themselves ask. Compared are letters and numbers,
-    without capitals, blanks, punctuation and escapes; a few words may stand between two parts of a long question, as
-    where it goes on in another message. Of a short question (fewer than six words, or four with a number) this would
-    exclude too much: ``12+34=`` stands in many texts. It is found only where it is all that is asked.
+    Nor is a row trained on that asks or contains a question which is known to be held out, however it is spelt
+    (`questions.folded`) and whatever is written around it, in the prompt or the answer. Known are `known` and what the
+    rows themselves ask. A few words may stand between two parts of a long question, as where it goes on in another
+    message. A short one (`questions.containing`) is found only where it is all that is asked: ``12+34=`` stands in many
+    texts.
 
     Args:
         rows: All rows of a source.
@@ -135,8 +131,14 @@ def hold_out(
             "the data holds one row only, and at least one more is needed to measure on (rows with the same question "
             "count as one)"
         )
-    own = {deciding[0] for deciding in asked.values() if len(deciding) == 1 and falls_on_held_out_side(deciding[0])}
-    found = _containing(distinct, own | {question_core(question) for question in known})
+    own = {
+        question_core(question)
+        for row, deciding in asked.items()
+        if len(deciding) == 1 and falls_on_held_out_side(deciding[0])
+        for question in row.asked or (row.question,)
+        if identity(question) == deciding[0]
+    }
+    found = containing(distinct, own | {question_core(question) for question in known})
     train = [row for row in distinct if row not in found and not any(map(falls_on_held_out_side, asked[row]))]
     if not train:
         raise ValueError(
@@ -152,88 +154,13 @@ def hold_out(
     for question in sorted(questions, key=lambda question: zlib.crc32(question.encode()))[:100]:
         if left:
             break
-        train = [row for row in train if question not in asked[row]] or train
+        moved = {question_core(q) for row in train for q in row.asked or (row.question,) if identity(q) == question}
+        there = containing(train, moved)
+        train = [row for row in train if row not in there and question not in asked[row]] or train
         left = measured()
     if not left:
         raise ValueError("every question of the data occurs in a row to train on, too: give pairs a column prompt")
     return train, left[:most]
-
-
-_WORD = re.compile(r"[^\W_]+|[^\w\s.,;:?!\"'()\[\]{}*_`$\\]")
-_WRITTEN_OUT = re.compile(r"\\u([\dA-Fa-f]{4})|\\[nrt](?![a-z])")  # as in JSON
-_MARKUP = re.compile(
-    r"(?i)</?[a-z]+(?: [a-z-]+=[^<>]*)? ?/?>|\\(?:left|right)(?![a-z])|(?<=\d)(?: ?,|\{,\}|\\,)(?=\d{3}(?!\d))"
-)
-_FRACTION = re.compile(r"\\[dt]?frac ?(?:\{(\w+)\} ?\{(\w+)\}|(\d) ?(\d))|\\(?:times|cdot)(?![a-z])|\u00d7|\u2044")
-_BETWEEN_NUMBERS = re.compile(r"(?<=\d)\W+(?=\d)")
-_SILENT = re.compile(r"(?<!\d)[^\w+/=]+|[^\w+/=]+(?!\d)")
-_BLOCK = 8  # letters and digits by which a question is looked up
-_RARE = 20  # questions in which a block may stand, so that it is looked up beside the rarest one
-_GAP = 40  # most letters and digits between two pieces of a question ("assistant ok user"); a piece for each so many
-_ROOM = 200  # letters and digits that all gaps may take, before the place where a question is looked up, and behind it
-
-
-def _folded(text: str) -> str:
-    """The letters and digits of a text, in one case, without what stands between them but for operators of numbers."""
-    text = _WRITTEN_OUT.sub(lambda found: chr(int(found[1], 16)) if found[1] else " ", _TAG.sub(" ", text))
-    text = _MARKUP.sub("", normalised(html.unescape(text)).casefold().replace("_", " "))
-    text = _FRACTION.sub(
-        lambda found: "/".join(filter(None, found.groups())) or ("/" if found[0] == "\u2044" else "*"), text
-    )
-
-    def operator(found: re.Match[str]) -> str:
-        return "*" if found[0].strip() == "*" else next((c for c in found[0] if c in "+/=<:.\u00d7\u00f7"), "_")
-
-    return _SILENT.sub("", _BETWEEN_NUMBERS.sub(operator, text))
-
-
-def _begins_with(text: str, question: str, gaps: int) -> bool:
-    """Whether a text begins with a question, if so many gaps are allowed; no number is cut."""
-    while not text.startswith(question):
-        same = bisect_left(range(len(question)), True, key=lambda n: not text.startswith(question[: n + 1]))
-        while question[same - 1 : same].isdigit():
-            same -= 1
-        piece = question[same : same + _BLOCK]
-        at = text.find(piece, same, same + _GAP + len(piece))
-        if not gaps or at < 0 or len(piece) < _BLOCK - 2 or (piece[0].isdigit() and text[at - 1 : at].isdigit()):
-            return False
-        text, question, gaps = text[at:], question[same:], gaps - 1
-    return not (question[-1:].isdigit() and text[len(question) : len(question) + 1].isdigit())
-
-
-def _containing(rows: Sequence[Row], questions: Iterable[str]) -> set[Row]:
-    """The rows in which one of the questions stands: one pass, however many questions there are."""
-    sought = dict[str, set[str]]()  # and the numbers of each
-    for question in questions:
-        words = _WORD.findall(question.casefold())
-        n = sum(word.isalpha() and len(word) > 1 for word in words)
-        if n > 5 or (n > 1 and len(words) > 3 and not words[0].isdigit() and any(map(str.isdigit, words))):
-            folded: str = _folded(question)
-            sought[folded] = {*re.findall(r"\d+", folded)}
-    starts = {question: range(0, max(len(question) - _BLOCK, 0) + 1, _BLOCK) for question in sought}
-    often = Counter(question[i : i + _BLOCK] for question in sought for i in starts[question])
-    places: dict[str, list[tuple[str, int]]] = {}
-    for question in sought:
-        by_rarity = sorted((often[question[i : i + _BLOCK]], i) for i in starts[question])[:3]
-        for i in (i for n, i in by_rarity if n <= max(by_rarity[0][0], _RARE)):
-            places.setdefault(question[i : i + _BLOCK], []).append((question, i))
-    lengths = {*map(len, places)}
-
-    def holds(row: Row) -> bool:
-        text: str = _folded("\n".join(dict.fromkeys(said for _, *both in row.sequences() for said in both)))
-        numbers = {*re.findall(r"\d+", text)}
-        return any(
-            sought[question] <= numbers
-            and _begins_with(text[at : at + len(question) + _ROOM], question[i:], len(question) // _GAP)
-            and _begins_with(
-                text[max(at - i - _ROOM, 0) : at + 1][::-1], question[: i + 1][::-1], len(question) // _GAP
-            )
-            for n in lengths
-            for at in range(len(text))
-            for question, i in places.get(text[at : at + n], ())
-        )
-
-    return {row for row in rows if holds(row)}
 
 
 MANY = 10  # a message in so many conversations may be one that goes with every question
@@ -420,10 +347,6 @@ _SPEAKER = re.compile(
     rf"(?i)(?:^|\n)\s*(?:#+ ?|\*\*)?(?:gpt4 correct )?({_WHO})(?: ?\d+)?(?::\*\*|\*\*:|:) ?"
     rf"|(?:^|\n) *#+ ({_WHO})(?: ?\d+)? *(?=\n|$)|\s((?-i:User|USER|Human|HUMAN|Assistant|ASSISTANT)): ?"
 )
-_TAG = re.compile(
-    r"(?i)<[|\uff5c][^<>\n]{0,40}>|<[^<>\s]{1,40}[|\uff5c]>|</?[a-z]+(?:_[a-z\d]+)+>|</?(?:s|bos|eos|start|end|sep|user"
-    r"|assistant|human|model|system)>|\[/?(?:INST|[A-Z]+_[A-Z_]+)\]|<</?SYS>>"
-)
 _TURN = re.compile(rf"(?i)\0({_WHO})\0|\0\0\s*({_WHO})[ :]*(?=\n|\0|$)")
 _MEANS = {"inst": "user", "/inst": "assistant", "sys": "system", "/sys": "user"}
 LONGEST_QUESTION = 1000  # characters, of a question that stands before an answer without a mark
@@ -456,7 +379,7 @@ def _said(text: str, vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[tupl
         who = _MEANS.get(word, word)
         return f"\0{who}\0" if re.fullmatch(_WHO, who) else "\0\0"
 
-    tagged = _TAG.sub(mark, text.replace("\0", ""))
+    tagged = TAG.sub(mark, text.replace("\0", ""))
     turns = [*_TURN.finditer(tagged)]
     if not turns and (own := vocabulary.asked_in(text)):
         return own, True

@@ -203,11 +203,7 @@ def fisher_vector_product(
 
 
 def conjugate_gradients(
-    product: Callable[[Tensor], Tensor],
-    target: Float[Tensor, " N"],
-    *,
-    iterations: int = 10,
-    tolerance: float = 1e-6,
+    product: Callable[[Tensor], Tensor], target: Float[Tensor, " N"], *, iterations: int = 10, tolerance: float = 1e-6
 ) -> tuple[Float[Tensor, " N"], float]:
     r"""Solves A x = b for a symmetric positive A that is only known by its products (:eq:`eq-conjugate-gradients`).
 

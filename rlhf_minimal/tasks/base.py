@@ -24,7 +24,8 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")  # those of ASCII that are no 
 # which the answer is to stand, and sentences that say how to answer.
 _HEAD = re.compile(
     r"(?i)\s*(?:#+ [^\n:]{1,40}(?:\n|:|$)|\*\*[^*\n]{1,40}(?:\*\*:|:\*\*|\*\*\s*\n)|\d{1,3}[.)]\s"
-    r"|[^\W\d_]{1,15}(?: [^\W\d_]{1,15})?(?: ?\d+)? ?:(?=\s)"
+    r"|[a-z\u00c0-\u052f]{1,15}(?: [a-z\u00c0-\u052f]{1,15})?(?:(?: ?\d+)?| ):(?=\s)"
+    r"|(?:\u95ee\u9898|\u9898\u76ee|\u554f\u984c|\u8cea\u554f|[\u95ee\u9898])[:\uff1a]"
     r"|(?:question|problem|task|exercise|frage|aufgabe)(?: \d+)?[.:]?[ ]*\n)\s*"
 )
 _TAIL = re.compile(
@@ -32,13 +33,23 @@ _TAIL = re.compile(
     r"|\s(?:answer|a|solution|response|output|assistant|antwort)\s?:)\s*$"
 )
 _WRAPPED = re.compile(r"^\s*(?:<(\w+)>([^<]*)</\1>|[\"\u201c]([^\"\u201c\u201d]*)[\"\u201d])\s*$")
+_ANSWER = r"(?:answer|reasoning|response|solution|output|thoughts|work|working|question|problem|task|exercise|step)s?"
 _HOW_TO_ANSWER = re.compile(
-    r"(?i)step[- ]by[- ]step|schritt f\u00fcr schritt|pas \u00e0 pas|paso a paso|\u9010\u6b65|\u4e00\u6b65|\\boxed"
-    r"|let.?s think|\b(?:final|your|the|following|only|single|short|correct|an?) (?:\w+ )?(?:answer|reasoning|work"
-    r"|working|response|solution|output|thoughts|question|problem|task|exercise|instruction|calculation|step)s?\b"
-    r"|^you (?:must|should|need to)|^you are .*(?:assistant|expert|tutor|solver)|^(?:please |now )?(?:think|reason"
-    r"|answer|respond|reply|take a deep|denke|antworte|be (?:brief|concise|precise|careful))\b"
+    r"(?i)step[- ]by[- ]step|schritt f\u00fcr schritt|pas \u00e0 pas|paso a paso|\u9010\u6b65|\u4e00\u6b65"
+    r"|\\boxed|let.?s think|^you (?:must|should|need to|will be)|^you are .*(?:assistant|expert|tutor|solver)"
+    r"|^a \w+ between .*assistant|^the (?:user|assistant) (?:asks|first|then|will|must)"
+    r"|\byour (?:\w+ )?(?:answer|reasoning|response|output)s?\b"
+    rf"|^(?:the following|below|here|this) (?:is|are) .*(?:instruction|{_ANSWER}\b)"
+    r"|^(?:please |now )?(?:think|reason|answer|respond|reply|take a deep|denke|antworte|be (?:brief|concise|precise"
+    r"|careful))\b|^(?:the )?(?:final )?answer (?:should|must|in|as|only)\b|the answer to the (?:problem|question)"
+    r"|^(?:please |now |first )?(?:give|write|put|state|provide|solve|show|explain|use|remember|express|enter|read"
+    r"|complete|do|don.t|end|finish|return|report|box|make|only|just|output|follow|work|include|consider)\b.*\b(?:final"
+    r"|your|the|this|following|only|single|short|correct|an?) (?:\w+ )?"
+    rf"(?:instruction|{_ANSWER}\b)"
 )
+# Before NFKC: where a digit begins to be raised (10\u00b2 is 10^2, not 102), and what stands apart in 3\u00bd.
+RAISED = re.compile("(?<![\u2070-\u207f\u00b2\u00b3\u00b9])(?=[\u2070-\u207f\u00b2\u00b3\u00b9])")
+APART = re.compile(r"(?<=[\d\u2080-\u2089])(?=[\u00bc-\u00be\u2150-\u215e])|(?<=[\u2080-\u2089])(?=[0-9])")
 
 DRAWS = 2000  # how many draws in a row may belong to the other split; after that `Task.problems` raises an error
 
@@ -124,7 +135,7 @@ def question_core(text: str) -> str:
         if kept and len(kept) < len(parts):
             text = " ".join(parts[kept[0] : kept[-1] + 1])
         text = text if text.strip() else before
-    return normalised(text)
+    return normalised(APART.sub(" ", RAISED.sub("^", text)))
 
 
 def falls_on_held_out_side(text: str) -> bool:

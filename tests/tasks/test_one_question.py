@@ -8,11 +8,13 @@ from functools import partial
 import pytest
 
 from rlhf_minimal.cli import main
-from rlhf_minimal.lab.rows import _containing, _folded, hold_out, read_rows
+from rlhf_minimal.lab.questions import containing, folded, same_question
+from rlhf_minimal.lab.rows import hold_out, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
 from rlhf_minimal.tasks.base import Problem, Task, normalised, question_core
 from tests.chat_model import TEMPLATE, tokenizer, write_chat_model
+from tests.tasks.spellings import DIFFERENT, SAME
 
 TEMPLATES = {
     "chatml": TEMPLATE,
@@ -247,12 +249,14 @@ def test_what_many_conversations_say_decides_nothing_and_a_question_does():
         talk = [user(greeting), assistant("Hi."), user("?"), YES, user(go_on), NO]
         raw = [{"messages": [*talk[:2], user(q), *talk[3:]]} for q in QUESTIONS]
         rows = read_rows(raw, CompletionRow, vocabulary, max_length=10**6)
-        sides = ({row.asked[1] for row in side} - {greeting, go_on} for side in hold_out(rows, 10**6))
+        both = hold_out(rows, 10**6, get_task("even").identity)
+        sides = ({row.asked[1] for row in side} - {greeting, go_on} for side in both)
         assert [*sides] == [{*QUESTIONS} - HELD_OUT, HELD_OUT - {greeting, go_on}]
     # a question that many conversations go on from is a question all the same
     few = [*sorted(HELD_OUT)[:2], *(q for q in QUESTIONS if q not in HELD_OUT)][:10]
     raw = [{"messages": [user(q), YES, user(f"And {i}?"), NO]} for q in few for i in range(30)]
-    train, _ = hold_out(read_rows(raw, CompletionRow, vocabulary, max_length=10**6), 10**6)
+    rows = read_rows(raw, CompletionRow, vocabulary, max_length=10**6)
+    train, _ = hold_out(rows, 10**6, get_task("even").identity)
     assert train
     assert not {row.asked[0] for row in train} & HELD_OUT
 
@@ -260,7 +264,7 @@ def test_what_many_conversations_say_decides_nothing_and_a_question_does():
 def test_rows_that_are_all_held_out_are_refused():
     rows = [CompletionRow(question, "42") for question in sorted(HELD_OUT)]
     with pytest.raises(ValueError, match="none is left to train on: add rows"):
-        hold_out(rows, 9)
+        hold_out(rows, 9, get_task("even").identity)
 
 
 def test_the_commands_hold_the_wall_and_say_what_is_not_learnt(tmp_path, capsys):
@@ -275,7 +279,10 @@ def test_the_commands_hold_the_wall_and_say_what_is_not_learnt(tmp_path, capsys)
     said = capsys.readouterr().out
     assert f"15 of {len(QUESTIONS)} rows are conversations with earlier turns of the assistant" in said
     trained = (run / "rows.jsonl").read_text()
-    assert not [q for q in HELD_OUT if json.dumps(q)[1:-1] + "<|im_end|>" in trained]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"prompt": q, "answer": "42"}) + "\n" for q in QUESTIONS))
+    held_out = [q for q in QUESTIONS if get_task(f"exact:{tmp_path / 'q.jsonl'}").is_held_out(q)]
+    assert len(held_out) > 9
+    assert not [q for q in held_out if json.dumps(q)[1:-1] + "<|im_end|>" in trained]
     kept = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
     assert all(set(row) == {"prompt", "completion"} for row in kept)
 
@@ -488,7 +495,7 @@ def test_a_question_in_two_messages_is_the_same(name, between):
 )
 def test_another_question_is_another(known, other):
     rows = [CompletionRow(f"{{ {text} }}", "42") for text in (known, other)]
-    found = _containing(rows, [known])
+    found = containing(rows, [known])
     assert found == ({rows[0]} if len(known) > 9 else set())
 
 
@@ -517,4 +524,50 @@ def test_fifty_thousand_rows_take_seconds():
     ],
 )
 def test_formulas_are_compared_however_they_are_written(written, also):
-    assert _folded(written) == _folded(also) != _folded(written.replace("3", "5").replace("2", "5"))
+    assert folded(written) == folded(also) != folded(written.replace("3", "5").replace("2", "5"))
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_a_question_that_is_spelt_in_another_way_is_the_same(one, other):
+    """By its checksum, which every command knows, and, however short it is, where it is known to be held out."""
+    assert same_question(one) == same_question(other)
+    assert len(containing([CompletionRow(other, "so"), CompletionRow("What else?", "so")], [question_core(one)])) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), DIFFERENT)
+def test_a_question_with_another_operator_number_or_word_is_another(one, other):
+    assert same_question(one) != same_question(other)
+    assert not containing([CompletionRow(other, "so")], [question_core(one)])
+
+
+def test_a_file_in_another_spelling_has_the_same_questions_held_out(tmp_path):
+    """`sft --data` knows nothing of the file that `evaluate` takes: the checksums divide both alike."""
+    ways = [
+        r"Compute $\frac{{{0}}}{{7}} \cdot 1{{,}}0{1}$.",
+        "\uff23ompute {0}/7\u00d71 0{1}",
+        "compute {0}/7 * 1,0{1}",
+    ]
+    files = []
+    for n, way in enumerate(ways):
+        files.append(tmp_path / f"{n}.jsonl")
+        rows = [{"prompt": way.format(i, 10 + i % 90), "answer": "1"} for i in range(300)]
+        files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, *others = (get_task(f"exact:{file}") for file in files)
+    held_out = [first.is_held_out(problem.prompt) for problem in first.listed]
+    assert 10 < sum(held_out) < 60
+    for task in others:
+        assert [task.is_held_out(problem.prompt) for problem in task.listed] == held_out
+        rows = [CompletionRow(problem.prompt, "1") for problem in task.listed]
+        train, _ = hold_out(rows, 10**6)
+        assert [row not in train for row in rows] == held_out
+
+
+def test_one_question_in_two_spellings_is_on_one_side():
+    """Also where a task divides by the prompt itself, and where one question is moved to measure on."""
+    both = [("What is 3 * 4?", r"What is $3 \cdot 4$?"), ("What is \u00bd of 6?", "what is 1/2 of 6")]
+    rows = [CompletionRow(prompt, "so") for pair in both for prompt in pair]
+    for identity in (same_question, get_task("even").identity):
+        train, measured = hold_out(rows, 9, identity)
+        assert {same_question(row.prompt) for row in train}.isdisjoint(same_question(row.prompt) for row in measured)
+        assert train
+        assert measured

@@ -249,12 +249,14 @@ def test_no_question_is_on_both_sides(kind):
     asked = [f"question {i}" for i in range(300)]
     rows = [MAKE[kind](question, n) for n in range(2) for question in asked]
     rows += [MAKE[kind](question.replace(" ", "\u00a0 "), 3) for question in asked]
-    sides = [{normalised(row.question) for row in side} for side in hold_out(rows, 10**6)]
+    sides = [{normalised(row.question) for row in side} for side in hold_out(rows, 10**6, EVEN.identity)]
     assert not sides[0] & sides[1]
     assert sides[0] | sides[1] == set(asked)
     assert 15 <= len(sides[1]) <= 50  # one in ten
     assert sides[1] == {question for question in asked if EVEN.is_held_out(question)}  # as every task has it
-    assert hold_out(rows[::-1], 10**6)[1][::-1] == hold_out(rows, 10**6)[1]  # a sorted file is no trouble
+    assert (
+        hold_out(rows[::-1], 10**6, EVEN.identity)[1][::-1] == hold_out(rows, 10**6, EVEN.identity)[1]
+    )  # a sorted file is no trouble
 
 
 def test_a_row_that_stands_twice_counts_once_and_no_more_is_measured_than_asked_for():
@@ -271,9 +273,9 @@ def test_a_row_that_stands_twice_counts_once_and_no_more_is_measured_than_asked_
 
 def test_something_is_measured_where_nothing_is_held_out_and_nothing_held_out_is_trained_on():
     asked = [TextRow(str(i)) for i in range(500)]
-    assert all(hold_out([row for row in asked if not EVEN.is_held_out(row.text)][:3], 9))
+    assert all(hold_out([row for row in asked if not EVEN.is_held_out(row.text)][:3], 9, EVEN.identity))
     with pytest.raises(ValueError, match="none is left to train on: add rows"):
-        hold_out([row for row in asked if EVEN.is_held_out(row.text)][:3], 9)
+        hold_out([row for row in asked if EVEN.is_held_out(row.text)][:3], 9, EVEN.identity)
 
 
 def test_files_that_are_none(tmp_path):
