@@ -97,7 +97,7 @@ def become_a_kernel(argv: list[str], env: dict[str, str], cwd: str) -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     os.environ.clear()
-    os.environ.update(env, JPY_PARENT_PID=str(os.getppid()))
+    os.environ.update(env)
     os.chdir(cwd)
     sys.argv = argv
     from ipykernel.kernelapp import launch_new_instance
@@ -110,6 +110,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what has ended is gone: nobody asks for its status
     sys.path.remove(str(Path(__file__).parent))
     os.environ.setdefault("MPLBACKEND", INLINE)  # as a kernel does before anything can import Matplotlib
+    os.environ["JPY_PARENT_PID"] = str(os.getpid())  # which a kernel outlives by a second; read when it is imported
     for name in sys.argv[1:]:
         with suppress(ImportError):  # which a notebook that needs it will tell
             import_module(name)

@@ -178,7 +178,7 @@ DRAWS = "import matplotlib.pyplot as plt; plt.plot([1, 2]);"
 def test_a_forked_kernel_has_what_kernels_share_and_nothing_of_ours(tmp_path, monkeypatch):
     """And it is a kernel like any other: its folder, environment, session and children; it goes with its parent."""
     monkeypatch.delenv("MPLBACKEND")
-    nursery = kernels.Nursery(["fractions", "matplotlib.figure"])
+    nursery = kernels.Nursery(["fractions", "matplotlib.figure", "ipykernel.kernelapp"])
     monkeypatch.setattr(local_provisioner, "launch_kernel", nursery.launch)
     one = {"extra_arguments": [], "cwd": str(tmp_path), "env": os.environ | {"SAID": "so"}}
     manager, client = start_new_kernel(kernel_name="python3", **one)
@@ -196,6 +196,10 @@ def test_a_forked_kernel_has_what_kernels_share_and_nothing_of_ours(tmp_path, mo
     nursery.process.stdin.close()
     nursery.process.wait(timeout=60)
     process = manager.provisioner.process
-    while process.poll() is None:  # it looks for its parent once a second
-        time.sleep(0.1)
+    for _ in range(600):  # it looks for its parent once a second
+        if process.poll() is None:
+            time.sleep(0.1)
+    ended = process.poll() is not None
+    process.kill()
+    assert ended
     manager.cleanup_resources()
