@@ -45,7 +45,8 @@ def fewer(questions):
     return [q for i, q in enumerate(questions) if i % 4 == 0 or get_task("even").is_held_out(q)]
 
 
-QUESTIONS = fewer(f"What is {i} + {i * i % 89}?\nIt is small." if i % 3 else f"add {i} and 7" for i in range(160))
+EVERY = [f"What is {i} + {i * i % 89}?\nIt is small." if i % 3 else f"add {i} and 7" for i in range(160)]
+QUESTIONS = fewer(EVERY)
 HELD_OUT = {q for q in QUESTIONS if get_task("even").is_held_out(q)}
 
 
@@ -270,17 +271,17 @@ def test_rows_that_are_all_held_out_are_refused():
 def test_the_commands_hold_the_wall_and_say_what_is_not_learnt(tmp_path, capsys):
     """The report's own example: questions as messages for `sft`, and as `exact:` for `evaluate`."""
     start = write_chat_model(tmp_path / "start")
-    several = [{"messages": [user("Hello!"), assistant("Hi."), user(q), YES]} for q in QUESTIONS[:15]]
-    rows = [{"messages": [user(q), YES]} for q in QUESTIONS[15:]]
+    several = [{"messages": [user("Hello!"), assistant("Hi."), user(q), YES]} for q in EVERY[:15]]
+    rows = [{"messages": [user(q), YES]} for q in EVERY[15:]]
     (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*several, *rows]))
     run = tmp_path / "run"
     flags = ["--start", str(start), "--data", str(tmp_path / "chats.jsonl"), "--steps", "1", "--batch-size", "2"]
     assert main(["sft", *flags, "--out", str(run)]) == 0
     said = capsys.readouterr().out
-    assert f"15 of {len(QUESTIONS)} rows are conversations with earlier turns of the assistant" in said
+    assert f"15 of {len(EVERY)} rows are conversations with earlier turns of the assistant" in said
     trained = (run / "rows.jsonl").read_text()
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"prompt": q, "answer": "42"}) + "\n" for q in QUESTIONS))
-    held_out = [q for q in QUESTIONS if get_task(f"exact:{tmp_path / 'q.jsonl'}").is_held_out(q)]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"prompt": q, "answer": "42"}) + "\n" for q in EVERY))
+    held_out = [q for q in EVERY if get_task(f"exact:{tmp_path / 'q.jsonl'}").is_held_out(q)]
     assert len(held_out) > 9
     assert not [q for q in held_out if json.dumps(q)[1:-1] + "<|im_end|>" in trained]
     kept = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
