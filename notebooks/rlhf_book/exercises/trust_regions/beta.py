@@ -69,8 +69,8 @@ BETA = Exercise(
     minutes=12,
     difficulty="stretch",
     statement=r"""
-    One state, old policy `probs` `[V]`, exact `advantages` `[V]`. The penalty $\beta\, \mathrm{KL}(\pi \,\Vert\, \pi_\text{old})$ (new first, as
-    in the KL penalty of RLHF) is maximised together with $\sum_a \pi(a) A(a)$ by $\pi(a) \propto \pi_\text{old}(a)\, e^{A(a)/\beta}$. Write
+    One state, old policy `probs` `[V]`, exact `advantages` `[V]`. The sum $\sum_a \pi(a) A(a) - \beta\, \mathrm{KL}(\pi \,\Vert\, \pi_\text{old})$ (new first, as
+    in the KL penalty of RLHF) is maximised by $\pi(a) \propto \pi_\text{old}(a)\, e^{A(a)/\beta}$. Write
     `my_beta`: return the $\beta$ at which that step has $\mathrm{KL}(\pi_\text{old} \,\Vert\, \pi)$ equal to `delta`. That KL
     (old first, as in section 1) falls as $\beta$ grows, so halving an interval will do. Predict first: all advantages are doubled; what happens to $\beta$?
     """,
