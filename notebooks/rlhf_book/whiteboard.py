@@ -128,7 +128,7 @@ TASKS = (
         "board-reward-loss",
         "A reward model's loss",
         "reward-models",
-        "2. From a noisy comparison to a loss",
+        "3. From a noisy comparison to a loss",
     ),
     Task(
         "board-dpo",
