@@ -5,9 +5,10 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
 from functools import cached_property, partial
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
@@ -151,6 +152,8 @@ class TokenizerVocabulary:
 
     Attributes:
         eos_id: The tokenizer's end-of-sequence token: the one that is written behind a text to train on.
+        day: The day that chat templates are told which write a date. One for all, so that no run changes at midnight;
+            a resumed run has that on which it was begun.
 
     Raises:
         ValueError: If the tokenizer has no end-of-sequence token, so that no answer could end. If `chat` is True and
@@ -161,6 +164,8 @@ class TokenizerVocabulary:
         >>> vocabulary.encode_prompt("1+2=")
         [2, 11, 3, 12]
     """
+
+    day: ClassVar[date] = date.today()
 
     def __init__(self, tokenizer: Any, *, chat: bool | None = None):
         if tokenizer.eos_token_id is None:
@@ -272,13 +277,11 @@ class TokenizerVocabulary:
         given alone, which then is none within a conversation. Where a token would reach over the seam, the prompt
         keeps its own ids, as the sampler reads them, and the text gets its own, without such a space.
         """
-        if not prompt:
-            return self.encode(text)
         alone, before, both = self.encode(text), self.encode(prompt), self.encode(prompt + text)
         if both[: len(before)] == before:
             return both[len(before) :]
         line = self.encode("\n")
-        if self.tokenizer.decode([*line, *alone]) == "\n" + text:
+        if self.tokenizer.decode([*line, *alone], clean_up_tokenization_spaces=False) == "\n" + text:
             return alone
         on_a_line = self.encode("\n" + text)
         return on_a_line[len(line) :] if on_a_line[: len(line)] == line else alone
@@ -309,8 +312,10 @@ class TokenizerVocabulary:
 
     def _by_template(self, messages: Sequence[Message], *, ask: bool) -> str:
         try:
-            write = partial(self.tokenizer.apply_chat_template, messages, tokenize=False, add_generation_prompt=ask)
-            text = str(call_with_timeout(write, TEMPLATE_SECONDS))
+            clock = r"strftime_now\(\s*(['\"])(.*?)\1\s*\)"
+            template = re.sub(clock, lambda now: repr(self.day.strftime(now[2])), self.tokenizer.get_chat_template())
+            write = partial(self.tokenizer.apply_chat_template, messages, chat_template=template, tokenize=False)
+            text = str(call_with_timeout(partial(write, add_generation_prompt=ask), TEMPLATE_SECONDS))
             # Behind a space the model would write other tokens than the whole conversation has: it writes the space.
             return text.rstrip(" ") if ask else text
         except Exception as error:  # a template is a program of its own and may raise anything
@@ -347,8 +352,8 @@ class TokenizerVocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text before the first end token (`eos_ids`): the answer alone."""
-        ends = {*self.eos_ids}
-        return str(self.tokenizer.decode([*takewhile(lambda i: i not in ends, ids)]))
+        end = {*self.eos_ids}  # cleaned up, `x , y` would be `x, y`
+        return str(self.tokenizer.decode([*takewhile(lambda i: i not in end, ids)], clean_up_tokenization_spaces=False))
 
     def token_of(self, ids: Sequence[int], end: int) -> int:
         """The place in `ids` of the token that completes the first `end` characters of their text.

@@ -1,14 +1,22 @@
 """Statements that the book once made too broadly, and where they stop: exact, by enumeration, or from its own runs."""
 
+import dataclasses
 import itertools
 import math
 
 import pytest
 import torch
 
+from rlhf_book.benchmark import read_groups
 from rlhf_book.chain import Way, at_chosen_rate
 from rlhf_book.chain import train as train_chain
 from rlhf_book.tabular import Tree
+from rlhf_minimal.algorithms import get_algorithm
+from rlhf_minimal.config import Config
+from rlhf_minimal.learner import Learner
+from rlhf_minimal.models import Vocabulary, tiny_llama
+from rlhf_minimal.tasks import get_task
+from rlhf_minimal.train import Recipe, train_step
 
 TREE = Tree(vocab=3, length=3)
 
@@ -196,3 +204,97 @@ def test_the_value_usually_has_less_than_twice_the_least_noise_of_a_potential():
     assert min(none) > 3
     assert max(none) < 13
     assert all(nothing > with_value for with_value, nothing in found)
+
+
+def test_repeated_text_falls_below_the_entropy_that_new_text_cannot():
+    """Eight pairs whose answers are uniform noise: on the same eight the loss goes to 0, on new ones above log 8."""
+    draw = torch.Generator().manual_seed(0)
+    asked, answers = torch.arange(8), torch.randint(8, (8,), generator=draw)
+    logits = torch.zeros(8, 8, dtype=torch.float64, requires_grad=True)
+    for _ in range(400):
+        loss = torch.nn.functional.cross_entropy(logits[asked], answers)
+        (slope,) = torch.autograd.grad(loss, logits)
+        logits = (logits - 8 * slope).detach().requires_grad_()
+    assert loss.item() < 0.03 < math.log(8)
+    expected = -logits.log_softmax(-1).mean().item()  # each answer is as likely
+    assert expected > math.log(8)
+
+
+def noise_to_signal(sizes, solved, filtered):
+    """Of RLOO's step for prompts with one logit each: the standard deviation by the length of the mean, exactly.
+
+    Without the filter each prompt is asked once. With it prompts are drawn at random for as many completions in all,
+    and only groups with both outcomes count, each once.
+    """
+    mixed, mean, square = [], [], []
+    for n, p in zip(sizes, solved, strict=True):
+        chances = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+        steps = [k * (n - k) / (n * (n - 1)) for k in range(n + 1)]
+        mixed.append(sum(chances[1:-1]))
+        mean.append(sum(c * x for c, x in zip(chances, steps, strict=True)))
+        square.append(sum(c * x * x for c, x in zip(chances, steps, strict=True)))
+    if not filtered:
+        return math.sqrt(sum(s - m * m for s, m in zip(square, mean, strict=True))) / sum(mean)
+    one = [m / sum(mixed) for m in mean]  # of one kept group
+    kept = len(solved) * sum(mixed) / len(solved)  # groups
+    variance = sum(square) / sum(mixed) - sum(m * m for m in one)
+    return math.sqrt(variance / kept) / math.hypot(*one)
+
+
+def test_sizes_of_groups_lie_closer_in_a_loop_with_the_filter():
+    solved = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    rules = {"equal": [8] * 8, "hard": [11, 11, 10, 9, 8, 7, 5, 3], "root": [4, 6, 7, 9, 10, 11, 10, 7]}
+    once, in_a_loop = (
+        {name: noise_to_signal(sizes, solved, filtered) for name, sizes in rules.items()} for filtered in (False, True)
+    )
+    assert once == pytest.approx({"equal": 0.195, "hard": 0.227, "root": 0.198}, abs=5e-4)
+    assert once["hard"] / once["equal"] == pytest.approx(7 / 6, abs=0.005)
+    assert in_a_loop == pytest.approx({"equal": 1.02, "hard": 1.06, "root": 1.02}, abs=5e-3)
+
+
+def test_the_noise_of_an_evaluation_is_less_if_problems_differ():
+    """All runs have the same problems, so a run's own spread is the mean of p(1 - p), below that of the mean p."""
+    draws = torch.Generator().manual_seed(0)
+    shares = torch.rand(1000, generator=draws, dtype=torch.float64)  # each problem's chance to be solved
+    own, said = (shares * (1 - shares)).mean().item(), (shares.mean() * (1 - shares.mean())).item()
+    right = torch.rand(2000, 1000, generator=draws, dtype=torch.float64) < shares
+    assert right.double().mean(1).var().item() == pytest.approx(own / 1000, rel=0.1)
+    assert own < 0.7 * said
+
+
+def test_greedy_accuracy_is_near_its_ceiling_where_no_pair_is_separated_in_it():
+    groups = read_groups()
+    for name in ("addition-1", "clock-1"):
+        ends = [sum(x) / len(x) for x in groups[name].results("greedy").values()]
+        assert min(ends) > 0.9, (name, ends)
+        assert not any(pair.separated for pair in groups[name].pairs("greedy").values())
+
+
+class AllAlike:
+    """A verifier that pays every completion the same."""
+
+    def __init__(self, pay):
+        self.pay = pay
+
+    def __call__(self, completion, problem):
+        return self.pay
+
+
+@pytest.mark.parametrize("pay", [0.0, 0.3, 1.0])
+def test_rounding_alone_moves_the_rows_with_a_penalty_in_the_reward(pay):
+    """Nothing is to be learnt, and the policy is its own reference (book/troubleshooting.md)."""
+
+    def moved(name):
+        row, config = get_algorithm(name), Config(prompts=4, group_size=4, lr=1e-3)
+        task = dataclasses.replace(get_task("addition"), verify=AllAlike(pay), score_range=(0.0, 1.0))
+        vocabulary = Vocabulary(task.alphabet)
+        learner = Learner.begin(tiny_llama(len(vocabulary)), vocabulary, row, config)
+        before = [x.detach().clone() for x in learner.policy.parameters()]
+        metrics = train_step(learner, Recipe(row, task, config))
+        pairs = zip(learner.policy.parameters(), before, strict=True)
+        return metrics, max((x - y).abs().max().item() for x, y in pairs)
+
+    metrics, most = moved("rloo")
+    assert abs(metrics["kl"]) < 1e-5  # nats of a completion
+    assert 1e-4 < most < 1.1e-3  # up to nearly the learning rate
+    assert all(moved(name)[1] == 0 for name in ("grpo", "dr_grpo", "gspo"))

@@ -10,6 +10,7 @@ import time
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import transformers
 from rlhf_minimal import __version__
 from rlhf_minimal.cli.console import printable
 from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.vocabulary import TokenizerVocabulary
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,9 @@ def _kept_settings(
         raise ValueError("--resume needs --out with the run to continue, and no --overwrite")
     kept = folder.settings(command, kinds_of(declared))
     folder.check_resumable(kept, may_change)
-    _warn_of_other_versions(folder, kept.pop("versions"))
+    before = {"day": str(TokenizerVocabulary.day), **kept.pop("versions")}
+    TokenizerVocabulary.day = date.fromisoformat(str(before["day"]))
+    _warn_of_other_versions(folder, before)
     for setting, value in given.items():
         if setting not in may_change and kept[setting] != value:
             *some, last = [f"--{free.replace('_', '-')}" for free in may_change]
@@ -171,7 +175,7 @@ def _kept_settings(
                 f"the run in {folder.path} has {setting} {kept[setting]}, not {value}; a resumed run keeps its "
                 f"settings, only {flags} may change"
             )
-    return {**kept, **given}
+    return {**kept, **given, "versions": own_versions()}
 
 
 def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Mapping[str, tuple[str, Any]]) -> None:
@@ -192,9 +196,9 @@ def check_read(settings: Mapping[str, Any], given: Iterable[str], goes_with: Map
 
 
 def own_versions() -> dict[str, str]:
-    """The versions that the numbers of a run may depend on."""
+    """The versions that the numbers of a run may depend on, and the day that its chat template is told."""
     libraries = {"rlhf_minimal": __version__, "torch": torch.__version__, "transformers": transformers.__version__}
-    return {**libraries, "python": platform.python_version()}
+    return {**libraries, "python": platform.python_version(), "day": str(TokenizerVocabulary.day)}
 
 
 def _warn_of_other_versions(folder: RunFolder, before: dict[str, str]) -> None:

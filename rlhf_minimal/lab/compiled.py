@@ -7,11 +7,12 @@ rows that have ended stay in the batch, and attention reads the whole cache, emp
 """
 
 from functools import cache, partial
+from inspect import signature
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 from transformers import Cache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, StaticLayer
@@ -80,7 +81,7 @@ def decode_with_fixed_cache(
     real, kind = mask[:, :length].bool(), logits.dtype
     seen = torch.full((len(real), 1, 1, room), torch.finfo(kind).min, dtype=kind, device=real.device)
     seen[:, 0, 0, :length].masked_fill_(real, 0.0)
-    fixed = Cache(layers=[*layers])
+    fixed = {cache_name(model): Cache(layers=[*layers])}
 
     def step(tokens: Tensor, rows: Tensor, t: int) -> Tensor:
         at = length + t
@@ -123,15 +124,20 @@ def multiplied_in(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
+def cache_name(model: nn.Module) -> str:
+    """The name by which a model takes and returns its cache (see `models.forward_with_cache`)."""
+    return "cache" if "cache" in signature(type(model).forward).parameters else "past_key_values"
+
+
 def _step(
     model: PreTrainedModel,
     tokens: Int[Tensor, "B 1"],
     seen: Float[Tensor, "B 1 1 L"],
     position: Int[Tensor, "B 1"],
-    cache: Cache,
+    cache: dict[str, Cache],
 ) -> Float[Tensor, "B V"]:
     """One token for every row."""
-    output = model(input_ids=tokens, attention_mask=seen, position_ids=position, past_key_values=cache, use_cache=True)
+    output = model(input_ids=tokens, attention_mask=seen, position_ids=position, use_cache=True, **cache)
     return output.logits[:, -1]
 
 

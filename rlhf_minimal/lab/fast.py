@@ -27,6 +27,7 @@ from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits, token_entropy, token_logprobs
+from rlhf_minimal.lab.compiled import cache_name
 from rlhf_minimal.models import Critic, critic_values, forward, policy_logits, policy_logits_and_values, positions
 from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.sample import Rollout
@@ -484,7 +485,7 @@ def _forward(
     model: nn.Module, ids: Tensor, attention_mask: Tensor, where: Tensor, cache: Cache | None, keep: int, hidden: bool
 ) -> tuple[dict[str, Any], Cache | None]:
     """Logits of the last `keep` tokens and hidden states (of the last token, or all where a cache went before)."""
-    options: dict[str, Any] = {"past_key_values": cache, "use_cache": True}
+    options: dict[str, Any] = {cache_name(model): cache, "use_cache": True}
     is_body = getattr(model, "get_output_embeddings", lambda: None)() is None
     if not is_body:
         options |= {"logits_to_keep": keep, "output_hidden_states": hidden}
@@ -492,7 +493,7 @@ def _forward(
     states = output.last_hidden_state if is_body else output.hidden_states[-1] if hidden else None
     if states is not None and cache is None:
         states = states[:, -1:]
-    return {"logits": None if is_body else output.logits, "hidden": states}, output.past_key_values
+    return {"logits": None if is_body else output.logits, "hidden": states}, output[cache_name(model)]
 
 
 def policy_hidden(

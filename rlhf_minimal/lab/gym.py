@@ -8,6 +8,10 @@ problems; a problem is made when its index is drawn, and which index is drawn de
 problem takes between 0.01 ms and 0.3 s (knight_swap, futoshiki and zebra_puzzles are slow). One problem in ten is held
 out, so an evaluation on 1000 problems has to make ten thousand: with a slow dataset, evaluate on fewer.
 
+They cannot be listed, so `sft --data` knows a held-out problem by the text that the dataset writes, whatever stands
+around it by the rules of `tasks.base.question_core`. One that is spelt in another way is not found: leave rows out that
+were made from this dataset and respelt.
+
 The score is that of reasoning-gym's `score_answer` for the completion's `final_answer`. Many scorers give less than 1
 to an answer that is close or that holds the right one among other words. This score is the reward; only 1 counts as
 right.

@@ -85,7 +85,7 @@ class ChatReplies:
             self._rows[row] = (0, 0)  # a new batch
         if ids[-1] not in self.vocabulary.eos_ids or had == self.turns:
             return []
-        said = self._ask(self.vocabulary.tokenizer.decode(ids[begins:-1]))
+        said = self._ask(self.vocabulary.decode(ids[begins:-1]))
         if said is None:
             return []
         answer = self.vocabulary.encode_after(self._text_before, said)[: self.longest]

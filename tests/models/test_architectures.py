@@ -24,7 +24,7 @@ from rlhf_minimal.models import (
 from rlhf_minimal.runs import resume_learner
 from rlhf_minimal.sample import sample
 from tests.commands import fails
-from tests.models.zoo import ATTENTION, HYBRID, REFUSED, VOCABULARY, tiny
+from tests.models.zoo import ATTENTION, HYBRID, MENDED, REFUSED, VOCABULARY, tiny
 
 IDS = torch.tensor([[5, 17, 9, 23, 31, 12, 38, 2, 1, 30]])
 NO_LORA = [("falcon_h1", "LoRA"), ("jamba", "LoRA")]  # peft cannot adapt the one, and merges the other wrongly
@@ -266,7 +266,7 @@ def test_a_reward_model_of_experts_comes_back(tmp_path):
 # --- what is sampled is what the model predicts -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("architecture", [*HYBRID, "llama", "gemma3_text", "gpt_oss", "deepseek_v3", "bloom"])
+@pytest.mark.parametrize("architecture", [*HYBRID, *MENDED, "llama", "gemma3_text", "gpt_oss", "deepseek_v3", "bloom"])
 def test_sampled_log_probs_are_those_of_a_whole_reading(architecture, tmp_path):
     """Prompts of two lengths, groups, and rows that end at different times, on a model that was loaded."""
     save_policy(tmp_path, tiny(architecture), VOCABULARY)

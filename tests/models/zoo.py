@@ -1,6 +1,8 @@
 """Tiny models of many architectures, with random weights that are large enough to show every mistake."""
 
 import torch
+import transformers
+from packaging.version import Version
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rlhf_minimal.models import Vocabulary
@@ -58,6 +60,8 @@ REFUSED = {  # which this library cannot sample: padding runs into their state, 
     | {"layer_types": ["linear_attention", "full_attention", "mlp"], "num_hidden_layers": 3, "ssm_state_size": 8}
     | {"mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 1},
 }
+# 5.24 mended its padding and its cache; peft cannot adapt it
+MENDED = {"mamba2": REFUSED.pop("mamba2")} if Version(transformers.__version__) >= Version("5.24") else {}
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 SIZES |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
 TOKENS = {"eos_token_id": 0, "bos_token_id": None, "pad_token_id": None}
@@ -65,7 +69,7 @@ TOKENS = {"eos_token_id": 0, "bos_token_id": None, "pad_token_id": None}
 
 def tiny(architecture, vocab_size=40, **options):
     """A model of an architecture, with some thousand weights."""
-    own = (ATTENTION | HYBRID | REFUSED | {"phimoe": EXPERTS})[architecture]
+    own = (ATTENTION | HYBRID | REFUSED | MENDED | {"phimoe": EXPERTS})[architecture]
     settings = {"vocab_size": vocab_size, **SIZES, **TOKENS, **own, **options}
     if architecture == "falcon":
         del settings["head_dim"]  # which it computes

@@ -5,6 +5,7 @@ logits at once, each row with its backward.
 """
 
 import dataclasses
+import functools
 import itertools
 import weakref
 from functools import partial
@@ -616,6 +617,7 @@ def test_a_head_that_is_more_than_a_matrix_is_left_alone():
     assert not has_linear_head(other, prefix.logits, prefix.hidden)
 
     class Squashed(type(model)):
+        @functools.wraps(type(model).forward)
         def forward(self, *args, **kwargs):
             output = super().forward(*args, **kwargs)
             output.logits = 3 * torch.tanh(output.logits / 3)

@@ -13,6 +13,7 @@ from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
+from rlhf_minimal.lab.compiled import cache_name
 from rlhf_minimal.lab.fast import fast, plain
 from rlhf_minimal.lab.memory import (
     Dtypes,
@@ -219,7 +220,7 @@ def test_the_cache_is_that_of_a_model_which_has_read_all_but_the_last_token():
     prompts, _, completions = ids(5, 6, 7)
     with torch.no_grad():
         output = model(torch.cat([prompts, completions], 1)[:, :-1], use_cache=True)
-    measured = bytes_of(x for layer in output.past_key_values.layers for x in (layer.keys, layer.values))
+    measured = bytes_of(x for layer in output[cache_name(model)].layers for x in (layer.keys, layer.values))
     assert cache_bytes(model.config, sequences=5, prompt_length=6, completion_length=7) == measured
 
 
