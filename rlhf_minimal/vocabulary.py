@@ -280,10 +280,9 @@ class TokenizerVocabulary:
         alone, before, both = self.encode(text), self.encode(prompt), self.encode(prompt + text)
         if both[: len(before)] == before:
             return both[len(before) :]
-        line = self.encode("\n")
+        line, on_a_line = self.encode("\n"), self.encode("\n" + text)
         if self.tokenizer.decode([*line, *alone], clean_up_tokenization_spaces=False) == "\n" + text:
             return alone
-        on_a_line = self.encode("\n" + text)
         return on_a_line[len(line) :] if on_a_line[: len(line)] == line else alone
 
     def encode_beginning(self, text: str) -> list[int]:
