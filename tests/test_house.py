@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import nbformat
 import yaml
 
 import rlhf_minimal
@@ -161,10 +162,14 @@ def test_vendored_widgets_match_the_installed_ones():
     assert vendored.read_bytes() == installed.read_bytes()
 
 
-def test_no_markdown_file_has_a_formula_that_github_refuses():
+def test_no_text_has_a_formula_that_github_refuses():
     """GitHub's Markdown refuses these commands (github/markup, issue 1688); `\\mathrm` writes a name as well."""
     files = [file for place in (ROOT, ROOT / "book", ROOT / "notebooks", ROOT / "tests") for file in place.glob("*.md")]
-    assert ROOT / "README.md" in files
-    for file in files:
-        text = re.sub(r"```.*?```|`[^`\n]*`", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
-        assert not re.search(r"\\(operatorname|newcommand|DeclareMathOperator|require|def)\b", text), file
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
+    assert "README.md" in texts
+    for file in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = nbformat.read(file, as_version=4).cells
+        texts[file.name] = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for name, whole in texts.items():
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", whole, flags=re.DOTALL)
+        assert not re.search(r"\\(operatorname|newcommand|DeclareMathOperator|require|def)\b", text), name

@@ -154,7 +154,7 @@ LOSS = Exercise(
     statement=r"""
     Equation 7 of arXiv 1707.06347 is an average over time steps,
 
-    $$L^{\text{CLIP}} = \hat{\mathbb E}_t \Big[ \min\big(r_t \hat A_t,\ \operatorname{clip}(r_t, 1-\varepsilon,
+    $$L^{\text{CLIP}} = \hat{\mathbb E}_t \Big[ \min\big(r_t \hat A_t,\ \mathrm{clip}(r_t, 1-\varepsilon,
     1+\varepsilon)\, \hat A_t\big) \Big] .$$
 
     Write `my_ppo_loss(logp, old_logp, advantages, mask, eps)` for a batch of completions: a *loss*, in which all trained

@@ -95,7 +95,7 @@ WEIGHT = Exercise(
     Write `my_weight(ratio, advantages, low, high)`: for each token the number that multiplies
     $\nabla \log \pi_\theta(a_t \mid s_t)$ in the gradient of
 
-    $$\min\big(r_t A_t,\ \operatorname{clip}(r_t,\, 1-\text{low},\, 1+\text{high})\, A_t\big),
+    $$\min\big(r_t A_t,\ \mathrm{clip}(r_t,\, 1-\text{low},\, 1+\text{high})\, A_t\big),
     \qquad r_t = \frac{\pi_\theta(a_t \mid s_t)}{\pi_{\text{old}}(a_t \mid s_t)} .$$
 
     `ratio` and `advantages` are `[N]`, and so is the result. No autograd: go through the cells. No token sits exactly

@@ -68,7 +68,7 @@ PEAK = Exercise(
     difficulty="core",
     statement=r"""
     SAPO's temperature is a choice. Write `my_peak(tau)`: the ratio at which the weight $c = w
-    \operatorname{sech}^2(\tau(w-1)/2)$ is largest, and that largest weight. There is no closed form: the derivative of
+    \mathrm{sech}^2(\tau(w-1)/2)$ is largest, and that largest weight. There is no closed form: the derivative of
     $\log c$ is zero where $1/w = \tau \tanh(\tau (w-1)/2)$, and the left side falls while the right one rises. Then ask: which
     $\tau$ would give a good token at a ratio of 1.2 no more than on fresh samples?
     """,
