@@ -98,7 +98,7 @@ def test_the_first_table_of_a_chapter_is_whole_beside_the_contents(opened, name)
 
 
 @pytest.mark.parametrize(
-    ("name", "least"), [("book/cheat-sheet.html", 11), ("book/algorithms.html", 12), ("notebooks/grpo.html", 12)]
+    ("name", "least"), [("book/cheat-sheet.html", 11), ("book/algorithms.html", 12), ("notebooks/anatomy.html", 12)]
 )
 def test_no_code_in_a_table_is_too_small_to_read(opened, name, least):
     code = opened(BUILT / name, width=1400).locator(".bd-article table code")
