@@ -42,7 +42,6 @@ from rlhf_minimal.vocabulary import (
     TokenizerVocabulary,
     Vocabulary,
     character_tokenizer,
-    check_same_vocabulary,
 )
 
 __all__ = [
@@ -54,7 +53,6 @@ __all__ = [
     "adapter",
     "add_lora",
     "character_tokenizer",
-    "check_same_vocabulary",
     "checkpointing",
     "context_length",
     "critic_values",
@@ -264,8 +262,7 @@ def policy_logits(
         [B, T, V] logits; entry t is for completion token t.
     """
     T = completions.shape[1]
-    logits = forward(model, prompts, prompt_mask, completions, logits_to_keep=T + 1).logits
-    return completion_logits(logits, T)
+    return completion_logits(forward(model, prompts, prompt_mask, completions, logits_to_keep=T + 1).logits, T)
 
 
 def critic_values(
@@ -323,9 +320,8 @@ def forward(model: PreTrainedModel, prompts: Tensor, prompt_mask: Tensor, comple
         completions: [B, T].
         **options: Passed on to the model: `logits_to_keep=n` computes the logits of the last n tokens only.
     """
-    ids, attention_mask = concatenate(prompts, prompt_mask, completions)
-    position_ids = positions(attention_mask)
-    return model(input_ids=ids, attention_mask=attention_mask, position_ids=position_ids, use_cache=False, **options)
+    ids, mask = concatenate(prompts, prompt_mask, completions)
+    return model(input_ids=ids, attention_mask=mask, position_ids=positions(mask), use_cache=False, **options)
 
 
 def concatenate(prompts: Tensor, prompt_mask: Tensor, completions: Tensor) -> tuple[Tensor, Tensor]:
@@ -350,11 +346,15 @@ def forward_with_cache(
         [B, V] logits of the token after them, and the cache with them. `cache.reorder_cache(rows)` makes it one of the
         given rows, each as often as it is given, for attention and for recurrent states alike.
     """
-    # transformers 5.24 has renamed the argument, and is renaming it model by model
-    name = "cache" if "cache" in signature(type(model).forward).parameters else "past_key_values"
+    name = cache_name(model)
     options: dict[str, Any] = {"use_cache": True, "logits_to_keep": 1, name: cache}
     output: Any = model(input_ids=ids, attention_mask=attention_mask, position_ids=position_ids, **options)
     return output.logits[:, -1], output[name]
+
+
+def cache_name(model: nn.Module) -> str:
+    """The name by which a model takes its cache and returns it: transformers is renaming it, model by model."""
+    return "cache" if "cache" in signature(type(model).forward).parameters else "past_key_values"
 
 
 def context_length(model: PreTrainedModel | PreTrainedConfig) -> int:

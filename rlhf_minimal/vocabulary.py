@@ -351,7 +351,8 @@ class TokenizerVocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text before the first end token (`eos_ids`): the answer alone."""
-        end = {*self.eos_ids}  # cleaned up, `x , y` would be `x, y`
+        # Cleaned up, `x , y` would be `x, y`.
+        end = {*self.eos_ids}
         return str(self.tokenizer.decode([*takewhile(lambda i: i not in end, ids)], clean_up_tokenization_spaces=False))
 
     def token_of(self, ids: Sequence[int], end: int) -> int:

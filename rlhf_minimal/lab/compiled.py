@@ -7,17 +7,16 @@ rows that have ended stay in the batch, and attention reads the whole cache, emp
 """
 
 from functools import cache, partial
-from inspect import signature
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 from transformers import Cache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, StaticLayer
 
-from rlhf_minimal.models import forward_with_cache, positions
+from rlhf_minimal.models import cache_name, forward_with_cache, positions
 from rlhf_minimal.sample import Samples, Step, sample
 
 STRIDE = 64  # cache lengths are multiples of this, so that prompts of many lengths share one compiled step
@@ -122,11 +121,6 @@ def multiplied_in(x: Tensor) -> torch.dtype:
     """The precision in which matrix products read `x` here: autocast's, or its own."""
     kind = x.device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-
-
-def cache_name(model: nn.Module) -> str:
-    """The name by which a model takes and returns its cache (see `models.forward_with_cache`)."""
-    return "cache" if "cache" in signature(type(model).forward).parameters else "past_key_values"
 
 
 def _step(

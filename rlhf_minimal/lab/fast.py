@@ -27,8 +27,15 @@ from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits, token_entropy, token_logprobs
-from rlhf_minimal.lab.compiled import cache_name
-from rlhf_minimal.models import Critic, critic_values, forward, policy_logits, policy_logits_and_values, positions
+from rlhf_minimal.models import (
+    Critic,
+    cache_name,
+    critic_values,
+    forward,
+    policy_logits,
+    policy_logits_and_values,
+    positions,
+)
 from rlhf_minimal.objective import Algorithm, Batch
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.train import (

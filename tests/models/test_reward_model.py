@@ -12,13 +12,13 @@ from rlhf_minimal.models import (
     TokenizerVocabulary,
     Vocabulary,
     character_tokenizer,
-    check_same_vocabulary,
     load_reward_model,
     sequence_scores,
     tiny_llama,
 )
 from rlhf_minimal.tasks import Problem, model_reward, score_all
 from rlhf_minimal.training import load_policy, save_policy, write_folder
+from rlhf_minimal.vocabulary import check_same_vocabulary
 
 VOCABULARY = Vocabulary("abcdef")
 PROMPTS = ["ab", "c", "defab"]

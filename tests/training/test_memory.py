@@ -13,7 +13,6 @@ from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
-from rlhf_minimal.lab.compiled import cache_name
 from rlhf_minimal.lab.fast import fast, plain
 from rlhf_minimal.lab.memory import (
     Dtypes,
@@ -31,6 +30,7 @@ from rlhf_minimal.models import (
     RewardModel,
     Vocabulary,
     add_lora,
+    cache_name,
     checkpointing,
     critic_values,
     policy_logits,
