@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,15 @@ def asked(session):
 
 
 def is_listing(name):
-    """Whether a page is one of a hundred listings of code: all alike; their index is none."""
+    """Whether a page is one of a hundred listings of code; their index is none."""
     return name.startswith("_modules/rlhf_")
+
+
+def around_the_code(name):
+    """A listing without its code and its name: the listings of a folder are one page but for these."""
+    module = name.removeprefix("_modules/").removesuffix(".html")
+    text = re.sub(r"<pre>.*?</pre>", "<pre></pre>", (BUILT / name).read_text(encoding="utf-8"), flags=re.DOTALL)
+    return text.replace(module, "").replace(module.replace("/", "."), "")
 
 
 @pytest.fixture(scope="package")
