@@ -45,7 +45,7 @@ MAXIMUM = Exercise(
     difficulty="core",
     statement=r"""
     The *maximum* of the others has no bias either. Rewards are 0 and 1, right with probability $p$. Write
-    `my_added`: the noise that this baseline adds in the sense of the picture in section 5, left, $\mathbb E[(b - p)^2]$
+    `my_added`: the noise that this baseline adds in the sense of the picture in section 5, $\mathbb E[(b - p)^2]$
     in units of $p(1-p)$. (For the mean of the others it is $1/(G-1)$.) Predict first: for which prompts can the maximum
     be *better* than the mean, for hard or for easy ones?
     """,
