@@ -47,7 +47,7 @@ BYTES = Exercise(
     minutes=8,
     difficulty="core",
     statement=r"""
-    Mixed precision, as in section 4: 16 bytes for a trained parameter, 2 for a frozen one. Write `my_bytes(n, a)`: return two
+    Mixed precision: 16 bytes for a trained parameter, 2 for a frozen one. Write `my_bytes(n, a)`: return two
     numbers, the bytes that PPO for RLHF holds with four whole models of `n` parameters, and those that it holds if there is *one*
     frozen body of `n` parameters and every model that differs from the start is an adapter of `a` parameters on it. Which
     of the four needs no adapter, and which is there but not trained? (Heads of one output are left out.)
