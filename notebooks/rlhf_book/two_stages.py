@@ -4,12 +4,9 @@ Documents about letters in several formats, one loss and one loop for both stage
 after a prompt. A test holds these lines equal to the chapter's.
 """
 
-import copy
 import math
 import random
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -178,52 +175,6 @@ def shares(model: LlamaForCausalLM, letters: str, each: int = 100) -> dict[str, 
     return {name: found.count(name) / len(found) for name in names}
 
 
-PRETRAINING: dict[str, Any] = {"steps": 200, "lr": 4e-3}
-TUNING: dict[str, Any] = {"steps": 40, "lr": 5e-4}
 SEEN, UNSEEN = LETTERS[::2], LETTERS[1::2]  # letters of questions in the pairs, and not
 PAIRS: Pairs = [(letter + "?", reply(letter, ">")) for letter in SEEN]
 SHIFTED: Pairs = [(letter + "?", reply(letter, ">", 3)) for letter in SEEN]
-
-LONGER: dict[str, Any] = {"steps": 200, "lr": 5e-4}
-
-# What is fine-tuned: from random weights?, the pairs, the loss on prompts, too?, steps and rate
-ARMS: dict[str, tuple[bool, Pairs, bool, dict[str, Any]]] = {
-    "sft": (False, PAIRS, False, TUNING),
-    "prompts": (False, PAIRS, True, TUNING),
-    "scratch": (True, PAIRS, False, TUNING),
-    "longer": (True, PAIRS, False, PRETRAINING),
-    "shifted": (False, SHIFTED, False, TUNING),
-    "shifted, longer": (False, SHIFTED, False, LONGER),
-}
-
-
-def measured(model: LlamaForCausalLM, pairs: Pairs, seed: int) -> dict[str, Any]:
-    """What it writes after questions, in 100 samples of each, and how a document of its own begins."""
-    torch.manual_seed(seed)
-    found: dict[str, Any] = {}
-    shift = 3 if pairs is SHIFTED else None
-    for name, letters in (("seen", SEEN), ("unseen", UNSEEN)):
-        prompts = [letter + "?" for letter in letters for _ in range(100)]
-        texts = write(model, prompts, budget=6)
-        wanted = [reply(prompt[0], ">", shift) for prompt in prompts]
-        kinds = [kind(*pair) for pair in zip(prompts, texts, strict=True)]
-        found[f"right_{name}"] = sum(map(str.__eq__, texts, wanted)) / len(prompts)
-        found[f"shares_{name}"] = [
-            kinds.count(x) / len(kinds) for x in (*FORMATS, "other")
-        ]
-    first = next_token(model, "$")
-    found["asks_seen"] = sum(first[ALPHABET.index(letter)].item() for letter in SEEN)
-    return found
-
-
-def compare(seed: int) -> dict[str, dict[str, Any]]:
-    """Pretrains a model, fine-tunes a model for each arm, and measures all of them."""
-    base = new_model(seed)
-    losses = fit(base, raw_rows, **PRETRAINING, seed=seed)
-    found = {"base": {"losses": losses, **measured(base, PAIRS, seed)}}
-    for arm, (scratch, pairs, prompts, settings) in ARMS.items():
-        model = new_model(seed) if scratch else copy.deepcopy(base)
-        rows = partial(pair_rows, pairs=pairs, prompts=prompts)
-        losses = fit(model, rows, **settings, seed=seed)
-        found[arm] = {"losses": losses, **measured(model, pairs, seed)}
-    return found
