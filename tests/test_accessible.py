@@ -1,15 +1,13 @@
 """What the theme leaves without a name gets one, and only that changes."""
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import accessible
 
-import accessible  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 # As sphinx-book-theme 1.2.0 and myst-nb 1.4.0 write them.
 SEARCH = '<button class="btn search-button-field x" title="Search" aria-label="Search" data-bs-toggle="tooltip">'

@@ -4,20 +4,18 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import apparatus
+import equation_index
+import notebook_source
+import numbering
+import search_words
 
-import apparatus  # noqa: E402
-import equation_index  # noqa: E402
-import notebook_source  # noqa: E402
-import numbering  # noqa: E402
-import search_words  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 chapters = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)

@@ -1,18 +1,16 @@
 """The 35 questions of "RL Interview Questions 2026": all are answered, and every proof is there."""
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import apparatus
+import asked
 
-import apparatus  # noqa: E402
-import asked  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 ALL = [entry for entries in asked.asked().values() for entry in entries]
 

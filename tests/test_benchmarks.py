@@ -2,13 +2,13 @@
 
 import json
 import re
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import benchmarks as page
 from rlhf_minimal.lab.fast import Fast
 from tests.benchmarks import __main__ as bench
 from tests.benchmarks.__main__ import MEASUREMENTS, floor_of, product_seconds, ratio
@@ -17,9 +17,6 @@ from tests.benchmarks.arms import CASES, assert_equal_gradients
 pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import benchmarks as page  # noqa: E402
 
 RECORD = json.loads(page.RECORD.read_text(encoding="utf-8"))
 TEXT = (ROOT / "book" / "benchmarks.md").read_text(encoding="utf-8")

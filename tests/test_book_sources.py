@@ -6,25 +6,25 @@ import importlib.util
 import json
 import re
 import shlex
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+import api_pages
+import apparatus_pages
+import book_facts
+import equation_index as index
+import llms_txt
+import rows as pages
+import theme
+from apparatus import Claim, claims
 from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS
 from tests.complete import all_rows_complete
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import api_pages  # noqa: E402
-import apparatus_pages  # noqa: E402
-import book_facts  # noqa: E402
-import equation_index as index  # noqa: E402
-import llms_txt  # noqa: E402
-import rows as pages  # noqa: E402
 
 PAGES = sorted((ROOT / "book").rglob("*.md"))
 PAGES = [page for page in PAGES if not any(part.startswith("_") for part in page.relative_to(ROOT).parts)]
@@ -143,27 +143,20 @@ def test_an_idea_is_split_into_a_title_and_the_rest():
 
 
 def test_a_heading_that_is_linked_has_its_formulas_and_its_code():
-    said = apparatus_pages.set_inline("5. Does $1/|o|$ make `it` longer? $5, $")
-    assert [(type(node).__name__, node.astext()) for node in said.children] == [
-        ("Text", "5. Does "),
-        ("math", "1/|o|"),
-        ("Text", " make "),
-        ("literal", "it"),
-        ("Text", " longer? "),
-        ("math", "5, "),
-    ]
+    claim = Claim("concept-x", "notebooks/grpo", 3, "code", "5. Does $1/|o|$ make `it` longer?", 2, "")
+    assert claim.link == "[5. Does $1/|o|$ make `it` longer?](<#notebooks/grpo#concept-x>)"
+    assert replace(claim, kind="markdown").link.endswith("(<#notebooks/grpo#section-2>)")
+    for claim in claims():  # neither ends the link's text nor begins another one
+        assert not set("[]<>") & set(re.sub(r"\$[^$]+\$|`[^`]+`", "", claim.heading)), claim.heading
 
 
-def test_a_test_is_a_link_where_the_repository_has_an_address():
-    from types import SimpleNamespace
-
+def test_a_test_is_a_link_where_the_repository_has_an_address(monkeypatch):
     def shown(url):
-        config = SimpleNamespace(html_theme_options={"repository_url": url, "repository_branch": "main"})
-        return apparatus_pages.Apparatus.test_link(SimpleNamespace(config=config), "tests/test_x.py::test_y")
+        monkeypatch.setattr(apparatus_pages.errata, "repository", lambda: url)
+        return apparatus_pages.test_link("tests/test_x.py::test_y")
 
-    assert shown("").astext() == "tests/test_x.py::test_y"
-    assert "refuri" not in shown("")
-    assert shown("https://github.com/a/b")["refuri"] == "https://github.com/a/b/blob/main/tests/test_x.py"
+    assert shown("") == "`tests/test_x.py::test_y`{.proof}"
+    assert shown("https://github.com/a/b/") == f"[{shown('')}](https://github.com/a/b/blob/HEAD/tests/test_x.py)"
 
 
 def test_launch_buttons_need_an_address():
@@ -171,7 +164,7 @@ def test_launch_buttons_need_an_address():
 
     def buttons(url):
         config = SimpleNamespace(html_theme_options={"repository_url": url, "launch_buttons": {"colab_url": "x"}})
-        book_facts.no_buttons_to_nowhere(None, config)
+        theme.no_buttons_to_nowhere(None, config)
         return "launch_buttons" in config.html_theme_options
 
     assert not buttons("")
@@ -199,7 +192,7 @@ def test_the_style_guide_names_files_that_exist():
 
 
 def test_the_extensions_of_the_book_parse_on_the_oldest_python():
-    for path in (ROOT / "book" / "_ext").glob("*.py"):
+    for path in (path for folder in ("_ext", "_pages") for path in (ROOT / "book" / folder).glob("*.py")):
         ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 11))
 
 

@@ -3,21 +3,18 @@
 import contextlib
 import io
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import apparatus
+import bug_museum as museum
 from rlhf_book.exercises import BUGS
 from rlhf_book.exercises.cells import imports, source
 from rlhf_book.museum import FOUND
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import apparatus  # noqa: E402
-import bug_museum as museum  # noqa: E402
 
 ALL = [*BUGS.values(), *FOUND]
 each_bug = pytest.mark.parametrize("bug", ALL, ids=lambda bug: bug.id)

@@ -4,18 +4,13 @@ That the Python forms are the gradients is tests/test_anatomy.py.
 """
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
+import rows as pages
 from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS
 from tests.complete import COMPLETE, all_rows_complete
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_ext"))
-
-import rows as pages  # noqa: E402
 
 CALLED = {"\\min": "min(", "\\log": "log(", "\\sigma": "sigmoid(", "e^": "exp("}
 

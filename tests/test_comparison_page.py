@@ -5,21 +5,18 @@ import math
 import random
 import re
 import statistics
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import comparison_page as page
 from rlhf_book import benchmark, comparison
 from rlhf_book.benchmark import explorer_table, read_groups
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from tests.results.made_up import made_up_record, script
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import comparison_page as page  # noqa: E402
 
 TEXT = (ROOT / "book" / "comparison.md").read_text(encoding="utf-8")
 PARTS = re.findall(r"^```\{generated\} comparison_page:(\w+)(?: (\S+))?$", TEXT, re.MULTILINE)

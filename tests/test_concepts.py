@@ -5,17 +5,15 @@ What is still missing is printed and is no failure: run with `-s`, or read the l
 
 import copy
 import re
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import apparatus
+from apparatus import Claim, asserts_something, claims, claims_of, claims_of_text, concepts, problems
 
-import apparatus  # noqa: E402
-from apparatus import Claim, asserts_something, claims, claims_of, claims_of_text, concepts, problems  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 

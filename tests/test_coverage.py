@@ -3,22 +3,19 @@
 import dataclasses
 import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
+import library_settings as settings
 from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss, prepare
 from rlhf_minimal.config import Config
 from tests import test_golden, test_golden_field
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import library_settings as settings  # noqa: E402
 
 LIBRARIES = list(settings.libraries())
 ALL = [(library, setting) for library in LIBRARIES for setting in settings.settings(library)]

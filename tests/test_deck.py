@@ -4,18 +4,16 @@ import importlib.util
 import json
 import re
 import sqlite3
-import sys
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import apparatus
+import cards
 
-import apparatus  # noqa: E402
-import cards  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def tool():

@@ -2,7 +2,6 @@
 
 import copy
 import re
-import sys
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +11,11 @@ import jinja2
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import apparatus
+import errata
+import theme
 
-import apparatus  # noqa: E402
-import errata  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 CLAIMS = apparatus.claims()
 TOLD = errata.listed()
@@ -121,7 +120,7 @@ def shown_on(page, address):
     """The line at the foot of a page, from its template."""
     app = SimpleNamespace(config=SimpleNamespace(html_theme_options={"repository_url": address}))
     context = {"pathto": lambda other: f"../{other}.html"}
-    errata.ask(app, page, "page.html", context, None)
+    theme.ask(app, page, "page.html", context, None)
     template = (ROOT / "book" / "_templates" / "report-error.html").read_text(encoding="utf-8")
     return jinja2.Environment(autoescape=True).from_string(template).render(context)
 
@@ -131,7 +130,7 @@ def test_every_page_ends_with_the_link():
     assert [ROOT / folder / name for folder in CONFIG["sphinx"]["config"]["templates_path"]] == [
         ROOT / "book" / "_templates" / "report-error.html"
     ]
-    assert "errata" in CONFIG["sphinx"]["local_extensions"]
+    assert "theme" in CONFIG["sphinx"]["local_extensions"]
     line = shown_on("notebooks/grpo", "https://github.com/a/b")
     assert 'href="https://github.com/a/b/issues/new?template=erratum.yml&amp;where=notebooks/grpo"' in line
     assert 'href="../book/errata.html#how-to-report-one"' in shown_on("notebooks/grpo", "")

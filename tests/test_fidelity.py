@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
+import fidelity
 import rlhf_minimal
 from rlhf_book.facts import facts_of
 from rlhf_minimal import ALGORITHMS
 from tests.complete import COMPLETE, all_rows_complete
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import fidelity  # noqa: E402
 
 ENTRIES = {name: facts_of(name).fidelity for name in COMPLETE}
 MARKS = [

@@ -7,16 +7,14 @@ code and figures, without exercises.
 import ast
 import builtins
 import re
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import book_facts
 
-import book_facts  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 PICTURES = {"image/svg+xml", "image/png"}
 FORM = (

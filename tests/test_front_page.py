@@ -2,19 +2,17 @@
 
 import copy
 import re
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import book_facts
+import learning_picture
+import recorded_runs
+import rows as pages
 
-import book_facts  # noqa: E402
-import learning_picture  # noqa: E402
-import recorded_runs  # noqa: E402
-import rows as pages  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 RECORD = {
     "completions_a_step": 10,

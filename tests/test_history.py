@@ -1,21 +1,18 @@
 """The page on history: its data against the bibliography, the rows and the pages that it links to."""
 
 import re
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 from docutils.nodes import make_id
 
+import bibliography
+import history
+import rows as pages
 from rlhf_book.facts import facts_of, families
 from rlhf_minimal import ALGORITHMS, PAIRWISE, diff
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import bibliography  # noqa: E402
-import history  # noqa: E402
-import rows as pages  # noqa: E402
 
 TIMELINE, READING = history.entries("timeline"), history.entries("reading")
 

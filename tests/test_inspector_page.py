@@ -2,19 +2,16 @@
 
 import math
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+import inspector_page as page
 from rlhf_book.factors import fitting_rows
 from rlhf_book.figures.widgets import TokenInspector
 from tests.results.scripts import load
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import inspector_page as page  # noqa: E402
 
 TEXT = (ROOT / "book" / "inspector.md").read_text(encoding="utf-8")
 PARTS = re.findall(r"^ *```\{generated\} inspector_page:(\w+)$", TEXT, re.MULTILINE)

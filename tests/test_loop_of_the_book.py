@@ -18,15 +18,13 @@ import nbformat
 import pytest
 import torch
 
+import book_facts
 from rlhf_book import loop
 from rlhf_book.exercises import from_zero
 from rlhf_minimal import ALGORITHMS, Batch, policy_loss
 from rlhf_minimal.functional import gates
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_facts  # noqa: E402
 
 CHAPTER = ROOT / "notebooks" / "from-zero.ipynb"
 RESULTS = ROOT / "notebooks" / "results"

@@ -2,18 +2,16 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import narrow_tables
+import navigation
+import search_words
+from data_files import pages_below, pages_of_the_book, read
 
-import narrow_tables  # noqa: E402
-import navigation  # noqa: E402
-import search_words  # noqa: E402
-from data_files import pages_below, pages_of_the_book, read  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def contents(page):

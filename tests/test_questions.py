@@ -1,18 +1,16 @@
 """The questions' source is complete, every link to a proof resolves, and the loader refuses what is not."""
 
 import re
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import apparatus
+from apparatus import Claim, Proof, claims, concepts, question_markdown, questions
 
-import apparatus  # noqa: E402
-from apparatus import Claim, Proof, claims, concepts, question_markdown, questions  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 CLAIMS = claims()
 each_question = pytest.mark.parametrize("question", questions().values(), ids=lambda question: question.id)

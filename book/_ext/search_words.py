@@ -8,10 +8,11 @@ which one of them leads, and each result shows its sections: search_order.js.
 import json
 from pathlib import Path
 
-from data_files import ROOT, read, using
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.util import logging
+
+from data_files import ROOT, read, using
 
 logger = logging.getLogger(__name__)
 WORDS = ROOT / "book" / "data" / "search.yml"

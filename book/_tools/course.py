@@ -17,15 +17,15 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools"), str(ROOT / "notebooks")]
+sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "book" / "_tools"), str(ROOT / "notebooks")]
+
+import course_answers  # noqa: E402
+import install_cell  # noqa: E402
 
 import book_facts  # noqa: E402
-import course_answers  # noqa: E402
 import course_pages  # noqa: E402
-import install_cell  # noqa: E402
-import numbering  # noqa: E402
-
 import notebooks  # noqa: E402
+import numbering  # noqa: E402
 from rlhf_book.course import choice, exercise_for  # noqa: E402
 
 HAND_IN = """\

@@ -21,7 +21,7 @@ from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "notebooks")]
+sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "notebooks")]
 
 import apparatus  # noqa: E402
 import cards  # noqa: E402

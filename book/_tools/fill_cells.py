@@ -9,9 +9,8 @@ from pathlib import Path
 
 import nbformat
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "_ext"), str(Path(__file__).resolve().parent)]
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "_pages"), str(Path(__file__).resolve().parent)]
 import apparatus  # noqa: E402
-
 import notebooks  # noqa: E402
 
 

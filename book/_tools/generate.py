@@ -19,15 +19,15 @@ import nbformat
 import rlhf_minimal
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "book" / "_tools")]
+
+import install_cell  # noqa: E402
 
 import apparatus  # noqa: E402
 import book_facts  # noqa: E402
-import install_cell  # noqa: E402
+import notebooks  # noqa: E402
 import numbering  # noqa: E402
 from data_files import pages_below, read  # noqa: E402
-
-import notebooks  # noqa: E402
 
 # name of the marks in README.md -> what stands between them
 README = {"algorithms": rlhf_minimal.table}

@@ -17,10 +17,9 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "notebooks"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "notebooks"), str(ROOT)]
 
 import course_pages  # noqa: E402
-
 from rlhf_book.course import grading, isolation  # noqa: E402
 
 HELP = """\

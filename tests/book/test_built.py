@@ -2,19 +2,16 @@
 
 import ast
 import re
-import sys
 from functools import cache
 from pathlib import Path
 
 import nbformat
 import pytest
 
+import built
 from tests import lines
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import built  # noqa: E402
 
 PUBLIC = [piece for piece in built.pieces() if piece.public]
 ADDING = [home for home in built.order() if home != built.COMMANDS and any(piece.home == home for piece in PUBLIC)]

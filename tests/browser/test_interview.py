@@ -1,18 +1,14 @@
 """The interview page: readable without a script, chosen from by keyboard, and every proof it leads to is there."""
 
 import re
-import sys
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
 
+import apparatus
 from tests.browser.explorers import press
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
-
-import apparatus  # noqa: E402
 
 BUILT = Path(__file__).resolve().parents[2] / "_build" / "html"
 INTERVIEW, INDEX = BUILT / "book" / "interview.html", BUILT / "book" / "concept-index.html"

@@ -7,13 +7,15 @@ chapters, the links to proofs, is looked at in the whole book, if that is built.
 import datetime
 import json
 import re
-import sys
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
 
+import apparatus
+import cards
+import trainer
 from tests.browser.chromium import draw, go
 from tests.browser.explorers import button as named
 from tests.browser.explorers import press
@@ -21,11 +23,6 @@ from tests.browser.tiny_book import with_the_trainer
 from tests.browser.visits import PALE
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import apparatus  # noqa: E402
-import cards  # noqa: E402
-import trainer  # noqa: E402
 
 BUILT = ROOT / "_build" / "html" / "book" / "trainer.html"
 KEY = "rlhf-interview-trainer"

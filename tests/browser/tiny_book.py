@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTENSIONS = ROOT / "book" / "_ext"
+EXTENSIONS = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_pages")]
 FIGURES = ROOT / "notebooks" / "rlhf_book" / "figures"
 
 PAGE = "# A page\n\n```{{mjs-figure}} {name}.mjs\n:alt: An interactive figure, on a page of its own.\n{given}```\n"
@@ -41,8 +41,8 @@ def build(folder: Path, pages: dict[str, str], modules: dict[str, str]) -> subpr
         contents = "\n```{toctree}\n" + "\n".join(others) + "\n```\n" if name == first and others else ""
         (folder / f"{name}.md").write_text(text + contents, encoding="utf-8")
     (folder / "conf.py").write_text(
-        f"import sys\nsys.path.insert(0, {str(EXTENSIONS)!r})\nroot_doc = {first!r}\n"
-        "extensions = ['myst_parser', 'mjs_figure']\nmjs_figure_path = 'viz'\nnumfig = True\n"
+        f"import sys\nsys.path[:0] = {EXTENSIONS}\nroot_doc = {first!r}\n"
+        "extensions = ['myst_parser', 'figures']\nmjs_figure_path = 'viz'\nnumfig = True\n"
     )
     strict = ["-W", "--keep-going", "-n", "-q"]
     command = [sys.executable, "-m", "sphinx", *strict, "-b", "html", str(folder), str(folder / "out")]
@@ -70,9 +70,9 @@ def with_the_trainer(folder: Path) -> Path:
     page = ROOT / "book" / "trainer.md"
     (folder / "book" / "trainer.md").write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "conf.py").write_text(
-        f"import sys\nsys.path[:0] = [{str(EXTENSIONS)!r}, {str(ROOT / 'notebooks')!r}]\n"
-        "extensions = ['myst_parser', 'sphinx.ext.mathjax', 'offline', 'apparatus_pages', 'trainer']\n"
-        "myst_enable_extensions = ['dollarmath']\nmathjax_path = 'vendor/mathjax/tex-svg-full.js'\n"
+        f"import sys\nsys.path[:0] = {[*EXTENSIONS, str(ROOT / 'notebooks')]}\n"
+        "extensions = ['myst_parser', 'sphinx.ext.mathjax', 'generated', 'theme']\n"
+        "myst_enable_extensions = ['dollarmath', 'attrs_inline']\nmathjax_path = 'vendor/mathjax/tex-svg-full.js'\n"
         f"html_theme = 'sphinx_book_theme'\nhtml_static_path = [{str(ROOT / 'book' / '_static')!r}]\n"
         "html_css_files = ['book.css', 'pages.css']\nhtml_context = {'default_mode': 'auto'}\n"
     )
@@ -130,8 +130,8 @@ def _in_the_theme(folder: Path, name: str, pages: dict[str, str], linked: tuple[
     for other, text in (pages | dict.fromkeys(linked, "# Another page\n")).items():
         (folder / f"{other}.md").write_text(text, encoding="utf-8")
     (folder / "conf.py").write_text(
-        f"import sys\nsys.path[:0] = [{str(EXTENSIONS)!r}, {str(ROOT / 'notebooks')!r}, {str(ROOT)!r}]\n"
-        "extensions = ['myst_parser', 'sphinx.ext.mathjax', 'generated', 'mjs_figure']\n"
+        f"import sys\nsys.path[:0] = {[*EXTENSIONS, str(ROOT / 'notebooks'), str(ROOT)]}\n"
+        "extensions = ['myst_parser', 'sphinx.ext.mathjax', 'generated', 'figures']\n"
         "mathjax_path = 'vendor/mathjax/tex-svg-full.js'\nmyst_enable_extensions = ['dollarmath']\n"
         f"mjs_figure_path = {str(FIGURES)!r}\nnumfig = True\n"
         f"html_theme = 'sphinx_book_theme'\nhtml_static_path = [{str(ROOT / 'book' / '_static')!r}]\n"

@@ -13,7 +13,7 @@ from rlhf_book.course.isolation import Limits
 from rlhf_book.exercises import EXERCISES
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "book" / "_tools")]
 
 from course_answers import ANSWERS, IMPORTS  # noqa: E402
 

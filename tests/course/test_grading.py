@@ -481,8 +481,9 @@ def test_hidden_batches_are_the_graders_own(grader, tmp_path):
 
 def test_a_sheet_that_is_filled_in_gets_the_points_that_stand_on_it(library, way, tmp_path):
     """From `make course` to the table: the cells as they are printed, with answers in the place of the stubs."""
-    sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+    sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "book" / "_tools")]
     import course
+
     import course_pages
 
     plan = course_pages.plans()["weekend"]

@@ -15,11 +15,12 @@ from rlhf_book.exercises import EXERCISES
 from rlhf_book.whiteboard import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_tools")]
+sys.path.insert(0, str(ROOT / "book" / "_tools"))
 
 import course  # noqa: E402
-import course_pages  # noqa: E402
 import install_cell  # noqa: E402
+
+import course_pages  # noqa: E402
 import numbering  # noqa: E402
 
 PLANS = course_pages.plans()

@@ -13,20 +13,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import apparatus
+import benchmarks
+import book_facts
+import data_files
+import errata
+import fidelity
+import library_settings
+import llms_txt
+import recorded_runs
+from rlhf_book import facts
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-import apparatus  # noqa: E402
-import benchmarks  # noqa: E402
-import book_facts  # noqa: E402
-import data_files  # noqa: E402
-import errata  # noqa: E402
-import fidelity  # noqa: E402
-import library_settings  # noqa: E402
-import llms_txt  # noqa: E402
-import recorded_runs  # noqa: E402
-
-from rlhf_book import facts  # noqa: E402
 
 COLUMNS = "kl | KL (nats); gold | true score"
 
@@ -297,7 +296,7 @@ PAGES = [
     ("generated} benchmarks:markdown step", "benchmarks.json: there is no 'step'"),
     ("generated} rows:changes grpo gpro", "generated: unknown algorithm"),
     ("generated} fidelity:page", "rows.yml, row rloo: why is missing: write a sentence"),
-    ("equation-links} eq-none", "no docstring of the library carries :eq:`eq-none`"),
+    ("generated} equations:links eq-none", "no docstring of the library carries :eq:`eq-none`"),
     ("generated} rows:cheat_sheet\n:class: cheat-sheet", "rows.yml, row rloo: why is missing: write a sentence"),
     ("generated} book_facts:run_times", "run-times.json: lacks date, python"),
     ("mjs-figure} ../viz/nothing.mjs\n:alt: x", "mjs-figure: there is no module"),
@@ -309,14 +308,14 @@ PAGES = [
 ]
 CONF = """\
 import pathlib, sys
-sys.path.insert(0, {extensions!r})
+sys.path[:0] = {extensions!r}
 here = pathlib.Path({here!r})
 import benchmarks, book_facts, recorded_runs, rlhf_book.facts
 recorded_runs.RESULTS = here / "results"
 benchmarks.RECORD = here / "results" / "benchmarks.json"
 rlhf_book.facts.ROWS = here / "rows.yml"
 book_facts.TIMES = here / "run-times.json"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "generated", "equations", "book_facts", "mjs_figure"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "generated", "figures"]
 mjs_figure_path = {viz!r}
 html_theme_options = {{}}
 """
@@ -341,7 +340,9 @@ def warnings(tmp_path_factory):
         (here / f"{name}.md").write_text(f"# Page\n\n```{{{text}\n```\n")
     (here / "index.md").write_text("# Book\n\n```{toctree}\n" + "\n".join(names) + "\n```\n")
     viz = str(ROOT / "notebooks" / "rlhf_book" / "figures")
-    (here / "conf.py").write_text(CONF.format(extensions=str(ROOT / "book" / "_ext"), here=str(here), viz=viz))
+    (here / "conf.py").write_text(
+        CONF.format(extensions=[str(ROOT / "book" / name) for name in ("_ext", "_pages")], here=str(here), viz=viz)
+    )
     command = [
         sys.executable,
         "-m",

@@ -3,18 +3,15 @@
 import ast
 import inspect
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+import solutions
 from rlhf_book.exercises import BUGS, EXERCISES, check, hint
 from rlhf_book.whiteboard import Whiteboard
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import solutions  # noqa: E402
 
 ITEMS = {**EXERCISES, **BUGS}
 

@@ -3,20 +3,17 @@
 import ast
 import inspect
 import re
-import sys
 from functools import cache
 from pathlib import Path
 
 import nbformat
 import pytest
 
+import apparatus
+import solutions
 from rlhf_book.exercises import BUGS, CHAPTERS, EXERCISES
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import apparatus  # noqa: E402
-import solutions  # noqa: E402
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 FOLDERS = [chapter.__name__.rpartition(".")[2].replace("_", "-") for chapter in CHAPTERS]

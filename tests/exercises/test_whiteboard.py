@@ -1,7 +1,6 @@
 """The whiteboard: clocks that never block, the checkers' verdicts, and a report that holds for any state."""
 
 import re
-import sys
 from pathlib import Path
 
 import nbformat
@@ -9,13 +8,11 @@ import pytest
 import torch
 from IPython.core.formatters import DisplayFormatter
 
+import apparatus
 from rlhf_book.exercises import CHAPTERS, EXERCISES
 from rlhf_book.whiteboard import TASKS, Whiteboard
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import apparatus  # noqa: E402
 
 PAGE = ROOT / "notebooks" / "whiteboard.ipynb"
 FIRST, SECOND = "grpo-leave-one-out", "board-masked-mean"

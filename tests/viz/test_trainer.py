@@ -13,7 +13,7 @@ import pytest
 from tests.viz.node import run_in_node
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULE = ROOT / "book" / "_ext" / "trainer.mjs"
+MODULE = ROOT / "book" / "_pages" / "trainer.mjs"
 VENDOR = ROOT / "book" / "_static" / "vendor"
 LIBRARY = VENDOR / "ts-fsrs" / "index.mjs"
 CARDS = [

@@ -8,12 +8,11 @@ import ast
 import json
 from functools import cache
 
-from data_files import ROOT, using
-from rows import cells
-
 import rlhf_minimal
+from data_files import ROOT, using
 from rlhf_book import facts
 from rlhf_book.facts import facts_of
+from rows import cells
 
 LIBRARIES = {"trl": "TRL 1.16", "verl": "verl 0.9", "openrlhf": "OpenRLHF 0.11"}
 FIELD = ROOT / "tests" / "data" / "field_losses.json"

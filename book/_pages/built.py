@@ -15,13 +15,14 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
+import nbformat
+
 import apparatus
 import book_facts
-import nbformat
 import numbering
 from data_files import ROOT, read, using
 from equation_index import Definition, Function, defined, functions, mentioned, module_of, names_in
-from generated import table
+from printing import table
 
 sys.path.append(str(ROOT))
 

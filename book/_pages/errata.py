@@ -1,10 +1,7 @@
-"""The page of errata, and the link with which every page asks for the next one.
+"""The page of errata, and the form with which every page asks for the next one (`theme.py` puts the link there).
 
 What was wrong is told in `book/data/errata.yml`, whose head says what the fields mean. Every entry names the cell or
 the test that shows what is said now; a link that leads nowhere is an error of the build.
-
-The link at the foot of a page opens the form for errata (`.github/ISSUE_TEMPLATE/erratum.yml`) with the page's name in
-it. While `repository: url` in _config.yml is empty it leads to the page of errata, which says where the form is.
 """
 
 from dataclasses import dataclass
@@ -16,9 +13,9 @@ from urllib.parse import urlencode
 
 import apparatus
 from data_files import read, using
+from printing import flat
 
 ERRATA = apparatus.DATA / "errata.yml"
-PAGE = "book/errata"
 FORM = "erratum.yml"
 _TEXTS = ("id", "page", "was", "now")
 
@@ -95,23 +92,18 @@ def _told(erratum: Erratum, found: list[apparatus.Claim]) -> str:
         if proof.test:
             proofs.append(f"by the test `{proof.test}`")
         else:
-            claim = proof.claim(found)
-            proofs.append(f"under {{ref}}`{claim.heading.replace('`', '')} <{proof.page}#{proof.anchor}>`")
+            proofs.append(f"under {proof.claim(found).link}")
     thanks = f" Reported by {erratum.reported}." if erratum.reported else ""
     return "\n".join(
         [
             f"(erratum-{erratum.id})=",
             f"**{erratum.date.isoformat()}, [](/{source.relative_to(apparatus.ROOT).as_posix()})**",
             "",
-            f"- *It said:* {_flat(erratum.was)}",
-            f"- *It says:* {_flat(erratum.now)}",
+            f"- *It said:* {flat(erratum.was)}",
+            f"- *It says:* {flat(erratum.now)}",
             f"- *Shown* {', and '.join(proofs)}.{thanks}",
         ]
     )
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def form(repository: str, page: str = "") -> str:
@@ -133,15 +125,3 @@ def way_to_report() -> str:
         "In the repository that this book was built from: **Issues**, **New issue**, **Erratum**. This copy does not"
         " know that repository's address (`repository: url` in `_config.yml`). With it, every page links to the form."
     )
-
-
-def ask(app, pagename, templatename, context, doctree):
-    """What `report-error.html` needs: the form, or the page that says where it is."""
-    address = app.config.html_theme_options.get("repository_url")
-    here = context["pathto"](PAGE).rstrip("#") + "#how-to-report-one"  # of a page to itself it is "#"
-    context["report_error"] = form(address, pagename) if address else here
-
-
-def setup(app):
-    app.connect("html-page-context", ask)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,7 +10,7 @@ import bibliography
 import book_facts
 import numbering
 from data_files import ROOT, read, using
-from generated import table
+from printing import table
 
 SOURCE = ROOT / "book" / "data" / "course.yml"
 WEEK = {"title", "point", "chapters", "readings", "exercises", "prepare", "wrong", "agenda", "links"}

@@ -19,8 +19,8 @@ from functools import cache
 
 import apparatus
 import numbering
-from apparatus import folded
 from data_files import read, using
+from printing import folded
 
 SOURCES = apparatus.DATA / "bug-sources.yml"
 ANYWHERE = "Met in public code, and set in no chapter"

@@ -6,7 +6,8 @@
 What a notebook shows by `solution("id")` stands here, made of the same text.
 """
 
-from apparatus import folded, pages_of_exercises
+from apparatus import pages_of_exercises
+from printing import folded
 
 
 def chapter(name: str) -> str:

@@ -4,7 +4,7 @@ A ratio is the median of its turns; behind it stands the range of the middle hal
 """
 
 from data_files import ROOT, read, using
-from generated import table
+from printing import table
 
 RECORD = ROOT / "notebooks" / "results" / "benchmarks.json"
 

@@ -1,7 +1,4 @@
-"""Facts about this build and its chapters, collected when the page is written: versions, run times, reading times.
-
-And the one place for the repository's address: launch buttons appear when it is filled in.
-"""
+"""Facts about this build and its chapters, collected when the page is written: versions, run times, reading times."""
 
 import importlib.metadata
 import platform
@@ -10,9 +7,7 @@ import re
 import apparatus
 import numbering
 from data_files import ROOT, pages_below, read, using
-from docutils import nodes
-from generated import made_by, table
-from sphinx.util.docutils import SphinxRole
+from printing import made_by, table
 
 TIMES = ROOT / "book" / "data" / "run-times.json"
 WORDS_A_MINUTE = 180  # technical prose
@@ -64,14 +59,14 @@ def page_minutes(page, levels=None, only=None):
     if not (path := ROOT / f"{page}.md").is_file():
         raise ValueError(f"there is no page {page!r}")
     text = path.read_text(encoding="utf-8")
-    text = GENERATED.sub(printed, text)
-    if "```{interview-questions}" in text:
+    said = GENERATED.sub(lambda found: "" if found[1].startswith("apparatus_pages:") else printed(found), text)
+    if "apparatus_pages:interview_questions" in text:
         for asked in apparatus.questions().values():
             if (levels and asked.level not in levels) or (only and asked.id not in only):
                 continue
             parts = (asked.question, asked.answer, asked.wrong, *(" ".join(pair) for pair in asked.follow_ups))
-            text += "\n" + "\n".join(parts)
-    return rounded(len(text.replace("|", " ").split()) / WORDS_A_MINUTE)
+            said += "\n" + "\n".join(parts)
+    return rounded(len(said.replace("|", " ").split()) / WORDS_A_MINUTE)
 
 
 def printed(found):
@@ -277,18 +272,6 @@ def title_of(page):
     return found[1] if found else page
 
 
-class ReadingMinutes(SphinxRole):
-    """{reading-minutes}`notebooks/from-zero`: the number alone."""
-
-    def run(self):
-        self.env.note_reread()
-        try:
-            return [nodes.Text(str(page_minutes(self.text)))], []
-        except ValueError as problem:
-            message = self.inliner.reporter.error(f"reading-minutes: {problem}", line=self.lineno)
-            return [self.inliner.problematic(self.rawtext, self.rawtext, message)], [message]
-
-
 def built_with():
     """What this book was built with, beside what requirements.txt asks for."""
     return table(
@@ -306,15 +289,3 @@ def run_times():
     words = f"Recorded on {recorded['date']}: Python {recorded['python']}, torch {recorded['torch']}, "
     words += f"{recorded['machine']}, {recorded['cores']} cores, one thread a chapter."
     return f"{words}\n\n{table(['chapter', 'seconds'], rows)}"
-
-
-def no_buttons_to_nowhere(app, config):
-    """Without the repository's address (`repository: url` in _config.yml) Colab and Binder have nothing to open."""
-    if not config.html_theme_options.get("repository_url"):
-        config.html_theme_options.pop("launch_buttons", None)
-
-
-def setup(app):
-    app.connect("config-inited", no_buttons_to_nowhere)
-    app.add_role("reading-minutes", ReadingMinutes())
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -3,9 +3,8 @@
 Functions that return Markdown, for `{generated}`. A new row is on all of these pages without a change to any.
 """
 
-from generated import box, table
-
 import rlhf_minimal
+from printing import box, table
 from rlhf_book.facts import facts_of, families
 from rlhf_minimal import contrib
 

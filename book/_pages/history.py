@@ -7,11 +7,11 @@ changes is computed by `diff` from the rows that run. The tree is drawn when the
 from functools import cache
 from html import escape
 
+from docutils.nodes import make_id
+
 from bibliography import papers
 from data_files import ROOT, read, using
-from docutils.nodes import make_id
-from generated import table
-
+from printing import table
 from rlhf_book.facts import facts_of, families
 from rlhf_minimal import ALGORITHMS, diff
 

@@ -7,9 +7,8 @@ from math import sqrt
 from statistics import correlation, median, stdev
 
 from data_files import using
-from generated import box, table
+from printing import box, table
 from recorded_runs import RESULTS
-
 from rlhf_book.benchmark import MEASURES, middle, read_groups
 from rlhf_book.comparison import critical, needed, paired
 from rlhf_book.records import read_record, recorded_with

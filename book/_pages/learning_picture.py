@@ -1,24 +1,15 @@
-"""`{learning-picture}`: recorded runs of a chapter as a picture of a model that learns, drawn when the page is built.
-
-    ```{learning-picture} from-zero
-    :arm: GRPO
-    :control: GRPO, reward from a coin
-    What the caption says before the numbers.
-    ```
+"""Recorded runs of a chapter as a picture of a model that learns, drawn when the page is built, with its words.
 
 Lines, caption and alternative text are made from the file under notebooks/results/, so they follow a new recording. It
-is drawn with the page's own colour, in light and in dark.
+is drawn with the page's own colour, in light and in dark. On a page: `{learning-picture}`, in book/_ext/figures.py.
 """
 
 from dataclasses import dataclass
 from html import escape
 from statistics import mean
 
-from data_files import read, told_on_the_page, using
-from docutils import nodes
-from docutils.parsers.rst import directives
+from data_files import read, using
 from recorded_runs import path_of
-from sphinx.util.docutils import SphinxDirective
 
 ENDS = 5  # steps at the end whose mean is told
 WIDTH, HEIGHT = 640, 310
@@ -194,28 +185,9 @@ def svg(curves):
     )
 
 
-class LearningPicture(SphinxDirective):
-    required_arguments = 1
-    has_content = True
-    option_spec = {"arm": directives.unchanged_required, "control": directives.unchanged_required}  # noqa: RUF012
-
-    @told_on_the_page
-    def run(self):
-        path = path_of(self.arguments[0])
-        self.env.note_dependency(str(path))
-        self.env.note_dependency(__file__)
-        with using(path):
-            curves = curves_of(read(path), self.options.get("arm", ""), self.options.get("control", ""))
-        said = nodes.Element()
-        self.state.nested_parse(self.content, self.content_offset, said)
-        words = said.children[0].children if said.children else []
-        figure = nodes.figure(classes=["learning-picture"])
-        figure += nodes.raw("", svg(curves), format="html")
-        figure += nodes.caption("", "", *words, nodes.Text(f" {curves.told()}"))
-        self.set_source_info(figure)
-        return [figure]
-
-
-def setup(app):
-    app.add_directive("learning-picture", LearningPicture)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+def drawn(name, arm, control):
+    """The picture of a record under notebooks/results/, and what is said below it."""
+    path = path_of(name)
+    with using(path):
+        curves = curves_of(read(path), arm, control)
+    return svg(curves), curves.told()

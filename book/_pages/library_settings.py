@@ -10,10 +10,9 @@ from inspect import signature
 from typing import Any
 
 import fidelity
-from data_files import ROOT, read, using
-from generated import box, table
-
 import rlhf_minimal
+from data_files import ROOT, read, using
+from printing import box, table
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping

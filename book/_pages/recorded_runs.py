@@ -11,8 +11,7 @@ import math
 import statistics
 
 from data_files import ROOT, read, using
-from generated import table
-
+from printing import table
 from rlhf_book.records import recorded_with
 
 RESULTS = ROOT / "notebooks" / "results"

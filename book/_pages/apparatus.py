@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from markdown_it import MarkdownIt
+
 import numbering
 from data_files import ROOT, pages_of_the_book, read, using
-from markdown_it import MarkdownIt
+from printing import flat, folded
 
 DATA = ROOT / "book" / "data"
 SHOW = ("derive", "compute", "train", "cite", "discuss")
@@ -102,6 +104,12 @@ class Claim:
     def concept(self) -> str | None:
         """The idea that is claimed; None for a cell that is only pointed at."""
         return self.name.removeprefix("concept-") if self.name.startswith("concept-") else None
+
+    @property
+    def link(self) -> str:
+        """A link to the cell or, for Markdown, to its section, by the section's heading."""
+        target = self.name if self.kind == "code" else f"section-{self.heading_number}"
+        return f"[{self.heading}](<#{self.page}#{target}>)"
 
     @property
     def asserts(self) -> bool:
@@ -309,10 +317,10 @@ def _questions(entries: list[Any]) -> dict[str, Question]:
             name,
             entry["level"],
             tuple(entry["topics"]),
-            _flat(entry["question"]),
+            flat(entry["question"]),
             entry["answer"].strip(),
             entry["wrong"].strip(),
-            tuple((_flat(follow["question"]), _flat(follow["answer"])) for follow in entry["follow_ups"]),
+            tuple((flat(follow["question"]), flat(follow["answer"])) for follow in entry["follow_ups"]),
             tuple(Proof(**proof) for proof in entry["proof"]),
             idea,
         )
@@ -330,7 +338,7 @@ def spoken(path: Path = DATA / "spoken.yml") -> dict[str, str]:
         ValueError: an answer to no question, one that is too long to be said, or one that needs paper.
     """
     with using(path):
-        found = {name: _flat(text) for name, text in read(path).items()}
+        found = {name: flat(text) for name, text in read(path).items()}
         for name, text in found.items():
             if name not in questions():
                 raise ValueError(f"{name}: there is no such question in questions.yml")
@@ -354,10 +362,6 @@ def other_names() -> dict[str, str]:
     return {name: asked[name] for name in ideas if name not in questions()}
 
 
-def _flat(text: str) -> str:
-    return " ".join(text.split())
-
-
 @cache
 def test_docstring(test: str) -> str | None:
     """The first paragraph of a test's docstring ("" if it has none), or None if there is no such test."""
@@ -367,13 +371,20 @@ def test_docstring(test: str) -> str | None:
         return None
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            return _flat((ast.get_docstring(node) or "").split("\n\n")[0])
+            return flat((ast.get_docstring(node) or "").split("\n\n")[0])
     return None
 
 
-def folded(summary: str, text: str) -> str:
-    """Markdown that stands behind a line to press."""
-    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
+def answer_markdown(question: Question, proofs: str) -> str:
+    """All that is said once a question is opened: the answer, the wrong one, what may follow, and the proofs."""
+    parts = (
+        question.answer,
+        f"**Often said, and wrong.** {question.wrong}",
+        "**They may ask next.**",
+        "\n".join(f"- *{asked}* {answer}" for asked, answer in question.follow_ups),
+        f"**Where it is proved.**{proofs}",
+    )
+    return "\n\n".join(parts)
 
 
 def question_markdown(question: Question, page: str, found: list[Claim]) -> str:
@@ -381,15 +392,9 @@ def question_markdown(question: Question, page: str, found: list[Claim]) -> str:
 
     The proofs are named in words. Paths of tests and links to each proof stand on the page of all questions.
     """
-    parts = (
-        question.answer,
-        f"**Often said, and wrong.** {question.wrong}",
-        "**They may ask next.**",
-        "\n".join(f"- *{asked}* {answer}" for asked, answer in question.follow_ups),
-        f"**Where it is proved.** {_proofs_in_words(question, page, found)}",
-    )
     asked = f"**{question.question}** (level {question.level}: {LEVELS[question.level]})"
-    return f"{asked}\n\n" + folded("What to say in half a minute", "\n\n".join(parts))
+    answer = answer_markdown(question, f" {_proofs_in_words(question, page, found)}")
+    return f"{asked}\n\n" + folded("What to say in half a minute", answer)
 
 
 def _proofs_in_words(question: Question, page: str, found: list[Claim]) -> str:

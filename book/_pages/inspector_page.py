@@ -3,9 +3,8 @@
 from math import exp
 
 from data_files import using
-from generated import box, table
+from printing import box, table
 from recorded_runs import RESULTS
-
 from rlhf_book.factors import fitting_rows
 from rlhf_book.figures.inspector import TITLES, budget_of, first_cut, most_pulled, number_at, unit_of
 from rlhf_book.records import read_record, recorded_with

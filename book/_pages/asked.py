@@ -92,14 +92,8 @@ def shown(name, found):
         where = f"{apparatus.test_docstring(proof.test) or 'A test:'} `{proof.test}`"
     else:
         claim = proof.claim(found)
-        target = claim.name if claim.kind == "code" else f"section-{claim.heading_number}"
-        title = apparatus.title_of(claim.page)
-        where = f"{title}, under {{ref}}`{_plain(claim.heading)} <{claim.page}#{target}>`"
-    return f"- [{_plain(whole)}](interview.md): {where}" if whole else f"- {where}"
-
-
-def _plain(text):
-    return text.replace("`", "").replace("<", "‹").replace("[", "(").replace("]", ")")
+        where = f"{apparatus.title_of(claim.page)}, under {claim.link}"
+    return f"- [{whole}](interview.md): {where}" if whole else f"- {where}"
 
 
 def page(part):

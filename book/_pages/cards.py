@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-import apparatus
 import nbformat
+
+import apparatus
 import numbering
 from data_files import using
 
