@@ -134,7 +134,7 @@ def test_a_bar_over_hidden_code_says_what_the_code_is_for():
 @chapters
 def test_every_exercise_of_a_chapter_has_a_number(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    ids = numbering.set_by(notebook["cells"])
+    ids = numbering.set_by(map(numbering.origin, notebook["cells"]))
     page = f"notebooks/{path.stem}"
     notebook_source.as_the_book_reads_it(page, notebook)
     read = "\n\n".join(cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "markdown")

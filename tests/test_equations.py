@@ -124,7 +124,7 @@ def test_every_written_chapter_was_planned():
 
 def test_every_equation_has_its_links():
     text = index.EQUATIONS.read_text(encoding="utf-8")
-    links = re.findall(r"```\{equation-links\} (\S+)\n```", text)
+    links = re.findall(r"```\{generated\} equations:links (\S+)\n```", text)
     assert links == list(index.printed())
 
 

@@ -70,9 +70,9 @@ def test_a_whole_entry_is_read(tmp_path):
     [
         ({"was": None}, "a-number: lacks"),
         ({"whta": "x"}, "mean nothing"),
-        ({"date": "yesterday"}, "'yesterday' is no date"),
-        ({"proof": []}, "expected a list of cells or tests"),
-        ({"now": " "}, "expected text under now"),
+        ({"date": "yesterday"}, "'yesterday', expected an entry with a date"),
+        ({"proof": []}, "under proof, got"),
+        ({"now": " "}, "under now, got"),
     ],
 )
 def test_an_incomplete_entry_is_refused(tmp_path, change, said):

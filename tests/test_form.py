@@ -13,6 +13,7 @@ import nbformat
 import pytest
 
 import book_facts
+from data_files import cells_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -90,12 +91,12 @@ def test_practice_sets_exercises_and_derives_nothing(name):
 
 @each_core
 def test_a_core_is_read_in_one_sitting(path):
-    assert book_facts.estimate(book_facts.cells_of(path)) <= CORE_MINUTES
+    assert book_facts.estimate(cells_of(path)) <= CORE_MINUTES
 
 
 @each_core
 def test_the_main_point_comes_within_five_minutes(path):
-    cells = book_facts.cells_of(path)
+    cells = cells_of(path)
     marked = [n for n, cell in enumerate(cells) if book_facts.MAIN_POINT in cell["metadata"].get("tags", [])]
     assert len(marked) == 1, f"one cell should say the main point, and have the tag {book_facts.MAIN_POINT}"
     assert book_facts.estimate(cells[: marked[0] + 1]) <= MAIN_POINT_MINUTES

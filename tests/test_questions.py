@@ -9,6 +9,7 @@ import yaml
 
 import apparatus
 from apparatus import Claim, Proof, claims, concepts, question_markdown, questions
+from printing import flat
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,7 +29,11 @@ def test_a_question_is_worth_asking(question):
     assert "$" not in question.question  # it is a heading and a link
     text = question_markdown(question, "notebooks/grpo", [])
     assert text.count("$") % 2 == 0
-    for part in (question.answer, question.wrong, *(f"*{asked}* {answer}" for asked, answer in question.follow_ups)):
+    for part in (
+        question.answer,
+        question.wrong,
+        *(f"*{flat(one.question)}* {flat(one.answer)}" for one in question.follow_ups),
+    ):
         assert part in text
 
 
@@ -71,8 +76,9 @@ ENTRY = {
     [
         ({"answer": "word " * 91}, "91 words"),
         ({"level": 4}, "expected a level"),
-        ({"proof": []}, "nothing stands under proof"),
-        ({"topics": [], "follow_ups": []}, "nothing stands under topics, follow_ups"),
+        ({"proof": []}, "under proof, got"),
+        ({"topics": []}, "under topics, got"),
+        ({"follow_ups": []}, "under follow_ups, got"),
         ({"id": "q-unknown"}, "is no idea"),
         ({"wrnog": "typo"}, "mean nothing"),
         ({"wrong": None}, "lacks"),

@@ -6,23 +6,14 @@ The head is book/data/llms-head.txt; the list is the table of contents, so that 
 import re
 from pathlib import Path
 
-from data_files import ROOT, pages_below, read, using
+from data_files import ROOT, pages_below, read, text_of, using
 
 HEAD = ROOT / "book" / "data" / "llms-head.txt"
 
 
-def markdown(page):
-    """The text of a page, or the Markdown cells of a notebook."""
-    if (path := ROOT / f"{page}.md").exists():
-        return path.read_text(encoding="utf-8")
-    with using(path := ROOT / f"{page}.ipynb"):
-        cells = read(path)["cells"]
-        return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-
-
 def entry(page):
     """One line: title, address, and how the page begins."""
-    text = markdown(page)
+    text = text_of(page)
     found = re.search(r"^# (.+)$", text, re.MULTILINE)
     if not found:
         raise ValueError(f"{page} has no title: it should begin with a line `# …`")

@@ -9,8 +9,7 @@ JavaScript; `book/_templates/sbt-sidebar-nav.html` puts it in the theme's place.
 from functools import cache
 from html import escape
 
-import book_facts
-from data_files import ROOT, pages_below, read, using
+from data_files import ROOT, pages_below, read, title_of, using
 from numbering import DEPTH, chapters
 
 NAVIGATION = ROOT / "book" / "data" / "navigation.yml"
@@ -37,7 +36,7 @@ def title(page):
         return "in depth"
     if page in data()["titles"]:
         return data()["titles"][page]
-    return book_facts.title_of(page)
+    return title_of(page)
 
 
 def words(current, link):

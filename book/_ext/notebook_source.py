@@ -53,7 +53,7 @@ def as_the_book_reads_it(page, notebook):
         if not titled and (found := re.search(r"^# (.+)$", text, re.MULTILINE)):
             text = f"{text[: found.start(1)]}{numbering.numbered(found[1], page)}{text[found.end(1) :]}"
             titled = True
-        for name in numbering.set_by([cell]):
+        for name in numbering.set_by([numbering.origin(cell)]):
             text = statement(text, name, numbers[name])
         cell["source"] = text
 

@@ -9,7 +9,7 @@ import copy
 import re
 import textwrap
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import nbformat
 from markdown_it import MarkdownIt
 
 import numbering
-from data_files import ROOT, pages_of_the_book, read, using
+from data_files import ROOT, made, pages_of_the_book, parsed, read, title_of, using
 from printing import flat, folded
 
 DATA = ROOT / "book" / "data"
@@ -56,33 +56,14 @@ def concepts(path: Path = DATA / "concepts.yml") -> dict[str, Concept]:
 def _concepts(parts: dict[str, Any]) -> dict[str, Concept]:
     found: dict[str, Concept] = {}
     for part, entries in parts.items():
-        for entry in entries_of(entries, f"the part {part}"):
-            check_fields(entry, {"id", "show", "idea"}, {"doubt", "title"}, no_text=frozenset())
-            concept = Concept(part=str(part), **entry)
+        for entry in entries:
+            concept = made(Concept, entry, part=str(part))
             if concept.show not in SHOW:
                 raise ValueError(f"{concept.id}: show is {concept.show!r}, expected one of {', '.join(SHOW)}")
             if concept.id in found:
                 raise ValueError(f"{concept.id} stands twice")
             found[concept.id] = concept
     return found
-
-
-def entries_of(found: Any, what: str) -> list[dict[str, Any]]:
-    """A list of objects, which is what ideas and questions are written as."""
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
-        raise ValueError(f"{what} should be a list of entries with names, and is {str(found)[:60]!r}")
-    return found
-
-
-def check_fields(entry: dict[str, Any], needed: set[str], possible: set[str], no_text: frozenset[str]) -> None:
-    """Refuses an entry that lacks a field, has one that means nothing, or has no text where text belongs."""
-    name = entry.get("id", "an entry without an id")
-    missing, extra = needed - entry.keys(), entry.keys() - needed - possible
-    if missing or extra:
-        raise ValueError(f"{name}: lacks {sorted(missing)}, has {sorted(map(str, extra))} that mean nothing")
-    unfit = [key for key in entry.keys() - no_text if not isinstance(entry[key], str) or not entry[key].strip()]
-    if unfit:
-        raise ValueError(f"{name}: expected text under {', '.join(sorted(unfit))}")
 
 
 # ── claims: which cell shows which idea ──────────────────────────────────────────────────────────────────────────
@@ -139,17 +120,14 @@ def asserts_something(code: str) -> bool:
         >>> asserts_something("assert x == 1"), asserts_something("assert True"), asserts_something("x == 1")
         (True, False, False)
     """
-    lines = [line for line in code.splitlines() if not line.lstrip().startswith(("%", "!", "?"))]
-    for node in ast.walk(ast.parse("\n".join(lines))):
-        tested: ast.AST | None = None
+    for node in ast.walk(parsed(code)):
+        tested: list[ast.expr] = []
         if isinstance(node, ast.Assert):
-            tested = node.test
+            tested = [node.test]
         elif isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            tested = node if name.startswith("assert") and node.args else None
-            if tested is not None and not any(isinstance(x, ast.Name) for arg in node.args for x in ast.walk(arg)):
-                tested = None
-        if tested is not None and any(isinstance(leaf, ast.Name) for leaf in ast.walk(tested)):
+            tested = node.args if name.startswith("assert") else []
+        if any(isinstance(leaf, ast.Name) for part in tested for leaf in ast.walk(part)):
             return True
     return False
 
@@ -264,6 +242,14 @@ class Proof:
 
 
 @dataclass(frozen=True)
+class FollowUp:
+    """What may be asked next."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class Question:
     """One interview question with everything a reader should be able to say about it."""
 
@@ -273,13 +259,9 @@ class Question:
     question: str
     answer: str
     wrong: str
-    follow_ups: tuple[tuple[str, str], ...]
+    follow_ups: tuple[FollowUp, ...]
     proof: tuple[Proof, ...]
-    concept: str = field(default="")
-
-
-_LISTS = frozenset({"topics", "follow_ups", "proof"})
-_FIELDS = {"id", "level", "topics", "question", "answer", "wrong", "follow_ups", "proof"}
+    concept: str = ""
 
 
 @cache
@@ -295,35 +277,18 @@ def questions(path: Path = DATA / "questions.yml") -> dict[str, Question]:
 
 def _questions(entries: list[Any]) -> dict[str, Question]:
     found: dict[str, Question] = {}
-    for entry in entries_of(entries, "the file"):
-        name = entry.get("id")
-        check_fields(entry, _FIELDS, {"concept"}, no_text=_LISTS | {"level"})
-        if unfit := [key for key in _LISTS if not isinstance(entry[key], list)]:
-            raise ValueError(f"{name}: expected a list under {', '.join(sorted(unfit))}")
-        if name in found:
-            raise ValueError(f"{name} stands twice")
-        idea = entry.get("concept", name)
+    for entry in entries:
+        asked = made(Question, entry)
+        idea, words = asked.concept or asked.id, len(asked.answer.split())
+        if asked.id in found:
+            raise ValueError(f"{asked.id} stands twice")
         if idea not in concepts():
-            raise ValueError(f"{name}: {idea!r} is no idea of concepts.yml; name one under `concept`")
-        if entry["level"] not in LEVELS:
-            raise ValueError(f"{name}: expected a level of {list(LEVELS)}, got {entry['level']!r}")
-        if empty := [key for key in ("topics", "proof", "follow_ups") if not entry[key]]:
-            raise ValueError(f"{name}: nothing stands under {', '.join(empty)}, expected one entry at least")
-        if len(entry["answer"].split()) > SPOKEN:
-            raise ValueError(
-                f"{name}: the answer has {len(entry['answer'].split())} words, half a minute holds {SPOKEN}"
-            )
-        found[name] = Question(
-            name,
-            entry["level"],
-            tuple(entry["topics"]),
-            flat(entry["question"]),
-            entry["answer"].strip(),
-            entry["wrong"].strip(),
-            tuple((flat(follow["question"]), flat(follow["answer"])) for follow in entry["follow_ups"]),
-            tuple(Proof(**proof) for proof in entry["proof"]),
-            idea,
-        )
+            raise ValueError(f"{asked.id}: {idea!r} is no idea of concepts.yml; name one under `concept`")
+        if asked.level not in LEVELS:
+            raise ValueError(f"{asked.id}: expected a level of {list(LEVELS)}, got {asked.level!r}")
+        if words > SPOKEN:
+            raise ValueError(f"{asked.id}: the answer has {words} words, half a minute holds {SPOKEN}")
+        found[asked.id] = replace(asked, question=flat(asked.question), concept=idea)
     return found
 
 
@@ -381,7 +346,7 @@ def answer_markdown(question: Question, proofs: str) -> str:
         question.answer,
         f"**Often said, and wrong.** {question.wrong}",
         "**They may ask next.**",
-        "\n".join(f"- *{asked}* {answer}" for asked, answer in question.follow_ups),
+        "\n".join(f"- *{flat(one.question)}* {flat(one.answer)}" for one in question.follow_ups),
         f"**Where it is proved.**{proofs}",
     )
     return "\n\n".join(parts)
@@ -509,13 +474,6 @@ def solutions_page(name: str) -> str:
     return f"book/solutions/{chapter.__name__.rpartition('.')[2].replace('_', '-')}"
 
 
-def title_of(page: str) -> str:
-    """The first heading of a notebook, or its name."""
-    cells = nbformat.read(ROOT / f"{page}.ipynb", as_version=4).cells
-    lines = (line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines())
-    return next((line[2:] for line in lines if line.startswith("# ")), page)
-
-
 def pages_of_exercises() -> dict[str, str]:
     """The page that sets each exercise and each bug, in the order of the book.
 
@@ -524,7 +482,7 @@ def pages_of_exercises() -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for page in numbering.chapters():
-        for name in numbering.set_on(page):
+        for name in numbering.set_by(numbering.origins(page)):
             if name in found:
                 raise ValueError(f"{page} sets the exercise {name}, and so does {found[name]}")
             found[name] = page
@@ -578,10 +536,9 @@ def _bring_up(cell: nbformat.NotebookNode, wanted: Rendered, known: set[str]) ->
 
 def _imported(code: str) -> set[str]:
     """The names that the imports of a cell bind."""
-    lines = [line for line in code.splitlines() if not line.lstrip().startswith(("%", "!", "?"))]
     return {
         (alias.asname or alias.name).partition(".")[0]
-        for node in ast.parse("\n".join(lines)).body
+        for node in parsed(code).body
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }

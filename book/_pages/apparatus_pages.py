@@ -7,6 +7,7 @@ from pathlib import Path
 import apparatus
 import errata
 import numbering
+from data_files import title_of
 from printing import box, flat
 
 PARTS = {
@@ -152,7 +153,7 @@ def exercise_list():
     for page in dict.fromkeys(places.values()):
         items = [known[name] for name in places if places[name] == page]
         hours = f"{sum(item.minutes for item in items)} minutes in all"
-        title = numbering.numbered(apparatus.title_of(page), page)
+        title = numbering.numbered(title_of(page), page)
         where = "In depth" if page.endswith("-in-depth") else "The chapter"
         text += ["", f"## {title.partition(': ')[0]}", "", f"[{where}](/{page}.ipynb), {hours}", ""]
         text += ["```{table}", ":class: exercises", ""]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import apparatus
-from data_files import ROOT, read, using
+from data_files import ROOT, made, read, title_of, using
 
 ASKED = ROOT / "book" / "data" / "asked.yml"
 WORDS = range(40, 61)  # an answer's length
@@ -43,14 +43,12 @@ def asked(path=ASKED):
 
 
 def _entry(entry):
-    if not isinstance(entry, dict) or not {"about", "answer"} <= entry.keys() <= {"about", "answer", "proof", "cannot"}:
-        raise ValueError(f"expected about, answer, proof and cannot: {str(entry)[:80]}")
-    made = Asked(**{**entry, "proof": tuple(entry.get("proof", ()))})
-    if not (made.proof or made.cannot):
-        raise ValueError(f"{made.about!r}: it has no proof, and does not say what cannot be shown")
-    if (length := len(made.answer.split())) not in WORDS:
-        raise ValueError(f"{made.about!r}: an answer has 40 to 60 words, and this has {length}")
-    return made
+    found = made(Asked, entry)
+    if not (found.proof or found.cannot):
+        raise ValueError(f"{found.about!r}: it has no proof, and does not say what cannot be shown")
+    if (length := len(found.answer.split())) not in WORDS:
+        raise ValueError(f"{found.about!r}: an answer has 40 to 60 words, and this has {length}")
+    return found
 
 
 def proof_of(name):
@@ -92,7 +90,7 @@ def shown(name, found):
         where = f"{apparatus.test_docstring(proof.test) or 'A test:'} `{proof.test}`"
     else:
         claim = proof.claim(found)
-        where = f"{apparatus.title_of(claim.page)}, under {claim.link}"
+        where = f"{title_of(claim.page)}, under {claim.link}"
     return f"- [{whole}](interview.md): {where}" if whole else f"- {where}"
 
 

@@ -6,7 +6,7 @@ import re
 
 import apparatus
 import numbering
-from data_files import ROOT, pages_below, read, using
+from data_files import ROOT, cells_of, pages_below, read, title_of, using
 from printing import made_by, table
 
 TIMES = ROOT / "book" / "data" / "run-times.json"
@@ -19,20 +19,6 @@ MAIN_POINT = "main-point"  # the tag of the cell with which a chapter's opening 
 GENERATED = re.compile(r"^```\{generated\} (.+)\n((?:.*\n)*?)```$", re.MULTILINE)
 EXERCISE = "exercise"  # the tag of a cell that belongs to an exercise and is made of no source
 FOLDED = {"install", "remove-cell", "remove-input", "hide-cell", "hide-input"}
-
-
-def cells_of(path):
-    """The cells of a notebook as they stand in the file."""
-    with using(path):
-        found = read(path)["cells"]
-        cells = [{name: cell[name] for name in ("cell_type", "metadata", "source")} for cell in found]
-        for cell, whole in zip(cells, found, strict=True):
-            cell["outputs"] = whole.get("outputs", [])
-        for number, cell in enumerate(cells):
-            source = cell["source"] if isinstance(cell["source"], list) else [cell["source"]]
-            if not isinstance(cell["metadata"], dict) or not all(isinstance(line, str) for line in source):
-                raise ValueError(f"cell {number} is none: expected lines of text, and an object as metadata")
-    return cells
 
 
 def reading_minutes(path):
@@ -64,8 +50,8 @@ def page_minutes(page, levels=None, only=None):
         for asked in apparatus.questions().values():
             if (levels and asked.level not in levels) or (only and asked.id not in only):
                 continue
-            parts = (asked.question, asked.answer, asked.wrong, *(" ".join(pair) for pair in asked.follow_ups))
-            said += "\n" + "\n".join(parts)
+            follow_ups = (f"{one.question} {one.answer}" for one in asked.follow_ups)
+            said += "\n" + "\n".join((asked.question, asked.answer, asked.wrong, *follow_ups))
     return rounded(len(said.replace("|", " ").split()) / WORDS_A_MINUTE)
 
 
@@ -87,7 +73,7 @@ def estimate(cells):
         of_an_exercise = EXERCISE in cell["metadata"].get("tags", [])
         if of_an_exercise or str(cell["metadata"].get("from", "")).startswith(("exercise/", "bug/")):
             continue
-        source = "".join(cell["source"])
+        source = cell["source"]
         if cell["cell_type"] == "markdown":
             equations += source.count("$$") // 2
             text = re.sub(r"\$\$.*?\$\$", "", source, flags=re.DOTALL)
@@ -106,19 +92,12 @@ def exercise_minutes(path):
 
     cells = cells_of(path)
     origins = [str(cell["metadata"].get("from", "")) for cell in cells]
-    tagged = "".join("".join(cell["source"]) for cell in cells if EXERCISE in cell["metadata"].get("tags", []))
+    tagged = "".join(cell["source"] for cell in cells if EXERCISE in cell["metadata"].get("tags", []))
     return sum(int(minutes) for minutes in re.findall(r"\((\d+) minutes\)", tagged)) + sum(
         item.minutes
         for item in [*EXERCISES.values(), *BUGS.values()]
         if any(f"/{item.id}/" in origin for origin in origins)
     )
-
-
-def title(path):
-    for cell in cells_of(path):
-        if match := re.search(r"^# (.+)$", "".join(cell["source"]), re.MULTILINE):
-            return match[1]
-    return path.stem
 
 
 def times():
@@ -261,15 +240,6 @@ def total(steps):
 def in_words(minutes):
     """`95 min`, `2 h 50 min`"""
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def title_of(page):
-    """The first heading of a page, without a number."""
-    path = ROOT / f"{page}.ipynb"
-    if path.is_file():
-        return title(path)
-    found = re.search(r"^# (.+)$", (ROOT / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else page
 
 
 def built_with():

@@ -19,7 +19,7 @@ from functools import cache
 
 import apparatus
 import numbering
-from data_files import read, using
+from data_files import read, title_of, using
 from printing import folded
 
 SOURCES = apparatus.DATA / "bug-sources.yml"
@@ -92,7 +92,7 @@ def chapter_of(name):
 
 
 def heading_of(page):
-    return numbering.numbered(apparatus.title_of(page), page) if page else ANYWHERE
+    return numbering.numbered(title_of(page), page) if page else ANYWHERE
 
 
 def title(bug):
@@ -171,7 +171,7 @@ def none():
     parts = []
     for entry in sources()["none"]:
         threads = ", ".join(f"[{place['name']}]({place['url']})" for place in entry["sources"])
-        chapter = f"[{apparatus.title_of(entry['see'])}](/{entry['see']}.ipynb)"
+        chapter = f"[{title_of(entry['see'])}](/{entry['see']}.ipynb)"
         parts.append(
             f"**{entry['title']}.** {entry['said']} {entry['fact']} Chapter: {chapter}. Reported in {threads}."
         )

@@ -15,12 +15,9 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import nbformat
-
 import apparatus
-import book_facts
 import numbering
-from data_files import ROOT, read, using
+from data_files import ROOT, cells_of, parsed, read, title_of, using
 from equation_index import Definition, Function, defined, functions, mentioned, module_of, names_in
 from printing import table
 
@@ -161,15 +158,9 @@ def order() -> tuple[str, ...]:
 @cache
 def named_in(chapter: str) -> frozenset[str]:
     """What a chapter's code mentions, by full names."""
-    notebook = _notebook(chapter)
-    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    tree = ast.parse("\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!", "?"))))
+    cells = cells_of(ROOT / "notebooks" / f"{chapter}.ipynb")
+    tree = parsed("\n".join(cell["source"] for cell in cells if cell["cell_type"] == "code"))
     return frozenset(resolved(name) for name in mentioned(tree, names_in(tree)))
-
-
-@cache
-def _notebook(chapter: str) -> nbformat.NotebookNode:
-    return nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
 
 
 @cache
@@ -258,7 +249,7 @@ def _section(home: str) -> str:
     if home == COMMANDS:
         head = "## [The command line](api/command-line.md)"
     else:
-        head = f"## [{book_facts.title(ROOT / 'notebooks' / f'{home}.ipynb')}](../notebooks/{home}.ipynb)"
+        head = f"## [{title_of(f'notebooks/{home}')}](../notebooks/{home}.ipynb)"
     text = [head, f"{added(home):,} lines; {yours(home):,} of {total():,} are yours after it."]
     for file in dict.fromkeys(piece.file for piece in found):
         text.append(f"`rlhf_minimal/{file}`\n\n```python\n{_joined([p for p in found if p.file == file])}\n```")

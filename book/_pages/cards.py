@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-import nbformat
-
 import apparatus
 import numbering
-from data_files import using
+from data_files import title_of
 
 
 @dataclass(frozen=True)
@@ -38,13 +36,9 @@ def printing_pages() -> dict[str, str]:
     """The first page of the book that prints each question."""
     pages: dict[str, str] = {}
     for page in numbering.chapters():
-        path = apparatus.ROOT / f"{page}.ipynb"
-        if path.is_file():
-            with using(path):
-                for cell in nbformat.read(path, as_version=4).cells:
-                    kind, _, name = str(cell.metadata.get("from", "")).partition("/")
-                    if kind == "question":
-                        pages.setdefault(name, page)
+        for kind, *names in numbering.origins(page):
+            if kind == "question":
+                pages.setdefault(names[0], page)
     return pages
 
 
@@ -58,4 +52,4 @@ def _chapter(asked: apparatus.Question, printed: dict[str, str], order: list[str
 
 def title(chapter: str) -> str:
     """A chapter's title with its number, as the book prints it."""
-    return numbering.numbered(apparatus.title_of(chapter), chapter)
+    return numbering.numbered(title_of(chapter), chapter)

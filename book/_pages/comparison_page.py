@@ -7,7 +7,7 @@ from math import sqrt
 from statistics import correlation, median, stdev
 
 from data_files import using
-from printing import box, table
+from printing import box, code, number, table
 from recorded_runs import RESULTS
 from rlhf_book.benchmark import MEASURES, middle, read_groups
 from rlhf_book.comparison import critical, needed, paired
@@ -28,23 +28,6 @@ ABOUT = {
 
 # A measure, and where it is: what a sentence says of all groups.
 WHERE = {"sampled": "in sampled completions at the end", "greedy": "in greedy ones", "area": "over the whole curve"}
-
-
-def code(name):
-    return f"`{name}`"
-
-
-def number(value):
-    """0.812, with a minus sign that is as wide as a plus."""
-    return f"{value:.3f}".replace("-", "\u2212")
-
-
-def group_of(name):
-    """The group of that name; None while nothing is recorded at all."""
-    groups = read_groups()
-    if groups and name not in groups:
-        raise ValueError(f"there is no group {name!r}; there are {', '.join(groups)}")
-    return groups.get(name)
 
 
 def whole_groups():
@@ -129,91 +112,73 @@ def sections():
     """A section for each group that is whole."""
     with using(PATH):
         parts, told = [], set()
-        for name, group in whole_groups().items():
+        for group in whole_groups().values():
             task = group.settings["task"]
             parts.append(f"## {group.title[0].upper()}{group.title[1:]}")
             if task in ABOUT and task not in told:
                 parts.append(ABOUT[task])
             told.add(task)
-            parts += [results(name), shared(name), rates(name)]
-            parts += [f"### What separates: {group.title}", matrix(name), separated(name)]
+            parts += [results(group), shared(group), rates(group)]
+            parts += [f"### What separates: {group.title}", matrix(group), separated(group)]
         return "\n\n".join(parts) or NOTHING
 
 
-def results(name):
+def results(group):
     """The table of a group: a line for each row that has runs of its own, and the control."""
-    with using(PATH):
-        group = group_of(name)
-        what = group.measure
-        head = [
-            "row",
-            "rate",
-            f"{what}, sampled",
-            f"{what}, greedy",
-            "area",
-            "entropy",
-            "KL",
-            "updates",
-            "CPU s",
-        ]
-        head += ["reward model"] if what == "score" else []
-        lines = []
-        for row in [*group.own, group.control]:
-            runs = group.runs[row]
-            names = " = ".join(map(code, group.sharing(row))) if row != group.control else row
-            names += f" ({group.stands_for(row)})" * bool(row != group.control and group.stands_for(row))
-            line = [names, f"{runs[0]['lr']:g}"]
-            line += [spread([run[key] for run in runs]) for key in ("sampled", "greedy", "area")]
-            line += [f"{middle(group, row, key):.{digits}f}" for key, digits in (("entropy", 3), ("kl", 2))]
-            line += [f"{middle(group, row, 'updates'):.0f}", f"{middle(group, row, 'cpu'):.1f}"]
-            line += [number(middle(group, row, "proxy"))] if what == "score" else []
-            lines.append(line)
-        start = ["start", "", number(group.start()), "", number(group.start())]
-        lines.append(start + [""] * (len(head) - len(start)))
-        return box("sortable", table(head, lines))
+    what, means = group.measure, {"entropy": ".3f", "kl": ".2f", "updates": ".0f", "cpu": ".1f"}
+    head = ["row", "rate", f"{what}, sampled", f"{what}, greedy", "area", "entropy", "KL", "updates", "CPU s"]
+    if what == "score":
+        head, means = [*head, "reward model"], means | {"proxy": ".3f"}
+    lines = []
+    for row in [*group.own, group.control]:
+        runs, names = group.runs[row], row
+        if row != group.control:
+            names = " = ".join(map(code, group.sharing(row)))
+            names += f" ({group.stands_for(row)})" * bool(group.stands_for(row))
+        spreads = [spread([run[key] for run in runs]) for key in ("sampled", "greedy", "area")]
+        numbers = [number(middle(group, row, key), form) for key, form in means.items()]
+        lines.append([names, f"{runs[0]['lr']:g}", *spreads, *numbers])
+    start = ["start", "", number(group.start()), "", number(group.start())]
+    lines.append(start + [""] * (len(head) - len(start)))
+    return box("sortable", table(head, lines))
 
 
-def matrix(name):
+def matrix(group):
     """A square a pair, in colour: the row at its left minus the row above it, at the end; its sentence when pressed."""
-    with using(PATH):
-        group, rows = group_of(name), group_of(name).own
-        found, doubtful = group.pairs("sampled"), group.doubtful("sampled")
-        largest = max(abs(gap.mean) for gap in found.values())
-        head = "".join(f'<th scope="col"><span>{row}</span></th>' for row in rows)
-        lines = []
-        for one in rows:
-            cells = []
-            for other in rows:
-                if one == other:
-                    cells.append("<td></td>")
-                    continue
-                sign, pair = (1, (one, other)) if (one, other) in found else (-1, (other, one))
-                gap = found[pair]
-                low, high = sorted((sign * gap.low, sign * gap.high))
-                said = "separated" if gap.separated else "not separated"
-                said += " (doubtful)" * (pair in doubtful)
-                mark = "■" if gap.separated else "&nbsp;"
-                color = "0 114 178" if sign * gap.mean > 0 else "213 94 0"
-                text = (
-                    f"{one} minus {other}: {number(sign * gap.mean)} in {group.measure}, [{number(low)}, "
-                    f"{number(high)}] for this pair alone; after the correction {said}."
-                )
-                cells.append(
-                    f'<td style="background: rgb({color} / '
-                    f'{0.55 * abs(gap.mean) / largest:.2f})" tabindex="-1" title="{text}">'
-                    f"{mark}</td>"
-                )
-            lines.append(f'<tr><th scope="row">{one}</th>{"".join(cells)}</tr>')
-        told = (
-            "Blue: the row at the left is ahead of the one above. Orange: it is behind. Strongest: "
-            f"{number(largest)}. A square: separated."
+    pairs, doubtful = group.pairs("sampled"), group.doubtful("sampled")
+    largest = max(abs(gap.mean) for gap in pairs.values())
+
+    def square(one, other):
+        if one == other:
+            return "<td></td>"
+        sign, pair = (1, (one, other)) if (one, other) in pairs else (-1, (other, one))
+        gap = pairs[pair]
+        low, high = sorted((sign * gap.low, sign * gap.high))
+        said = ("separated" if gap.separated else "not separated") + " (doubtful)" * (pair in doubtful)
+        color = "0 114 178" if sign * gap.mean > 0 else "213 94 0"
+        text = (
+            f"{one} minus {other}: {number(sign * gap.mean)} in {group.measure}, [{number(low)}, {number(high)}] for "
+            f"this pair alone; after the correction {said}."
         )
         return (
-            f'<div class="pair-matrix"><p>{told}</p><div class="pair-matrix-box"><table role="grid" '
-            f'aria-label="{group.title}: rows minus rows"><thead><tr><td></td>{head}</tr></thead>'
-            f"<tbody>{''.join(lines)}</tbody></table></div>"
-            f'<p class="said" aria-live="polite">Press a cell, or walk with the arrow keys.</p></div>'
+            f'<td style="background: rgb({color} / {0.55 * abs(gap.mean) / largest:.2f})" tabindex="-1" '
+            f'title="{text}">{"■" if gap.separated else "&nbsp;"}</td>'
         )
+
+    head = "".join(f'<th scope="col"><span>{row}</span></th>' for row in group.own)
+    lines = [
+        f'<tr><th scope="row">{one}</th>{"".join(square(one, other) for other in group.own)}</tr>' for one in group.own
+    ]
+    told = (
+        "Blue: the row at the left is ahead of the one above. Orange: it is behind. Strongest: "
+        f"{number(largest)}. A square: separated."
+    )
+    return (
+        f'<div class="pair-matrix"><p>{told}</p><div class="pair-matrix-box"><table role="grid" '
+        f'aria-label="{group.title}: rows minus rows"><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+        f'<p class="said" aria-live="polite">Press a cell, or walk with the arrow keys.</p></div>'
+    )
 
 
 def spread(values):
@@ -222,40 +187,38 @@ def spread(values):
     return f"{number(one.mean)} [{number(one.low)},\u00a0{number(one.high)}]"  # an interval stays on one line
 
 
-def rates(name):
+def rates(group):
     """Which rows were best at the lowest or highest of the four rates, and which rates won by little."""
-    with using(PATH):
-        group = group_of(name)
-        edge, narrow = group.at_an_edge(), group.narrow_rates()
-        said = "No row had its best rate at an edge of the four."
-        if edge:
-            rows = ", ".join(f"{code(row)} ({end})" for row, end in edge.items())
-            said = f"At an edge of the four rates, so that a better one may lie outside: {rows}."
-        if narrow:
-            rows = ", ".join(f"{code(row)} (by {number(gap)})" for row, gap in narrow.items())
-            said += (
-                " The rate won by less than the two tuning seeds at it, or at the next best, differ, and two other "
-                f"seeds might have chosen another: {rows}."
-            )
-        return said
+    edge, narrow = group.at_an_edge(), group.narrow_rates()
+    said = "No row had its best rate at an edge of the four."
+    if edge:
+        rows = ", ".join(f"{code(row)} ({end})" for row, end in edge.items())
+        said = f"At an edge of the four rates, so that a better one may lie outside: {rows}."
+    if narrow:
+        rows = ", ".join(f"{code(row)} (by {number(gap)})" for row, gap in narrow.items())
+        said += (
+            " The rate won by less than the two tuning seeds at it, or at the next best, differ, and two other seeds "
+            f"might have chosen another: {rows}."
+        )
+    return said
 
 
-def shared(name):
+def shared(group):
     """Who has run for whom."""
-    group = group_of(name)
-    same = [group.sharing(row) for row in group.own if len(group.sharing(row)) > 1]
+    same = [" = ".join(map(code, group.sharing(row))) for row in group.own if len(group.sharing(row)) > 1]
     if not same:
         return "No two of these rows take the same steps."
-    lists = "; ".join(" = ".join(map(code, names)) for names in same)
-    return f"The same steps, by their gradients, and so run once: {lists}."
+    return f"The same steps, by their gradients, and so run once: {'; '.join(same)}."
 
 
-def separated(name):
+def separated(group):
     """What the runs of a group separate, and what they do not, in sentences."""
-    with using(PATH):
-        group = group_of(name)
-        said = [in_words(group, measure) for measure in MEASURES]
-        return "\n\n".join([*said, *sharpness(group)])
+    return "\n\n".join([*(in_words(group, measure) for measure in MEASURES), *sharpness(group)])
+
+
+def in_order(pair, gap):
+    """The two rows of a pair, the one that is ahead first."""
+    return pair if gap.mean > 0 else pair[::-1]
 
 
 def doubt(group, one, other):
@@ -271,12 +234,11 @@ def beside_noise(group, measure):
         return []
     gaps = group.pairs(measure)
     told = []
-    for one, other in sorted(doubtful, key=lambda pair: abs(gaps[pair].mean)):
-        gap = gaps[one, other]
-        first, second = (one, other) if gap.mean > 0 else (other, one)
+    for pair in sorted(doubtful, key=lambda pair: abs(gaps[pair].mean)):
+        gap, (first, second) = gaps[pair], in_order(pair, gaps[pair])
         told.append(
             f"{code(first)} ahead of {code(second)} (a spread of {number(stdev(gap.values))}, where two evaluations "
-            f"differ by {number(group.noise(measure, one, other))})"
+            f"differ by {number(group.noise(measure, *pair))})"
         )
     return [f"Doubtful, by their spread: {', '.join(told)}."]
 
@@ -292,12 +254,12 @@ def example():
         ]
         if not found:
             return ""
-        size, group, (one, other), gap = min(found, key=lambda line: line[0])
-        first, second = (one, other) if gap.mean > 0 else (other, one)
+        size, group, pair, gap = min(found, key=lambda line: line[0])
+        first, second = in_order(pair, gap)
         return (
             f"The example: in {group.title}, {code(first)} is ahead of {code(second)} by {number(size)}, with a spread "
             f"of {number(stdev(gap.values))} over the seeds, where two independent evaluations differ by "
-            f"{number(group.noise('sampled', one, other))}."
+            f"{number(group.noise('sampled', *pair))}."
         )
 
 
@@ -309,8 +271,8 @@ def in_words(group, measure):
     said = [f"**{group.measure.capitalize()} {MEASURES[measure]}.** Of {len(found)} pairs {len(apart) or 'none'} "]
     said[0] += "is separated." if len(apart) < 2 else "are separated."
     ahead, doubted = {}, 0
-    for (one, other), gap in apart.items():
-        first, second = (one, other) if gap.mean > 0 else (other, one)
+    for pair, gap in apart.items():
+        first, second = in_order(pair, gap)
         doubts = doubt(group, first, second)
         doubted += bool(doubts)
         here = [group.stands_for(second)] if group.stands_for(second) else []

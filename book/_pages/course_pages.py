@@ -1,6 +1,5 @@
 """Courses made of this book: plans from `book/data/course.yml`, with minutes counted in the chapters and exercises."""
 
-import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -9,13 +8,10 @@ import apparatus
 import bibliography
 import book_facts
 import numbering
-from data_files import ROOT, read, using
+from data_files import ROOT, made, read, text_of, title_of, using
 from printing import table
 
 SOURCE = ROOT / "book" / "data" / "course.yml"
-WEEK = {"title", "point", "chapters", "readings", "exercises", "prepare", "wrong", "agenda", "links"}
-MAY = {"project", "can"}
-PLAN = {"title", "who", "session", "hours", "read", "projects", "weeks"}
 ROLES = {"board": "On the board", "show": "To show", "room": "For the room", "print": "To print"}
 
 
@@ -32,10 +28,10 @@ class Week:
     exercises: tuple[str, ...]
     prepare: str
     wrong: str
-    project: int  # minutes
-    can: str  # what students can do after it
     agenda: tuple[tuple[int, str], ...]  # minutes, and what is done
     links: dict[str, tuple[str, ...]]  # role -> Markdown
+    project: int = 0  # minutes
+    can: str = ""  # what students can do after it
 
     @property
     def reading(self):
@@ -62,10 +58,10 @@ class Plan:
     title: str
     who: str
     session: int
-    hours: tuple[float, float]
+    hours: tuple[float, ...]  # at least, and at most
     read: str  # when its chapters are read
-    projects: tuple[str, ...]  # of which everybody does one
     weeks: tuple[Week, ...]
+    projects: tuple[str, ...] = ()  # of which everybody does one
 
     def minutes(self, week):
         """All that a week takes of a student."""
@@ -118,40 +114,33 @@ def projects():
 
 
 def _plan(name, entry):
-    if set(entry) != PLAN:
-        raise ValueError(f"the plan {name} has {sorted(entry)}, expected {sorted(PLAN)}")
     weeks = tuple(_week(number, found) for number, found in enumerate(entry["weeks"], start=1))
-    low, high = entry["hours"]
+    found = made(Plan, {key: value for key, value in entry.items() if key != "weeks"}, name=name, weeks=weeks)
     of = {project["id"]: project["minutes"] for project in projects()}
-    for project in entry["projects"]:
+    for project in found.projects:
         if (minutes := sum(week.project for week in weeks)) != of.get(project):
             raise ValueError(f"{name}: {minutes} minutes for the project {project}, expected {of.get(project)}")
     for week in weeks:
-        if (minutes := sum(part for part, _ in week.agenda)) != entry["session"]:
-            raise ValueError(f"{name}, week {week.number}: an agenda of {minutes} minutes, expected {entry['session']}")
-    texts = entry["title"], entry["who"], int(entry["session"])
-    return Plan(name, *texts, (low, high), entry["read"], tuple(entry["projects"]), weeks)
+        if (minutes := sum(part for part, _ in week.agenda)) != found.session:
+            raise ValueError(f"{name}, week {week.number}: an agenda of {minutes} minutes, expected {found.session}")
+    return found
 
 
-def _week(number, found):
-    if set(found) - MAY != WEEK:
-        raise ValueError(f"week {number} has {sorted(found)}, expected {sorted(WEEK)}")
-    if unknown := set(found["links"]) - set(ROLES):
+def _week(number, entry):
+    agenda = [(int(minutes), text) for part in entry["agenda"] for minutes, text in part.items()]
+    if unknown := set(entry["links"]) - set(ROLES):
         raise ValueError(f"week {number} has links for {sorted(unknown)}, expected {sorted(ROLES)}")
-    for chapter in found["chapters"]:
+    links = {role: tuple(map(link, entry["links"][role])) for role in ROLES if role in entry["links"]}
+    found = made(Week, entry | {"agenda": agenda, "links": links}, name=f"week-{number:02d}", number=number)
+    for chapter in found.chapters:
         if not path(chapter).is_file():
             raise ValueError(f"there is no chapter {chapter!r}")
-    for name in found["exercises"]:
+    for name in found.exercises:
         exercise(name)
-    for key in found["readings"]:
+    for key in found.readings:
         if key not in papers():
             raise ValueError(f"references.bib has no {key!r}")
-    lists = {field: tuple(found[field]) for field in ("chapters", "readings", "exercises")}
-    texts = {field: found[field].strip() for field in ("title", "point", "prepare", "wrong")}
-    agenda = tuple((int(minutes), text) for part in found["agenda"] for minutes, text in part.items())
-    links = {role: tuple(map(link, found["links"][role])) for role in ROLES if role in found["links"]}
-    more = {"project": int(found.get("project", 0)), "can": found.get("can", ""), "agenda": agenda, "links": links}
-    return Week(name=f"week-{number:02d}", number=number, **lists, **texts, **more)
+    return found
 
 
 def link(target):
@@ -165,11 +154,7 @@ def link(target):
     file = path(page) if notebook else ROOT / "book" / f"{page}.md"
     if not file.is_file():
         raise ValueError(f"there is no page {page!r}")
-    text = file.read_text(encoding="utf-8")
-    if notebook:
-        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "markdown"]
-        text = "\n".join("".join(cell["source"]) for cell in cells)
-    name = re.search(r"^# (.+)$", text, re.MULTILINE)[1]
+    text, name = text_of(file.with_suffix("")), title_of(file.with_suffix(""))
     if not heading:
         return f"[{name}]({file.name})"
     if not re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE):
@@ -193,7 +178,7 @@ def reading_minutes(chapter):
 @cache
 def title(chapter):
     """The chapter's title."""
-    return book_facts.title(path(chapter))
+    return title_of(f"notebooks/{chapter}")
 
 
 def exercise(name):

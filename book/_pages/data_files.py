@@ -3,11 +3,15 @@
 Nothing of Sphinx in here: the pages, the tools and the tests read data in the same way.
 """
 
+import ast
 import copy
 import json
+import re
 from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, wraps
 from pathlib import Path
+from typing import get_args, get_origin
 
 import yaml
 
@@ -87,6 +91,76 @@ def pages_below(node):
 def pages_of_the_book():
     """Every page that `_toc.yml` names, in the order of the book."""
     return tuple(pages_below(read(ROOT / "_toc.yml")))
+
+
+def made(kind, entry, **given):
+    """An entry of a file as an object of a dataclass, whose fields say what has to stand there.
+
+    Args:
+        kind: The dataclass. A field without a default is needed, and no other name means anything.
+        entry: Field -> value.
+        given: Fields that the entry does not say.
+    """
+    if not isinstance(entry, dict):
+        raise ValueError(f"expected an entry with names, got {str(entry)[:60]!r}")
+    name = entry.get("id") or given.get("name") or str(entry)[:60]
+    known = {one.name: one for one in fields(kind) if one.name not in given}
+    needed = {key for key, one in known.items() if one.default is MISSING}
+    missing, extra = needed - entry.keys(), entry.keys() - known.keys()
+    if missing or extra:
+        raise ValueError(f"{name}: lacks {sorted(missing)}, has {sorted(map(str, extra))} that mean nothing")
+    for key, value in entry.items():
+        if (value := fitting(value, known[key].type, key in needed)) is None:
+            raise ValueError(f"{name}: expected something else under {key}, got {str(entry[key])[:60]!r}")
+        given[key] = value
+    return kind(**given)
+
+
+def fitting(value, type_, needed):
+    """A value as a field of this type has it: text that is not blank, a list, made of objects where they have a class.
+
+    None stands for a value that is something else, and for a list that is needed and empty.
+    """
+    if type_ is str:
+        return isinstance(value, str) and value.strip() or None
+    if (kind := get_origin(type_) or type_) is not tuple:
+        return value if isinstance(value, kind) else None
+    if not isinstance(value, list) or (needed and not value):
+        return None
+    inner = get_args(type_)[0]
+    return tuple(made(inner, one) if is_dataclass(inner) else one for one in value)
+
+
+def cells_of(path):
+    """The cells of a notebook as they stand in the file."""
+    with using(path):
+        found = read(path)["cells"]
+        cells = [{name: cell[name] for name in ("source", "cell_type", "metadata")} for cell in found]
+        for number, (cell, whole) in enumerate(zip(cells, found, strict=True)):
+            lines = cell["source"] if isinstance(cell["source"], list) else [cell["source"]]
+            if not isinstance(cell["metadata"], dict) or not all(isinstance(line, str) for line in lines):
+                raise ValueError(f"cell {number} is none: expected lines of text, and an object as metadata")
+            cell |= {"source": "".join(lines), "outputs": whole.get("outputs", [])}
+    return cells
+
+
+def text_of(page):
+    """The text of a page, or the Markdown cells of a notebook."""
+    if (path := ROOT / f"{page}.md").is_file():
+        return path.read_text(encoding="utf-8")
+    cells = cells_of(ROOT / f"{page}.ipynb")
+    return "\n\n".join(cell["source"] for cell in cells if cell["cell_type"] == "markdown")
+
+
+def title_of(page):
+    """The first heading of a page, without a number; its name where it has none."""
+    found = re.search(r"^# (.+)$", text_of(page), re.MULTILINE)
+    return found[1] if found else str(page)
+
+
+def parsed(code):
+    """The syntax tree of a cell's code, without what only Jupyter understands."""
+    return ast.parse("\n".join(line for line in code.splitlines() if not line.lstrip().startswith(("%", "!", "?"))))
 
 
 def told_on_the_page(run):

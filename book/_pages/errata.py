@@ -12,12 +12,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import apparatus
-from data_files import read, using
+from data_files import made, read, using
 from printing import flat
 
 ERRATA = apparatus.DATA / "errata.yml"
 FORM = "erratum.yml"
-_TEXTS = ("id", "page", "was", "now")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def errata(path: Path = ERRATA) -> tuple[Erratum, ...]:
     """
     with using(path):
         found: dict[str, Erratum] = {}
-        for entry in apparatus.entries_of(read(path, list), "the file"):
+        for entry in read(path, list):
             erratum = _erratum(entry)
             if erratum.id in found:
                 raise ValueError(f"{erratum.id} stands twice")
@@ -60,17 +59,11 @@ def errata(path: Path = ERRATA) -> tuple[Erratum, ...]:
 
 
 def _erratum(entry: dict[str, Any]) -> Erratum:
-    name = entry.get("id", "an entry without an id")
-    apparatus.check_fields(entry, {*_TEXTS, "date", "proof"}, {"reported"}, no_text=frozenset({"date", "proof"}))
+    told = {key: value for key, value in entry.items() if key != "date"}
     try:
-        day = date.fromisoformat(str(entry["date"]))
+        return made(Erratum, told, date=date.fromisoformat(str(entry.get("date"))))
     except ValueError as problem:
-        raise ValueError(f"{name}: {entry['date']!r} is no date such as 2026-11-23") from problem
-    if not isinstance(entry["proof"], list) or not entry["proof"]:
-        raise ValueError(f"{name}: expected a list of cells or tests under proof")
-    proofs = tuple(apparatus.Proof(**proof) for proof in entry["proof"])
-    texts = {key: entry[key].strip() for key in (*_TEXTS, "reported") if key in entry}
-    return Erratum(date=day, proof=proofs, **texts)
+        raise ValueError(f"{entry.get('id')}: {problem}, expected an entry with a date such as 2026-11-23") from problem
 
 
 def listed() -> str:

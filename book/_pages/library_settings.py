@@ -10,12 +10,12 @@ from inspect import signature
 from typing import Any
 
 import fidelity
-import rlhf_minimal
 from data_files import ROOT, read, using
 from printing import box, table
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping
+from rows import cells
 
 DATA = ROOT / "book" / "data" / "coverage.yml"
 STATUSES = {  # as the page prints it, and what it means
@@ -232,19 +232,12 @@ def loop_in_words(setting):
 
 def shown(algorithm, column):
     """A cell as the table prints it, with a link to its function; "off" where the column is empty."""
-    printed = cells_of(algorithm).get(column, "-")
+    printed = cells(algorithm).get(column, "-")
     function = getattr(algorithm, column)
     function = getattr(function, "func", function)
     if printed == "-" or column in ("kl", "entropy"):
         return "off" if printed == "-" else printed
     return f"{{py:func}}`{printed.strip('`')} <{function.__module__}.{function.__name__}>`"
-
-
-def cells_of(algorithm):
-    """Column -> cell as the table prints it, for the columns that are used."""
-    head, _, cells = rlhf_minimal.table({"x": algorithm}).splitlines()
-    split = ([part.strip() for part in text.strip("|").split("|")] for text in (head, cells))
-    return dict(zip(*split, strict=True))
 
 
 def tests_of(found):

@@ -7,7 +7,7 @@ in here.
 
 from functools import cache
 
-from data_files import ROOT, pages_of_the_book, read, using
+from data_files import ROOT, cells_of, pages_of_the_book
 
 DEPTH = "-in-depth"
 
@@ -28,20 +28,22 @@ def numbered(title, page):
     return f"{chapters()[page]}. {title}" if page in chapters() else title
 
 
-def set_by(cells):
-    """The ids of the exercises and bugs whose statements stand in these cells, in their order."""
-    origins = [str(cell["metadata"].get("from", "")).split("/") for cell in cells]
-    return [o[1] for o in origins if len(o) == 3 and o[0] in ("exercise", "bug") and o[2] == "statement"]
-
-
 @cache
-def set_on(page):
-    """The same of a page; one without its notebook sets nothing."""
+def origins(page):
+    """What the cells of a notebook are made of, ("exercise", "grpo-k3", "stub"); nothing of one that is missing."""
     path = ROOT / f"{page}.ipynb"
-    if not path.is_file():
-        return []
-    with using(path):
-        return set_by(read(path)["cells"])
+    cells = cells_of(path) if path.is_file() else ()
+    return tuple(origin(cell) for cell in cells if cell["metadata"].get("from"))
+
+
+def origin(cell):
+    """The source of a cell, cut at its slashes."""
+    return tuple(str(cell["metadata"].get("from", "")).split("/"))
+
+
+def set_by(origins):
+    """The ids of the exercises and bugs whose statements are among these sources, in their order."""
+    return [one[1] for one in origins if len(one) == 3 and one[0] in ("exercise", "bug") and one[2] == "statement"]
 
 
 @cache
@@ -49,7 +51,7 @@ def exercises():
     """Id -> "3.4", for every exercise and bug that a chapter sets."""
     found, counts = {}, {}
     for page, number in chapters().items():
-        for name in set_on(page):
+        for name in set_by(origins(page)):
             counts[number] = counts.get(number, 0) + 1
             found[name] = f"{number}.{counts[number]}"
     return found

@@ -4,7 +4,7 @@ Functions that return Markdown, for `{generated}`. A new row is on all of these 
 """
 
 import rlhf_minimal
-from printing import box, table
+from printing import box, code, table
 from rlhf_book.facts import facts_of, families
 from rlhf_minimal import contrib
 
@@ -113,12 +113,10 @@ def set_in_lines(formula):
     return "  ".join(f"${part.strip()}$" for part in formula.split(";"))
 
 
-def cells(name):
-    """column -> cell as the table prints it, for the columns that the row uses."""
-    head, _, line = rlhf_minimal.table({name: rlhf_minimal.ALGORITHMS[name]}).splitlines()
+def cells(row):
+    """column -> cell as the table prints it, for the columns that the row, or that of this name, uses."""
+    head, _, line = rlhf_minimal.table(
+        {"x": rlhf_minimal.ALGORITHMS[row] if isinstance(row, str) else row}
+    ).splitlines()
     split = ([part.strip() for part in text.strip("|").split("|")] for text in (head, line))
     return dict(zip(*split, strict=True))
-
-
-def code(text):
-    return text if text == "-" else f"`{text}`"

@@ -22,10 +22,10 @@ sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "book" / "_tools"), st
 import course_answers  # noqa: E402
 import install_cell  # noqa: E402
 
-import book_facts  # noqa: E402
 import course_pages  # noqa: E402
 import notebooks  # noqa: E402
 import numbering  # noqa: E402
+from data_files import title_of  # noqa: E402
 from rlhf_book.course import choice, exercise_for  # noqa: E402
 
 HAND_IN = """\
@@ -98,7 +98,7 @@ def handout(
         statement = textwrap.dedent(task.statement).strip()
         where = course_pages.chapter_of(name)
         title = f"## {week.number}.{number} {task.title[:1].upper()}{task.title[1:]} ({task.minutes} points)"
-        origin = f"From chapter {numbers[where]}, *{book_facts.title(ROOT / f'{where}.ipynb')}*."
+        origin = f"From chapter {numbers[where]}, *{title_of(where)}*."
         add("markdown", f"{title}\n\n{origin}\n\n{statement}")
         add("code", answer(name, seed) if filled else stub(name, seed))
     if not filled:

@@ -108,7 +108,7 @@ def proofs(asked: apparatus.Question, found: list[apparatus.Claim], address: str
 def fields(card: cards.Card, found: list[apparatus.Claim], address: str) -> list[str]:
     """The fields of a card's note, in the order of FIELDS."""
     asked = card.question
-    follow_ups = "\n".join(f"- *{question}* {answer}" for question, answer in asked.follow_ups)
+    follow_ups = "\n".join(f"- *{one.question}* {one.answer}" for one in asked.follow_ups)
     return [
         asked.id,
         escape(asked.question, quote=False),

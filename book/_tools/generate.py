@@ -24,10 +24,9 @@ sys.path[:0] = [str(ROOT / "book" / "_pages"), str(ROOT / "book" / "_tools")]
 import install_cell  # noqa: E402
 
 import apparatus  # noqa: E402
-import book_facts  # noqa: E402
 import notebooks  # noqa: E402
 import numbering  # noqa: E402
-from data_files import pages_below, read  # noqa: E402
+from data_files import pages_below, read, title_of  # noqa: E402
 
 # name of the marks in README.md -> what stands between them
 README = {"algorithms": rlhf_minimal.table}
@@ -61,9 +60,8 @@ def reading_order() -> str:
         if pages:
             lines += [f"**{part['caption']}**", ""]
         for page in pages:
-            path = ROOT / f"{page}.ipynb"
             number = "    -" if page.endswith(numbering.DEPTH) else f"{numbering.chapters()[page]}."
-            lines.append(f"{number} [{book_facts.title(path)}]({path.name})")
+            lines.append(f"{number} [{title_of(page)}]({Path(page).name}.ipynb)")
         if pages:
             lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -71,7 +71,11 @@ def read_times(path):
 
 
 def read_notebook(path):
-    return book_facts.title(path), book_facts.reading_minutes(path), book_facts.exercise_minutes(path)
+    return (
+        data_files.title_of(path.with_suffix("")),
+        book_facts.reading_minutes(path),
+        book_facts.exercise_minutes(path),
+    )
 
 
 # What reads a file, the file as it is, and how much of it is enough to try everything that is read.
@@ -254,7 +258,7 @@ def test_a_name_that_would_break_a_table_is_refused(name, tmp_path):
 
 
 def test_a_page_without_a_title_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(llms_txt, "ROOT", tmp_path)
+    monkeypatch.setattr(data_files, "ROOT", tmp_path)
     (tmp_path / "page.md").write_text("no heading\n")
     with pytest.raises(ValueError, match=r"page has no title: it should begin with a line `# …`"):
         llms_txt.entry("page")
