@@ -81,7 +81,7 @@ def concept_index():
 def entry(idea, found):
     """An idea as an entry of a list of definitions, with links to the cells that show it."""
     headline, rest = (idea.title, idea.idea) if idea.title else split_idea(idea.idea)
-    lines = [rest] * bool(rest)
+    lines = [rest.replace("*", "\\*")] * bool(rest)  # a product, and no emphasis
     lines += [f"*Often put imprecisely:* {idea.doubt}"] * bool(idea.doubt)
     for claim in found:
         how = "(the cell that asserts it)" if claim.asserts else "(with its source)"

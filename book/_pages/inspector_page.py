@@ -3,7 +3,7 @@
 from math import exp
 
 from data_files import using
-from printing import box, table
+from printing import box, code, number, table
 from recorded_runs import RESULTS
 from rlhf_book.factors import fitting_rows
 from rlhf_book.figures.inspector import TITLES, budget_of, first_cut, most_pulled, number_at, unit_of
@@ -11,59 +11,44 @@ from rlhf_book.records import read_record, recorded_with
 from rlhf_minimal import ALGORITHMS
 
 PATH = RESULTS / "token-inspector.json"
-MISSING = "Not recorded yet."
 
 
-def code(names):
-    return ", ".join(f"`{name}`" for name in names)
-
-
-def signed(value, digits=4):
-    """+0.0045, with a minus sign that is as wide as a plus."""
-    return f"{value:+.{digits}f}".replace("-", "\u2212")
-
-
-def run_of(arm):
-    """A recorded run, or None."""
-    record = read_record("token-inspector")
-    return next((run for run in record["runs"] if run["arm"] == arm), None) if record else None
-
-
-def recorded():
-    """A column a run, and with what it was recorded."""
-    with using(PATH):
-        record = read_record("token-inspector")
-        if record is None:
-            return MISSING
-        runs = record["runs"]
-        arms = [run["arm"] for run in runs]
-        lines = [
-            [
-                "completions a rollout",
-                *(f"{record['prompts'][arm]} prompts x {record['group_size'][arm]}" for arm in arms),
-            ],
-            ["tokens that a completion may have", *(str(budget_of(run["steps"][0])) for run in runs)],
-            ["steps shown", *(", ".join(str(look["step"]) for look in run["steps"]) for run in runs)],
-            ["tokens in their batches", *(", ".join(str(look["tokens"]) for look in run["steps"]) for run in runs)],
-            ["mean reward, first and last", *(f"{run['reward'][0]:.2f} and {run['reward'][-1]:.2f}" for run in runs)],
-        ]
-        tasks = "; ".join(f"*{TITLES[arm]}*: `{record['task'][arm]}`" for arm in arms)
-        return (
-            f"{table(['', *(TITLES[arm] for arm in arms)], lines)}\n\nTasks: {tasks}.\n\n"
-            f"Recorded with {recorded_with(record)}, by `{record['command']}`."
-        )
-
-
-def of_the_clock(tell):
-    """What a function tells of the run *clock*, or that there is none."""
+def of_the_record(tell):
+    """What a function tells of the record, or that there is none."""
 
     def told():
         with using(PATH):
-            run = run_of("clock")
-            return MISSING if run is None else tell(run)
+            record = read_record("token-inspector")
+            return tell(record) if record else "Not recorded yet."
 
     told.__name__, told.__doc__ = tell.__name__, tell.__doc__
     return told
+
+
+def of_the_clock(tell):
+    """The same of its run *clock*."""
+    told = of_the_record(lambda record: tell(next(run for run in record["runs"] if run["arm"] == "clock")))
+    told.__name__, told.__doc__ = tell.__name__, tell.__doc__
+    return told
+
+
+@of_the_record
+def recorded(record):
+    """A column a run, and with what it was recorded."""
+    runs = record["runs"]
+    arms = [run["arm"] for run in runs]
+    lines = [
+        ["completions a rollout", *(f"{record['prompts'][arm]} prompts x {record['group_size'][arm]}" for arm in arms)],
+        ["tokens that a completion may have", *(str(budget_of(run["steps"][0])) for run in runs)],
+        ["steps shown", *(", ".join(str(look["step"]) for look in run["steps"]) for run in runs)],
+        ["tokens in their batches", *(", ".join(str(look["tokens"]) for look in run["steps"]) for run in runs)],
+        ["mean reward, first and last", *(f"{run['reward'][0]:.2f} and {run['reward'][-1]:.2f}" for run in runs)],
+    ]
+    tasks = "; ".join(f"*{TITLES[arm]}*: `{record['task'][arm]}`" for arm in arms)
+    return (
+        f"{table(['', *(TITLES[arm] for arm in arms)], lines)}\n\nTasks: {tasks}.\n\n"
+        f"Recorded with {recorded_with(record)}, by `{record['command']}`."
+    )
 
 
 @of_the_clock
@@ -89,7 +74,7 @@ def cut(run):
     prompt, i, t = first_cut(step)
     group = step["groups"][prompt]
     before, after = (exp(group[name][i][t]) for name in ("sampler", "now"))
-    credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
+    credit = number(number_at(group, "grpo", "advantage", i, t), "+.2f")
     return (
         f"Run *clock*, step {step['step']}, prompt {prompt + 1}, rows `grpo` and `cispo`: token {t + 1} of "
         f"completion {i + 1}, with an advantage of {credit}, went from {before:.2f} to {after:.2f}, by a ratio of "
@@ -106,15 +91,16 @@ def pulled(run):
     start, now = (exp(group[name][i][t]) for name in ("ref", "now"))
     weight = number_at(group, "grpo", "pull", i, t)
     kimi = {kind: number_at(group, "kimi_k2", kind, i, t) for kind in ("share", "advantage", "pull", "weight")}
-    credit = signed(number_at(group, "grpo", "advantage", i, t), 2)
-    relative = signed(weight / unit_of(step, "grpo"), 1)
-    push = signed(kimi["share"] * kimi["advantage"])
+    credit = number(number_at(group, "grpo", "advantage", i, t), "+.2f")
+    relative = number(weight / unit_of(step, "grpo"), "+.1f")
+    push = number(kimi["share"] * kimi["advantage"], "+.4f")
     return (
         f"Run *clock*, step {step['step']}, prompt 1: token {t + 1} of completion {i + 1} has an advantage of "
         f"{credit}, and one update took it from {start:.3f} to {now:.4f}. The gate cuts it, and the penalty $k_3$, "
         f"whose pull grows as $\\pi_{{ref}}/\\pi - 1 = {start / now - 1:.0f}$, gives it a weight of "
-        f"{signed(weight)}, or {relative} mean sizes, against its own advantage. In `kimi_k2`, beside it, nothing "
-        f"is cut: a push of {push} and a pull of {signed(kimi['pull'])} leave {signed(kimi['weight'])}."
+        f"{number(weight, '+.4f')}, or {relative} mean sizes, against its own advantage. In `kimi_k2`, beside it, "
+        f"nothing is cut: a push of {push} and a pull of {number(kimi['pull'], '+.4f')} leave "
+        f"{number(kimi['weight'], '+.4f')}."
     )
 
 
@@ -164,36 +150,29 @@ def places(completions):
     return f"completions {', '.join(first)} and {last}" if first else f"completion {last}"
 
 
-def silent():
+@of_the_record
+def silent(record):
     """How many tokens of the last batch of each run have an advantage and no gradient from it, in some rows."""
-    with using(PATH):
-        runs = [run for arm in TITLES if (run := run_of(arm))]
-        if not runs:
-            return MISSING
-        rows = ["grpo", "gmpo", "icepop", "cispo", "dppo", "gspo"]  # the same tokens have an advantage in all of them
-        lines = []
-        for run in runs:
-            for look in run["steps"]:
-                numbers = [str(look["silent"][row]) for row in rows]
-                lines.append([TITLES[run["arm"]], str(look["step"]), str(look["credited"]["grpo"]), *numbers])
-        text = box("numbers", table(["run", "step", "with an advantage", *(f"`{row}`" for row in rows)], lines))
-        return f"Tokens of the batch that have an advantage, and how many of them get no gradient from it:\n\n{text}"
+    rows = ["grpo", "gmpo", "icepop", "cispo", "dppo", "gspo"]  # the same tokens have an advantage in all of them
+    lines = []
+    for run in (run for arm in TITLES for run in record["runs"] if run["arm"] == arm):
+        for look in run["steps"]:
+            counts = [look["step"], look["credited"]["grpo"], *(look["silent"][row] for row in rows)]
+            lines.append([TITLES[run["arm"]], *map(str, counts)])
+    text = box("numbers", table(["run", "step", "with an advantage", *map(code, rows)], lines))
+    return f"Tokens of the batch that have an advantage, and how many of them get no gradient from it:\n\n{text}"
 
 
-def together():
+@of_the_clock
+def together(run):
     """How many completions of the kept groups GSPO cuts as a whole."""
-    with using(PATH):
-        run = run_of("clock")
-        if run is None:
-            return MISSING
-        look = run["steps"][-1]
-        cut = whole = 0
-        for group in look["groups"]:
-            gates = group["values"][group["rows"]["gspo"]["gate"]]
-            gates = gates if isinstance(gates, list) else [gates] * len(group["tokens"])
-            cut += gates.count(0)
-            whole += len(gates)
-        return f"At step {look['step']} of the clock it cuts {cut} of the {whole} completions that are shown."
+    look, gates = run["steps"][-1], []
+    for group in look["groups"]:
+        gate = group["values"][group["rows"]["gspo"]["gate"]]
+        gates += gate if isinstance(gate, list) else [gate] * len(group["tokens"])
+    return (
+        f"At step {look['step']} of the clock it cuts {gates.count(0)} of the {len(gates)} completions that are shown."
+    )
 
 
 def left_out():
@@ -206,8 +185,6 @@ def left_out():
         "ref_logp": "a teacher",
     }
     left = [name for name in ALGORITHMS if name not in fitting_rows()]
-    said = []
-    for name in left:
-        needs = ALGORITHMS[name].needs
-        said.append(f"`{name}` ({next(text for need, text in words.items() if need in needs)})")
-    return f"{', '.join(said)}. The other {len(fitting_rows())} rows are."
+    needed = {name: next(text for need, text in words.items() if need in ALGORITHMS[name].needs) for name in left}
+    said = ", ".join(f"{code(name)} ({text})" for name, text in needed.items())
+    return f"{said}. The other {len(fitting_rows())} rows are."

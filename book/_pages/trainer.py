@@ -68,13 +68,16 @@ def in_the_book(card: cards.Card) -> int:
     return list(cards.numbering.chapters()).index(card.chapter)
 
 
+def answers() -> str:
+    """All answers, for the page to show one at a time; the search finds them on the page of all questions."""
+    found = apparatus.claims()
+    return "\n\n".join(TEMPLATE.format(card.question.id, answer(card.question, found)) for card in cards.cards())
+
+
 def page() -> str:
-    """The answers, then what asks for them."""
-    found, made = apparatus.claims(), cards.cards()
-    answers = [TEMPLATE.format(card.question.id, answer(card.question, found)) for card in made]
-    page = PAGE.format(
-        deck=json.dumps(deck_of(made)).replace("</", "<\\/"),
+    """What asks for them."""
+    return PAGE.format(
+        deck=json.dumps(deck_of(cards.cards())).replace("</", "<\\/"),
         module=as_script(MODULE.name, MODULE.read_text(encoding="utf-8"), "trainer"),
         library=base64.b64encode(LIBRARY.read_bytes()).decode("ascii"),
     )
-    return "\n\n".join([*answers, page])

@@ -3,7 +3,7 @@
 Each room is of our own making: the smallest function that has the fault, the number that looks odd, the property that
 gives it away, and the mend. Where each was found stands in `book/data/bug-sources.yml`, together with the places in
 which bugs of the chapters were met. Those that stand around a loss are in `museum_loop.py`. The page that shows all of them is
-made by `book/_ext/bug_museum.py`.
+made by `book/_pages/bug_museum.py`.
 """
 
 from collections.abc import Callable
