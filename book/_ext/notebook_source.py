@@ -14,7 +14,6 @@ import numbering
 from data_files import ROOT
 
 LABEL = re.compile(r"^\$\$[ \t]*\n<!-- (eq-[a-z0-9-]+) -->[ \t]*$", re.MULTILINE)
-RAW_LABEL = re.compile(r"\$\$[ \t]*\(eq-[^)]*\)")
 STATEMENT = re.compile(r"\A\*\*(Exercise|Find the bug)\b")
 
 

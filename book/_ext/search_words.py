@@ -12,6 +12,8 @@ from docutils import nodes
 from sphinx import addnodes
 from sphinx.util import logging
 
+import numbering
+from apparatus_pages import title_of_task
 from data_files import ROOT, read, using
 
 logger = logging.getLogger(__name__)
@@ -41,10 +43,10 @@ def add_entries(app, doctree):
     page = app.env.docname
     app.env.note_dependency(str(WORDS))
     sections = list(doctree.findall(nodes.section))
-    known = {name for node in sections for name in node["ids"]}
+    tasks = numbering.set_by(numbering.origins(page))  # exercises, by their titles
     entries = []
-    for word, anchor in words().get(page, []):
-        if anchor and anchor not in known:
+    for word, anchor in [*words().get(page, []), *((title_of_task(name), f"exercise-{name}") for name in tasks)]:
+        if anchor and anchor not in doctree.ids:
             logger.warning("search.yml: %s has no section #%s", page, anchor, location=page)
         entries.append(("single", word, anchor, "main", None))
     if entries and sections:

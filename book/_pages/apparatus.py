@@ -87,10 +87,14 @@ class Claim:
         return self.name.removeprefix("concept-") if self.name.startswith("concept-") else None
 
     @property
+    def target(self) -> str:
+        """The label of the cell or, for Markdown, of its section: see book/_ext/anchors.py."""
+        return f"{self.page}#{self.name if self.kind == 'code' else f'section-{self.heading_number}'}"
+
+    @property
     def link(self) -> str:
-        """A link to the cell or, for Markdown, to its section, by the section's heading."""
-        target = self.name if self.kind == "code" else f"section-{self.heading_number}"
-        return f"[{self.heading}](<#{self.page}#{target}>)"
+        """A link to it, by the section's heading."""
+        return f"[{self.heading}](<#{self.target}>)"
 
     @property
     def asserts(self) -> bool:

@@ -159,7 +159,7 @@ def exercise_list():
         text += ["```{table}", ":class: exercises", ""]
         text += ["| | exercise | minutes | difficulty | hint and solution |", "|:-- |:-- | --:|:-- |:-- |"]
         for item in items:
-            number = f"{{ref}}`{numbering.exercises()[item.id]} <{page}#exercise-{item.id}>`"
+            number = f"{{ref}}`{numbering.exercises()[item.id]} <exercise-{item.id}>`"
             solution = f"[`{item.id}`](/{apparatus.solutions_page(item.id)}.md#{item.id})"
             difficulty = "" if item.id in BUGS else item.difficulty
             text.append(f"| {number} | {title_of_task(item.id)} | {item.minutes} | {difficulty} | {solution} |")

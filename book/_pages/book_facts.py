@@ -175,40 +175,37 @@ PARTS_OF_A_PAGE[TWENTY] = "the twenty for two hours"
 
 def steps_of(lines, all_chapters):
     """[(page, part, why, minutes)] of a reading path."""
-    wanted = []
-    for line in lines:
-        if not line.strip():
-            continue
-        if line.count("|") != 2:
-            raise ValueError(f"{line!r} is no step: expected a page, how much of it and what for, between bars")
-        wanted.append([word.strip() for word in line.split("|")])
-    named = {page for page, _, _ in wanted}
-    steps = []
+    wanted = [[word.strip() for word in line.split("|")] for line in lines if line.strip()]
+    if wrong := [step for step in wanted if len(step) != 3]:
+        raise ValueError(f"{wrong[0]} is no step: expected a page, how much of it and what for, between bars")
+    named, steps = {page for page, _, _ in wanted}, []
     for page, part, why in wanted:
         if page == "openings":
-            among = [name for name in all_chapters if name in pages_in(part)] if part else all_chapters
-            marked = [(name, opening_minutes(ROOT / f"{name}.ipynb")) for name in among if name not in named]
-            steps += [(name, "opening", why, minutes) for name, minutes in marked if minutes is not None]
-            continue
-        if part.startswith("levels "):
-            steps.append((page, part, why, page_minutes(page, levels_of(page, part))))
-            continue
-        if part == TWENTY:
-            levels_of(page, "levels 1")  # refuses another page than that of the questions
-            twenty = apparatus.spoken()
-            aloud = MINUTES_ALOUD * len(twenty)
-            steps.append((page, part, why, page_minutes(page, only=twenty) + aloud))
-            continue
-        if part not in PARTS_OF_A_PAGE:
-            raise ValueError(f"{page}: how much is {part!r}, expected one of {', '.join(PARTS_OF_A_PAGE)}")
-        path = ROOT / f"{page}.ipynb"
-        if part != "whole" and not path.is_file():
-            raise ValueError(f"{page}: only a chapter has an opening and exercises")
-        minutes = opening_minutes(path) if part == "opening" else page_minutes(page)
-        if minutes is None:
-            raise ValueError(f"{page}: no cell has the tag {MAIN_POINT!r}")
-        steps.append((page, part, why, minutes + (exercise_minutes(path) if part == "exercises" else 0)))
+            among = set(all_chapters if not part else pages_in(part)) - named
+            marked = {name: opening_minutes(ROOT / f"{name}.ipynb") for name in all_chapters if name in among}
+            steps += [(name, "opening", why, minutes) for name, minutes in marked.items() if minutes is not None]
+        else:
+            steps.append((page, part, why, step_minutes(page, part)))
     return steps
+
+
+def step_minutes(page, part):
+    """The minutes of so much of a page."""
+    path = ROOT / f"{page}.ipynb"
+    if part.startswith("levels "):
+        return page_minutes(page, levels_of(page, part))
+    if part == TWENTY:
+        levels_of(page, "levels 1")  # refuses another page than that of the questions
+        twenty = apparatus.spoken()
+        return page_minutes(page, only=twenty) + MINUTES_ALOUD * len(twenty)
+    if part not in PARTS_OF_A_PAGE:
+        raise ValueError(f"{page}: how much is {part!r}, expected one of {', '.join(PARTS_OF_A_PAGE)}")
+    if part != "whole" and not path.is_file():
+        raise ValueError(f"{page}: only a chapter has an opening and exercises")
+    minutes = opening_minutes(path) if part == "opening" else page_minutes(page)
+    if minutes is None:
+        raise ValueError(f"{page}: no cell has the tag {MAIN_POINT!r}")
+    return minutes + (exercise_minutes(path) if part == "exercises" else 0)
 
 
 def levels_of(page, part):

@@ -148,7 +148,7 @@ def room(bug, page, met):
     _head, _, statement = bug.markdown.partition("\n\n")
     threads = [f"- [{place['name']}]({place['url']}): {place['said']}." for place in met]
     number = numbering.exercises().get(bug.id)
-    asked = f"{{ref}}`exercise {number} <{page}#exercise-{bug.id}>` of its chapter, with a checker for your own mend"
+    asked = f"{{ref}}`exercise {number} <exercise-{bug.id}>` of its chapter, with a checker for your own mend"
     return [
         f"(museum-{bug.id})=\n### {title(bug)}",
         statement,

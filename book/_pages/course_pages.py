@@ -193,13 +193,7 @@ def exercise(name):
 @cache
 def papers():
     """Key -> "authors year, title", of every entry of the bibliography."""
-    found = {}
-    for key, fields in bibliography.papers().items():
-        authors = (fields["author"] or key).split(" and ")
-        first = authors[0].split(",")[0]
-        who = first if len(authors) == 1 else f"{first} et al."
-        found[key] = f"{who} {fields['year']}, *{fields['title']}*"
-    return found
+    return {key: f"{of['who']} {of['year']}, *{of['title']}*" for key, of in bibliography.papers().items()}
 
 
 def syllabus(name):

@@ -142,12 +142,6 @@ def nearest():
     return found
 
 
-def few():
-    """How many steps of the tree there are, and how many of them change at most three columns."""
-    steps = [len(changed(start, row)) for row, start in nearest().items() if start is not None]
-    return len(steps), sum(count <= 3 for count in steps)
-
-
 def not_descent():
     """What the tree is not: a row older than the one above it, and how many rows have a nearer one than that."""
     older, above = "dro", nearest()["dro"]

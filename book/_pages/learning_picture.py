@@ -32,17 +32,12 @@ class Curves:
         return len(self.checked[0])
 
     @property
-    def start(self):
-        """The share of the first step, which is sampled before anything is learned."""
-        return mean(run[0] for run in self.checked)
-
-    @property
     def first(self):
         return mean(mean(run[:ENDS]) for run in self.checked)
 
     @property
     def last(self):
-        return mean(mean(run[-ENDS:]) for run in self.checked)
+        return mean(self.ends)
 
     @property
     def last_coin(self):
@@ -56,7 +51,8 @@ class Curves:
     @property
     def stray(self):
         """How many of them end nearer to the start than to the best; 0 unless they are a minority."""
-        low = sum(end < (self.start + self.ends[-1]) / 2 for end in self.ends)
+        start = mean(run[0] for run in self.checked)  # sampled before anything is learned
+        low = sum(end < (start + self.ends[-1]) / 2 for end in self.ends)
         return low if low < len(self.ends) / 2 else 0
 
     @property

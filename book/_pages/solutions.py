@@ -7,6 +7,7 @@ What a notebook shows by `solution("id")` stands here, made of the same text.
 """
 
 from apparatus import pages_of_exercises
+from apparatus_pages import title_of_task
 from printing import folded
 
 
@@ -16,7 +17,7 @@ def chapter(name: str) -> str:
     Raises:
         ValueError: a folder that does not exist, or an exercise that no page sets.
     """
-    from rlhf_book.exercises import CHAPTERS, Exercise
+    from rlhf_book.exercises import CHAPTERS
 
     chapters = {chapter.__name__.rpartition(".")[2].replace("_", "-"): chapter for chapter in CHAPTERS}
     if name not in chapters:
@@ -25,13 +26,11 @@ def chapter(name: str) -> str:
     for item in (*chapters[name].EXERCISES, *chapters[name].BUGS):
         if item.id not in places:
             raise ValueError(f"no chapter sets {item.id!r}")
-        title = (
-            f"{item.title[0].upper()}{item.title[1:]}" if isinstance(item, Exercise) else f"Find the bug: {item.title}"
-        )
+        title = title_of_task(item.id)
         title += "" if title.endswith("?") else "."
         parts += [
             f"## `{item.id}`",
-            f"{title} {{ref}}`Back to the exercise <{places[item.id]}#exercise-{item.id}>`.",
+            f"{title} {{ref}}`Back to the exercise <exercise-{item.id}>`.",
             f"**Hint.** {item.hint}",
             *(folded(f"Hint {k} of {len(item.hints)}", text) for k, text in enumerate(item.hints[1:], start=2)),
             folded("Solution", item.solution_markdown),
