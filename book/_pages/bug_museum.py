@@ -27,18 +27,12 @@ ANYWHERE = "Met in public code, and set in no chapter"
 
 
 @cache
-def places():
-    """The page that sets each exercise and bug of a chapter; reading all notebooks takes a second."""
-    return apparatus.pages_of_exercises()
-
-
-@cache
 def bugs():
     """Every bug by id: those of the chapters in the book's order, then the others."""
     from rlhf_book.exercises import BUGS
     from rlhf_book.museum import FOUND
 
-    of_chapters = {name: BUGS[name] for name in places() if name in BUGS}
+    of_chapters = {name: BUGS[name] for name in apparatus.pages_of_exercises() if name in BUGS}
     others = {bug.id: bug for bug in FOUND}
     if twice := of_chapters.keys() & others.keys():
         raise ValueError(f"two bugs have the id {', '.join(sorted(twice))}")
@@ -86,11 +80,6 @@ def diff(bug):
     return "\n".join(list(lines)[3:])  # without the names of files and the numbers of lines
 
 
-def chapter_of(name):
-    """The page that sets a bug, or None."""
-    return places().get(name)
-
-
 def heading_of(page):
     return numbering.numbered(title_of(page), page) if page else ANYWHERE
 
@@ -101,9 +90,9 @@ def title(bug):
 
 def by_page():
     """Page, or None -> its bugs. A depth stands with its own heading, after its core."""
-    found = {}
+    found, places = {}, apparatus.pages_of_exercises()
     for name, bug in bugs().items():
-        found.setdefault(chapter_of(name), []).append(bug)
+        found.setdefault(places.get(name), []).append(bug)
     return found
 
 

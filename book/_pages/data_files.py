@@ -105,7 +105,7 @@ def made(kind, entry, **given):
         raise ValueError(f"expected an entry with names, got {str(entry)[:60]!r}")
     name = entry.get("id") or given.get("name") or str(entry)[:60]
     known = {one.name: one for one in fields(kind) if one.name not in given}
-    needed = {key for key, one in known.items() if one.default is MISSING}
+    needed = {key for key, one in known.items() if one.default is one.default_factory is MISSING}
     missing, extra = needed - entry.keys(), entry.keys() - known.keys()
     if missing or extra:
         raise ValueError(f"{name}: lacks {sorted(missing)}, has {sorted(map(str, extra))} that mean nothing")

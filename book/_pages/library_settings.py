@@ -4,14 +4,14 @@ A cell in that file is a name and numbers. It becomes a function by `getattr` on
 setting an `Algorithm`: what cannot be built stops the build of the page.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from inspect import signature
 from typing import Any
 
 import fidelity
-from data_files import ROOT, read, using
-from printing import box, table
+from data_files import ROOT, made, read, using
+from printing import box, folded, table
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios, shaping
@@ -62,9 +62,9 @@ class Setting:
     status: str
     ours: Any
     changes: dict[str, Any]
-    given: dict[str, str]
-    note: str
-    held: tuple[str, ...]
+    given: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    held: tuple[str, ...] = ()
 
     def algorithm(self):
         """The setting as an `Algorithm`, with what it leaves open as in `OPEN`; None where it is none."""
@@ -77,7 +77,7 @@ class Setting:
 
 def built(base, columns):
     """A row with some columns changed."""
-    known = {field.name for field in fields(Algorithm)}
+    known = {one.name for one in fields(Algorithm)}
     if unknown := set(columns) - known:
         raise ValueError(f"there is no column {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}")
     return replace(base, **{column: cell(column, said) for column, said in columns.items()})
@@ -114,24 +114,16 @@ def setting_of(entry):
     if len(kinds) != 1:
         raise ValueError(f"{name}: expected one of {', '.join(STATUSES)}, got {', '.join(kinds) or 'none'}")
     (status,) = kinds
-    if unknown := set(entry) - {"setting", "means", "note", "held", status} - OPTIONAL[status]:
+    if unknown := {"with", "given"} & entry.keys() - OPTIONAL[status]:
         raise ValueError(f"{name}: {', '.join(sorted(unknown))} does not belong to an entry with {status}")
     if status == "not" and (not isinstance(entry["not"], str) or len(entry["not"].split()) < 3 or "held" in entry):
         raise ValueError(f"{name}: a setting that is not here has a reason in a sentence, and nothing is held")
-    found = Setting(
-        name,
-        words(entry, "means"),
-        status,
-        entry[status],
-        entry.get("with", {}),
-        entry.get("given", {}),
-        words(entry, "note") if "note" in entry else "",
-        tuple(entry.get("held", ())),
-    )
+    said = {key: value for key, value in entry.items() if key not in ("setting", "with", status)}
+    found = made(Setting, said, name=name, status=status, ours=entry[status], changes=entry.get("with", {}))
     found.algorithm()
     if status == "loop":
         Config(**found.ours)
-    if unknown := {*found.given, *found.given.values()} - {field.name for field in fields(Batch)}:
+    if unknown := {*found.given, *found.given.values()} - {one.name for one in fields(Batch)}:
         raise ValueError(f"{name}: a batch has no {', '.join(sorted(unknown))}")
     for mark in found.held:
         fidelity.test_of(mark)
@@ -204,30 +196,19 @@ def line(setting):
 
 
 def here(setting):
-    """The column in the middle: the status, and what it is."""
-    said = {"row": row_in_words, "cells": cells_in_words, "loop": loop_in_words, "not": lambda one: one.ours.strip()}
-    text = f"*{setting.status}:* {said[setting.status](setting)}"
-    text += "".join(f"; `{other}` in the place of `{field}`" for field, other in setting.given.items())
+    """The column in the middle: the status, and the row with its changed cells, or cells, or settings of the loop."""
+    found = setting.algorithm()
+    columns = setting.ours if setting.status == "cells" else setting.changes
+    said = ", ".join(f"{column} {shown(found, column)}" for column in columns)
+    if setting.status == "row":
+        said = f"[`{setting.ours}`](#fidelity-{setting.ours})" + f" with {said}" * bool(said)
+    elif setting.status == "loop":
+        said = ", ".join(f"`{name}={value!r}`" for name, value in setting.ours.items())
+    elif setting.status == "not":
+        said = setting.ours.strip()
+    text = f"*{setting.status}:* {said}"
+    text += "".join(f"; `{other}` in the place of `{one}`" for one, other in setting.given.items())
     return f"{text}. {setting.note}" if setting.note else text
-
-
-def row_in_words(setting):
-    """A link to the row, and the cells in which it is changed."""
-    link = f"[`{setting.ours}`](#fidelity-{setting.ours})"
-    found = setting.algorithm()
-    changed = ", ".join(f"{column} {shown(found, column)}" for column in setting.changes)
-    return f"{link} with {changed}" if changed else link
-
-
-def cells_in_words(setting):
-    """Columns and their cells."""
-    found = setting.algorithm()
-    return ", ".join(f"{column} {shown(found, column)}" for column in setting.ours)
-
-
-def loop_in_words(setting):
-    """Settings of the loop."""
-    return ", ".join(f"`{name}={value!r}`" for name, value in setting.ours.items())
 
 
 def shown(algorithm, column):
@@ -244,9 +225,4 @@ def tests_of(found):
     """The tests that hold the settings of a group, folded."""
     held = [setting for setting in found if setting.held]
     lines = [f"- `{one.name}`: " + ", ".join(f"`{fidelity.test_of(mark)}`" for mark in one.held) for one in held]
-    return "\n\n".join([FOLDED, *lines, "```{raw} html\n</details>\n```"]) if lines else ""
-
-
-FOLDED = """```{raw} html
-<details class="equation-tests"><summary>Tests</summary>
-```"""
+    return folded("Tests", "\n\n".join(lines), "equation-tests") if lines else ""

@@ -41,9 +41,10 @@ def box(kind, text):
     return f"````{{container}} {kind}\n{text}\n````"
 
 
-def folded(summary, text):
-    """Text behind a line to press."""
-    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
+def folded(summary, text, kind=""):
+    """Text behind a line to press, in a box of a class if it has one."""
+    attribute = f' class="{kind}"' * bool(kind)
+    return f"<details{attribute}>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
 
 
 def code(name):
