@@ -6,9 +6,9 @@ Commands are what the parser of the command line says for `--help`, one section 
 
 import argparse
 import ast
+import importlib.util
+import pkgutil
 from pathlib import Path
-
-from data_files import ROOT
 
 EXAMPLES = {
     "train": "train grpo --seed 0 --out runs/grpo",
@@ -38,12 +38,6 @@ SECTION = """\
 """
 
 
-def source(name: str) -> Path:
-    """Where a module of either package lies, without its suffix: the second one is among the notebooks."""
-    places = [root.joinpath(*name.split(".")) for root in (ROOT, ROOT / "notebooks")]
-    return next((path for path in places if path.with_suffix(".py").exists() or path.is_dir()), places[0])
-
-
 def sections(name: str) -> str:
     """A section a module."""
     return "\n".join(SECTION.format(name=one.removeprefix("rlhf_minimal."), module=one) for one in modules(name))
@@ -51,19 +45,17 @@ def sections(name: str) -> str:
 
 def modules(name: str) -> list[str]:
     """A module, or all the modules of a package, its own file first where it defines something."""
-    path = source(name)
-    if path.with_suffix(".py").exists():
-        return [name]
-    if not path.is_dir():
+    spec = importlib.util.find_spec(name)
+    if spec is None:
         raise ValueError(f"there is no module {name} to write an API page for")
-    found = [file for file in sorted(path.glob("*.py")) if not file.stem.startswith("_") or _defines(file)]
-    return [name if file.stem == "__init__" else f"{name}.{file.stem}" for file in found if file.stem != "__main__"]
+    inside = [one.name for one in pkgutil.iter_modules(spec.submodule_search_locations or ()) if not one.ispkg]
+    whole = [name] if not inside or _defines(Path(spec.origin or "")) else []
+    return whole + [f"{name}.{one}" for one in inside if not one.startswith("_")]
 
 
 def _defines(file: Path) -> bool:
     body = ast.parse(file.read_text(encoding="utf-8")).body
-    kinds = ast.FunctionDef | ast.ClassDef
-    return file.stem == "__init__" and any(isinstance(n, kinds) and not n.name.startswith("_") for n in body)
+    return any(isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_") for n in body)
 
 
 def commands() -> str:

@@ -69,8 +69,7 @@ def pieces() -> tuple[Piece, ...]:
         package = module if file.stem == "__init__" else module.rpartition(".")[0]
         names = names_in(tree, module, package)
         for node in tree.body:
-            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
-            lines = len(code & set(range(first, (node.end_lineno or first) + 1)))
+            lines = len(code & set(lines_of(node)))
             name = node.name if isinstance(node, Definition) else ", ".join(defined(node))
             where = file.relative_to(PACKAGE).as_posix()
             found.append(Piece(where, module, name, node, lines, mentioned(node, names)))
@@ -78,6 +77,12 @@ def pieces() -> tuple[Piece, ...]:
         piece.uses = {resolved(name) for name in piece.uses}
     _settle(found)
     return tuple(found)
+
+
+def lines_of(node: ast.stmt) -> range:
+    """The numbers of its lines, decorators and all."""
+    first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+    return range(first, (node.end_lineno or first) + 1)
 
 
 def _settle(found: list[Piece]) -> None:
@@ -271,12 +276,8 @@ def shortened(piece: Piece) -> str:
     gone: set[int] = set()
     for node in ast.walk(piece.node):
         if isinstance(node, Definition) and (text := ast.get_docstring(node)) and "\n\n" in text:
-            first = node.body[0]
-            rest = range(first.lineno, (first.end_lineno or first.lineno) + 1)
+            rest = lines_of(node.body[0])
             blank = next(n for n in rest if not lines[n - 1].strip())
             lines[blank - 2] += '"""'
             gone |= set(range(blank, rest[-1] + 1))
-    node = piece.node
-    start = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
-    kept = (n for n in range(start, (node.end_lineno or start) + 1) if n not in gone)
-    return "\n".join(lines[n - 1] for n in kept)
+    return "\n".join(lines[n - 1] for n in lines_of(piece.node) if n not in gone)

@@ -7,7 +7,7 @@ read the same index.
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -173,23 +173,22 @@ def tests_of(function: Function) -> tuple[Test, ...]:
 @cache
 def rows_with(function: Function) -> tuple[str, ...]:
     """The rows of the tables that have this function as a cell. Each row has a transcription that it is held to."""
-    import dataclasses
-    from functools import partial
-
     from rlhf_minimal import ALGORITHMS, PAIRWISE, contrib
     from rlhf_minimal.functional import kl
 
-    def cells(row):
-        for field in dataclasses.fields(row):
-            value = getattr(row, field.name)
-            yield value.func if isinstance(value, partial) else value
-        yield from (kl.ESTIMATORS[leash.estimator] for leash in getattr(row, "kl", ()))
-
-    def is_it(cell):
-        return getattr(cell, "__module__", None) == function.module and cell.__name__ == function.name
+    def has_it(row):
+        cells = [getattr(row, one.name) for one in fields(row)]
+        cells += [kl.ESTIMATORS[leash.estimator] for leash in getattr(row, "kl", ())]
+        named = {(getattr(cell, "__module__", ""), cell.__name__) for cell in map(unwrapped, cells) if callable(cell)}
+        return (function.module, function.name) in named
 
     rows = {**ALGORITHMS, **PAIRWISE, **contrib.PAIRWISE}
-    return tuple(name for name, row in rows.items() if any(map(is_it, cells(row))))
+    return tuple(name for name, row in rows.items() if has_it(row))
+
+
+def unwrapped(cell):
+    """The function of a cell, without the numbers that it is given."""
+    return getattr(cell, "func", cell)
 
 
 def labels_in(text: str) -> list[str]:

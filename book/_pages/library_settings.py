@@ -11,6 +11,7 @@ from typing import Any
 
 import fidelity
 from data_files import ROOT, made, read, using
+from equation_index import unwrapped
 from printing import box, folded, table
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib
 from rlhf_minimal.config import Config
@@ -214,8 +215,7 @@ def here(setting):
 def shown(algorithm, column):
     """A cell as the table prints it, with a link to its function; "off" where the column is empty."""
     printed = cells(algorithm).get(column, "-")
-    function = getattr(algorithm, column)
-    function = getattr(function, "func", function)
+    function = unwrapped(getattr(algorithm, column))
     if printed == "-" or column in ("kl", "entropy"):
         return "off" if printed == "-" else printed
     return f"{{py:func}}`{printed.strip('`')} <{function.__module__}.{function.__name__}>`"

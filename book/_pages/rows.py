@@ -4,6 +4,7 @@ Functions that return Markdown, for `{generated}`. A new row is on all of these 
 """
 
 import rlhf_minimal
+from equation_index import unwrapped
 from printing import box, code, table
 from rlhf_book.facts import facts_of, families
 from rlhf_minimal import contrib
@@ -37,8 +38,7 @@ def in_words(*names):
     for name in names:
         row, words = rlhf_minimal.ALGORITHMS[name], []
         for column, known in WORDS.items():
-            cell = getattr(row, column)
-            cell = getattr(cell, "func", cell).__name__
+            cell = unwrapped(getattr(row, column)).__name__
             if cell not in known:
                 raise ValueError(f"{name}: no words for its {column} {cell}; there are some for {', '.join(known)}")
             words.append(known[cell])
