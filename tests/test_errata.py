@@ -70,7 +70,7 @@ def test_a_whole_entry_is_read(tmp_path):
     [
         ({"was": None}, "a-number: lacks"),
         ({"whta": "x"}, "mean nothing"),
-        ({"date": "yesterday"}, "'yesterday', expected an entry with a date"),
+        ({"date": "yesterday"}, "a-number.*: expected a date"),
         ({"proof": []}, "under proof, got"),
         ({"now": " "}, "under now, got"),
     ],

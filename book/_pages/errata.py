@@ -61,9 +61,10 @@ def errata(path: Path = ERRATA) -> tuple[Erratum, ...]:
 def _erratum(entry: dict[str, Any]) -> Erratum:
     told = {key: value for key, value in entry.items() if key != "date"}
     try:
-        return made(Erratum, told, date=date.fromisoformat(str(entry.get("date"))))
+        day = date.fromisoformat(str(entry.get("date")))
     except ValueError as problem:
-        raise ValueError(f"{entry.get('id')}: {problem}, expected an entry with a date such as 2026-11-23") from problem
+        raise ValueError(f"{str(entry)[:60]}: expected a date such as 2026-11-23") from problem
+    return made(Erratum, told, date=day)
 
 
 def listed() -> str:
