@@ -225,6 +225,8 @@ _OTHER_FORMATS = {
     b"\0\0\xfe\xff": "is text in UTF-32: save it in UTF-8",
     b"\xff\xfe": "is text in UTF-16: save it in UTF-8",
     b"\xfe\xff": "is text in UTF-16: save it in UTF-8",
+    b"{\0": "is text in UTF-16: save it in UTF-8",  # without a mark of its order
+    b"\0{": "is text in UTF-16: save it in UTF-8",
 }
 
 

@@ -345,3 +345,25 @@ def test_a_config_without_a_largest_length_has_no_limit():
     assert context_length(model) > 10**9
     reward_model = RewardModel.from_policy(model, VOCABULARY)
     assert reward_model.score(["abc" * 40], ["d"]).isfinite().all()
+
+
+# --- rounding is no fault -----------------------------------------------------------------------------------------
+
+
+def after_a_high_rate(architecture, seed, dtype=torch.float32):
+    """A model whose LoRA has weights so large that attention turns rounding into much more."""
+    model = tiny(architecture, num_hidden_layers=4, seed=seed).to(dtype)
+    add_lora(model, rank=4, seed=seed)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_" in name:
+                weight.copy_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed)))
+    return model
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("architecture", "seeds"), [("smollm3", range(16)), ("qwen2", range(6)), ("mixtral", range(3))])
+def test_a_policy_that_enlarges_rounding_is_saved_and_read_again(architecture, seeds, dtype, tmp_path):
+    for seed in seeds:
+        save_policy(tmp_path, after_a_high_rate(architecture, seed, dtype), VOCABULARY)
+        load_policy(tmp_path)

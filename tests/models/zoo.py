@@ -21,6 +21,7 @@ ATTENTION = {  # what an architecture's config needs besides `SIZES`
     "llama": {},
     "qwen2": {},
     "qwen3": {},
+    "smollm3": {},
     "qwen3_moe": EXPERTS,
     "mixtral": EXPERTS,
     "gemma2": {},
@@ -67,7 +68,7 @@ SIZES |= {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64
 TOKENS = {"eos_token_id": 0, "bos_token_id": None, "pad_token_id": None}
 
 
-def tiny(architecture, vocab_size=40, **options):
+def tiny(architecture, vocab_size=40, seed=0, **options):
     """A model of an architecture, with some thousand weights."""
     own = (ATTENTION | HYBRID | REFUSED | MENDED | {"phimoe": EXPERTS})[architecture]
     settings = {"vocab_size": vocab_size, **SIZES, **TOKENS, **own, **options}
@@ -75,7 +76,7 @@ def tiny(architecture, vocab_size=40, **options):
         del settings["head_dim"]  # which it computes
     config = AutoConfig.for_model(architecture, **settings)
     with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config).eval()
         for weight in model.parameters():
             if weight.dim() > 1:

@@ -212,7 +212,10 @@ def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path):
         ('{"prompt": "a"}'.encode("utf-32"), "in UTF-32: save it in UTF-8"),
         (b'{"prompt": "\xe9"}', "rows.data: it is no text in UTF-8 .*save it as JSON lines in UTF-8"),
         (gzip.compress(b'{"text": "a"}', mtime=0), "rows.data is packed by gzip.*gunzip"),
-        ('{"text": "a"}'.encode("utf-16"), "rows.data is text in UTF-16: save it in UTF-8"),
+        *(
+            ('{"text": "a"}'.encode(f"utf-16{x}"), "rows.data is text in UTF-16: save it in UTF-8")
+            for x in ("", "le", "be")
+        ),
     ],
 )
 def test_files_in_another_form_are_named_with_what_to_do(tmp_path, content, advice):
