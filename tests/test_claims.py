@@ -10,6 +10,8 @@ import torch
 from rlhf_book.benchmark import read_groups
 from rlhf_book.chain import Way, at_chosen_rate
 from rlhf_book.chain import train as train_chain
+from rlhf_book.records import read_record
+from rlhf_book.sampling import truth, voted
 from rlhf_book.tabular import Tree
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.config import Config
@@ -298,3 +300,43 @@ def test_rounding_alone_moves_the_rows_with_a_penalty_in_the_reward(pay):
     assert abs(metrics["kl"]) < 1e-5  # nats of a completion
     assert 1e-4 < most < 1.1e-3  # up to nearly the learning rate
     assert all(moved(name)[1] == 0 for name in ("grpo", "dr_grpo", "gspo"))
+
+
+@pytest.mark.parametrize(("weight", "elected"), [(torch.sigmoid, 0.0), (lambda s: (5 * s).exp(), 1.0)])
+def test_one_overrated_completion_decides_a_vote_whose_weights_have_no_bound(weight, elected):
+    """Of 32 completions 20 have the right answer, 11 have none, and one has another and a score that is far off."""
+    right = truth()[:5]
+    wrong = (right + 1) % 26
+    answers = torch.cat([right[:, None].expand(5, 20), torch.full((5, 11), -1), wrong[:, None]], 1)
+    scores = torch.zeros(5, 32)
+    scores[:, -1] = 4.0
+    assert (1 - voted(32, answers, weight(scores))).tolist() == [elected] * 5
+
+
+def test_sixteen_attempts_leave_much_or_nothing_of_what_training_gained():
+    """Runs minus the start at temperature 0.75, problems drawn anew: from a loss to more than a tenth."""
+    real = read_record("scaling-cpu")
+
+    def found(counts):
+        return torch.tensor([1.0 - (c == 0) for c in counts], dtype=torch.float64)  # of 16, one is right
+
+    after = torch.stack([found(run["tries"]["after"]) for run in real["learn"]]).mean(0)
+    gain, which = after - found(real["temperature"]["0.75"]), torch.tensor(real["tried"])
+    problems = int(which.max()) + 1
+    total, times = torch.zeros(2, problems, dtype=torch.float64)
+    total.index_add_(0, which, gain)
+    times.index_add_(0, which, torch.ones_like(gain))
+    draws = torch.randint(problems, (4000, problems), generator=torch.Generator().manual_seed(1))
+    means = total[draws].sum(1) / times[draws].sum(1)
+    low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=torch.float64)).tolist()
+    assert low < -0.03 < 0.08 < high
+
+
+@pytest.mark.parametrize("how", ["sampled", "greedy"])
+def test_an_interval_by_problem_is_wider_than_one_by_evaluation(how):
+    """200 evaluations of 108 problems, as if they were 200 problems (Wilson): the interval that once was printed."""
+    start = read_record("scaling-cpu")["learn"][0]["before"][how]
+    p, n, z = start["share"], 200, 1.96
+    wilson = 2 * z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    assert wilson == pytest.approx({"sampled": 0.184 - 0.090, "greedy": 0.544 - 0.407}[how], abs=2e-3)
+    assert start["high"] - start["low"] > 1.7 * wilson

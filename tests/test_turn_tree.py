@@ -108,3 +108,18 @@ def test_groups_have_the_mean_and_variance_of_samples():
             others = (tree.total[j] + tree.total) / 2  # of all third members
             mean = mean + p[i] * p[j] * (p @ (tree.total[i] - others)) * per_row[i]
     torch.testing.assert_close(mean, tree.true_gradient(theta))
+
+
+def test_a_divisor_that_counts_replies_bends_for_and_against_the_tool_that_talks():
+    """How much of a step of length 1 goes into the chance of the long tool: less for some policies, more for others."""
+    tree = Tree()
+    talks = torch.tensor([float(text[0] == "l") for text in tree.texts], dtype=torch.float64)
+    more = []
+    for seed in range(20):
+        theta = tree.policy(seed)
+        leaf = theta.clone().requires_grad_()
+        (of_talking,) = torch.autograd.grad(tree.probabilities(leaf) @ talks, leaf)
+        weights = who_is_trained(tree, theta)
+        right, bent = (tree.estimate(theta, weights[name])[0] for name in ("own tokens", "divided by own and replies"))
+        more.append(float(((bent / bent.norm() - right / right.norm()) * of_talking).sum()) > 0)
+    assert (sum(more), len(more)) == (9, 20)
