@@ -27,7 +27,6 @@ from .functional import masked
 from .functional.advantages import place_rewards
 from .functional.aggregation import Totals
 from .functional.checks import (
-    ROUNDING,
     check,
     check_count,
     check_flags,
@@ -425,16 +424,12 @@ class Batch:
                     f"{name} holds {float(high if high > -low else low):.3g}, and from {LARGEST:g} on sums and squares "
                     "overflow: scale it down, or find out where it comes from"
                 )
-        # Numbers made up for a test may be above 0 in one of the two, so both have to look like -log pi.
+        # Numbers made up for a test may be above 0 in one of the two, so both have to look like -log pi, or one beside
+        # another that can only be log pi; `logp` not of a few tokens, since a ratio made up for one takes it above 0.
         logps = {name: x.detach()[trained] for name in _LOGPS if (x := getattr(self, name)) is not None}
-        check_logprobs(logp=logps["logp"], old_logp=logps["old_logp"])
-        # If one of the two can only be log pi, the others are asked alone; `logp` not of a few tokens, since a ratio
-        # that was made up for one of them may take it above 0.
-        both = logps["logp"], logps["old_logp"]
-        right = any(float(x.min()) < -ROUNDING and float(x.max()) <= ROUNDING for x in both)
-        for name, x in logps.items() if right else ():
-            if name != "logp" or x.numel() > 3:
-                check_logprobs(**{name: x})
+        logp, old_logp = logps.pop("logp"), logps["old_logp"]
+        check_logprobs(logp=logp if logp.numel() > 3 else old_logp, old_logp=old_logp)
+        check_logprobs(**logps)
 
     def _tensors(self) -> list[tuple[str, Tensor]]:
         fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))

@@ -71,12 +71,16 @@ ROUNDING = 1e-3  # how far above 0 a log-prob may lie by rounding in half precis
 def check_logprobs(**logps: Tensor) -> None:
     """Log-probs of trained tokens, in one tensor or several that only together can be told from made-up numbers.
 
-    Refused where each of them is nowhere below 0 and somewhere above it: those are negative log-likelihoods.
+    Refused where each of them is nowhere below 0 and somewhere above it: those are negative log-likelihoods. So is one
+    alone beside another that can only be log-probs, nowhere above 0 and somewhere below it.
     """
-    if all(x.numel() and float(x.min()) >= -ROUNDING and float(x.max()) > ROUNDING for x in logps.values()):
-        low, high = min(float(x.min()) for x in logps.values()), max(float(x.max()) for x in logps.values())
+    spans = {name: (float(x.min()), float(x.max())) for name, x in logps.items() if x.numel()}
+    wrong = {name: span for name, span in spans.items() if span[0] >= -ROUNDING and span[1] > ROUNDING}
+    right = any(low < -ROUNDING and high <= ROUNDING for low, high in spans.values())
+    if wrong and (right or len(wrong) == len(logps)):
+        low, high = min(low for low, _ in wrong.values()), max(high for _, high in wrong.values())
         raise ValueError(
-            f"{' and '.join(logps)}: {low:.3g} and more on every trained token, up to {high:.3g}, and the logarithm of "
+            f"{' and '.join(wrong)}: {low:.3g} and more on every trained token, up to {high:.3g}, and the logarithm of "
             "a probability is at most 0: if these are negative log-likelihoods, pass log pi instead of -log pi"
         )
 

@@ -72,6 +72,14 @@ def test_per_token_tensors(name):
         refused("move them to one device", **{name: x.to("meta")})
 
 
+@pytest.mark.parametrize("wrong", [[name] for name in PER_TOKEN] + [PER_TOKEN, PER_TOKEN[:2], PER_TOKEN[::2]])
+def test_negative_log_likelihoods(wrong):
+    """Of both sides, or of one beside a right one."""
+    right = {name: -good()[name].abs() - 0.01 for name in PER_TOKEN}
+    Pairs(**good() | right)
+    refused("more on every trained token.*pass log pi", **right | {name: -right[name] for name in wrong})
+
+
 @pytest.mark.parametrize("name", ["chosen_mask", "rejected_mask"])
 def test_masks(name):
     mask = good()[name]

@@ -362,7 +362,9 @@ def after_a_high_rate(architecture, seed, dtype=torch.float32):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(("architecture", "seeds"), [("smollm3", range(16)), ("qwen2", range(6)), ("mixtral", range(3))])
+@pytest.mark.parametrize(
+    ("architecture", "seeds"), [("smollm3", range(16)), ("qwen2", range(6)), ("mixtral", range(3))]
+)
 def test_a_policy_that_enlarges_rounding_is_saved_and_read_again(architecture, seeds, dtype, tmp_path):
     for seed in seeds:
         save_policy(tmp_path, after_a_high_rate(architecture, seed, dtype), VOCABULARY)
