@@ -820,7 +820,7 @@ def check_reads_alike(model: PreTrainedModel) -> None:
     if _beyond_rounding(padded, model, ids, 1e-3):
         raise ValueError(
             f"padding before a prompt changes the log-probs of {name}, by {padded.max():.1g} of their spread: its "
-            "state runs through it, and prompts of different lengths could not share a batch; take another model"
+            "state or positions go through it, so prompts of different lengths could share no batch; take another model"
         )
     with model_files.one_line(f"{name} has no cache to go on from in sampling", ": take another model"):
         first, cache = forward_with_cache(model, ids[:, :-steps], mask[:, :-steps], places[:, :-steps])
