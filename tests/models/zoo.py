@@ -60,6 +60,8 @@ REFUSED = {  # which this library cannot sample: padding runs into their state, 
     "nemotron_h": EXPERTS
     | {"layer_types": ["linear_attention", "full_attention", "mlp"], "num_hidden_layers": 3, "ssm_state_size": 8}
     | {"mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 1},
+    "zamba2": {"mamba_d_state": 8, "n_mamba_heads": 8, "mamba_ngroups": 1, "mamba_headdim": 8, "chunk_size": 8}
+    | {"layers_block_type": ["mamba", "hybrid"], "hybrid_layer_ids": [1], "num_mem_blocks": 1},
 }
 # 5.24 mended its padding and its cache; peft cannot adapt it
 MENDED = {"mamba2": REFUSED.pop("mamba2")} if Version(transformers.__version__) >= Version("5.24") else {}
