@@ -832,8 +832,7 @@ def check_reads_alike(model: PreTrainedModel) -> None:
             at = rows, t, None
             logits, cache = forward_with_cache(model, ids[at], mask[rows, : t + 1], places[at], cache)
             found.append(logits[rows.argsort()[:2]])
-    cached = _differences(alone, torch.stack(found, 1).float().log_softmax(-1))
-    if _beyond_rounding(cached, model, ids, 5e-5):
+    if _beyond_rounding(cached := _differences(alone, torch.stack(found, 1).float().log_softmax(-1)), model, ids, 5e-5):
         raise ValueError(
             f"{name} predicts something else with its cache than without, by {cached.max():.1g} of the spread of its "
             "log-probs, and could not be sampled: take another model"
@@ -908,23 +907,25 @@ def check_same_log_probs(model: PreTrainedModel, before: Tensor, after: PreTrain
         raise ValueError(f"its log-probs differ by {found.median():.1g} of their spread")
 
 
-@torch.no_grad()
-def _beyond_rounding(
-    found: Tensor, model: PreTrainedModel, ids: Tensor, limit: float, size: Callable[[Tensor], Tensor] = Tensor.max
-) -> bool:
+def _beyond_rounding(found: Tensor, model: PreTrainedModel, ids: Tensor, limit: float, size: Any = Tensor.max) -> bool:
     """Whether differences are above a limit, and ten times those that the last bit of an embedding makes.
 
     The second is asked only where the first holds. A network may enlarge rounding as much as it likes: after training
     at a high rate, some tiny ones turn the last bit of a number into a thousandth of the spread of their log-probs.
     """
-    if not size(found) > (limit if model.dtype in (torch.float32, torch.float64) else 0.25):
-        return False
+    limit = limit if model.dtype in (torch.float32, torch.float64) else 0.25
+    return bool(size(found) > limit and size(found) > 10 * _rounding(model, ids, size))
+
+
+@torch.no_grad()
+def _rounding(model: PreTrainedModel, ids: Tensor, size: Any) -> float:
+    """The largest difference in four readings whose embeddings are changed in their last bit."""
     before, most, draw = _log_probs(model, ids), 0.0, torch.Generator().manual_seed(0)
     hook = model.get_input_embeddings().register_forward_hook
     for _ in range(4):
         with hook(lambda _, __, x: x + torch.finfo(x.dtype).eps * x * torch.randn(x.shape, generator=draw).to(x)):
             most = max(most, size(_differences(before, _log_probs(model, ids))).item())
-    return bool(size(found) > 10 * most)
+    return most
 
 
 def _unlike(one: PreTrainedModel, other: PreTrainedModel) -> set[str]:
