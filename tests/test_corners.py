@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from rlhf_minimal import ALGORITHMS, Batch, contrib, policy_loss, prepare
-from rlhf_minimal.functional import advantages, checks, logprobs
+from rlhf_minimal.functional import advantages, checks
 from rlhf_minimal.functional.aggregation import Totals
+from rlhf_minimal.lab import chunked
 from rlhf_minimal.objective import ROUNDING
 
 BARE = replace(ALGORITHMS["grpo"], kl=(), shape=None, trust=None)
@@ -200,7 +201,7 @@ def head(
     hidden = torch.randn(2, 3, 5).to(dtype).requires_grad_(True)
     weight = torch.randn(4, 5, requires_grad=True)
     picked = torch.full((2, 3), ids)
-    logp, entropy = logprobs.chunked_logprobs(hidden, weight, picked, bias=bias, chunk=3)
+    logp, entropy = chunked.chunked_logprobs(hidden, weight, picked, bias=bias, chunk=3)
     wanted = [hidden, weight] + ([] if bias is None else [bias])
     return logp, entropy, list(torch.autograd.grad((logp + entropy).sum(), wanted))
 

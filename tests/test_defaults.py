@@ -10,6 +10,7 @@ import torch
 
 from rlhf_minimal import ALGORITHMS, Batch, contrib, functional, pairs, policy_loss, prepare
 from rlhf_minimal.functional import advantages, corrections, gates, logprobs, masked, shaping
+from rlhf_minimal.lab import chunked
 
 # cell -> its defaults. What is meant when nothing is said is printed in the book, and a library's or a paper's number.
 DEFAULTS = {
@@ -46,7 +47,7 @@ DEFAULTS = {
     contrib.gates.dual_clip: {"c": 3.0},  # Ye et al. 1912.09729
     gates.sigmoid: {"tau_pos": 1.0, "tau_neg": 1.05},  # SAPO 2511.20347
     contrib.gates.vespo: {"k_pos": 2.0, "k_neg": 3.0, "lam_pos": 3.0, "lam_neg": 2.0},  # VESPO 2602.10693
-    logprobs.chunked_logprobs: {"temperature": 1.0, "chunk": 1024},
+    chunked.chunked_logprobs: {"temperature": 1.0, "chunk": 1024},
     logprobs.token_logprobs: {"temperature": 1.0},
     logprobs.token_entropy: {"temperature": 1.0},
     masked.masked_var: {"ddof": 1},
@@ -65,7 +66,7 @@ def defaults(function):
 
 def test_every_default_of_a_cell_is_claimed_here():
     """A new one is a claim like the others: a budget, say, has none, since it is never the padded width."""
-    modules = [pairs] + [
+    modules = [pairs, chunked] + [
         importlib.import_module(f"{package.__name__}.{module.name}")
         for package in (functional, contrib)
         for module in pkgutil.iter_modules(package.__path__)

@@ -29,7 +29,6 @@ PLUMBING = {
     "pairs.PairwiseAlgorithm": "a row: it holds cells and computes nothing",
     "pairs.Pairs": "a container; its checks have tests of their own",
     "pairs.pairwise_scores": "calls the row's score on either side of the pairs",
-    "functional.logprobs.chunked_logprobs": "token log-probs and entropy once more, in another order",
     "anatomy.table": "prints the rows",
     "anatomy.diff": "prints what two rows do not share",
 }

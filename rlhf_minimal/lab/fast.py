@@ -6,7 +6,7 @@ switched off alone, for measurements. With all off it does what `train.compute_l
     shared_prefix   the G completions of one prompt go on from one reading of it (`read_prompts`, `continue_prompts`)
     sort_lengths    rows of like length are read together, each piece as wide as its own longest (`pieces_by_length`)
     skip_idle       rows without effect on the loss have no backward (`_Pieces.backward`)
-    logit_chunk     no more logits than this exist at once (`functional.logprobs.chunked_logprobs`)
+    logit_chunk     no more logits than this exist at once (`lab.chunked.chunked_logprobs`)
 
 G completions of a prompt of S tokens cost G (S + T) tokens when they are read one by one, and S + G T when they share
 it, in the backward too.
@@ -26,7 +26,8 @@ from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from rlhf_minimal.config import Config
-from rlhf_minimal.functional.logprobs import chunked_logprobs, completion_logits, token_entropy, token_logprobs
+from rlhf_minimal.functional.logprobs import completion_logits, token_entropy, token_logprobs
+from rlhf_minimal.lab.chunked import chunked_logprobs
 from rlhf_minimal.models import (
     Critic,
     cache_name,
@@ -461,7 +462,7 @@ def continue_prompts(
 def has_linear_head(model: PreTrainedModel, logits: Float[Tensor, "b n V"], hidden: Float[Tensor, "b n H"]) -> bool:
     """Whether a model's logits are its output matrix times its last hidden state and nothing more.
 
-    Some models scale or squash what comes out of the matrix, and `functional.logprobs.chunked_logprobs` knows nothing
+    Some models scale or squash what comes out of the matrix, and `lab.chunked.chunked_logprobs` knows nothing
     of that.
 
     Args:

@@ -21,6 +21,7 @@ import rlhf_minimal.functional
 from rlhf_minimal import contrib, pairs
 from rlhf_minimal.functional import advantages, aggregation, gates, kl, masked
 from rlhf_minimal.functional.aggregation import Totals
+from rlhf_minimal.lab import chunked
 
 B, T, V, H, L, G = 4, 4, 5, 3, 6, 2
 NAN, INF = float("nan"), float("inf")
@@ -29,7 +30,7 @@ MODULES = [
     for package in (rlhf_minimal.functional, contrib)
     for info in pkgutil.iter_modules(package.__path__)
     if info.name != "checks"  # those are the checks themselves: see test_checks.py
-] + [pairs]
+] + [pairs, chunked]
 FUNCTIONS = {
     f"{module.__name__.removeprefix('rlhf_minimal.').removeprefix('functional.')}.{name}": function
     for module in MODULES

@@ -17,8 +17,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, MistralConfig, MistralForC
 from rlhf_minimal import ALGORITHMS, KL, Batch, contrib, policy_loss
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, corrections
-from rlhf_minimal.functional.logprobs import chunked_logprobs, token_entropy, token_logprobs
+from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.lab import fast
+from rlhf_minimal.lab.chunked import chunked_logprobs
 from rlhf_minimal.lab.fast import (
     Fast,
     continue_prompts,

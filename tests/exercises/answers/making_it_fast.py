@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from rlhf_minimal.functional.logprobs import chunked_logprobs
+from rlhf_minimal.lab.chunked import chunked_logprobs
 
 # ── wrong, on nobody's list ──────────────────────────────────────────────────────────────────────────────────────
 
