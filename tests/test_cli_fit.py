@@ -11,9 +11,9 @@ import torch
 from safetensors.torch import load_file
 
 from rlhf_minimal.cli import main, parsed
-from rlhf_minimal.lab.rows import hold_out, read_rows, write_rows
+from rlhf_minimal.lab.rows import TextRow, hold_out, read_rows, write_rows
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
-from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
+from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 from rlhf_minimal.training.progress import Progress
 from tests.commands import fails

@@ -91,6 +91,7 @@ from rlhf_minimal.lab.process_reward import (
     step_loss,
     weigh_steps,
 )
+from rlhf_minimal.lab.rows import StepRow
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
 from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, concatenate, policy_logits, positions
@@ -100,7 +101,6 @@ from rlhf_minimal.tasks import (
     RewardFunction,
     Step,
     StepReward,
-    StepRow,
     checked_steps,
     get_task,
 )

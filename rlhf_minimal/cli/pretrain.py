@@ -27,7 +27,8 @@ from rlhf_minimal.cli.starts import DEFAULT_TASK, load_start
 from rlhf_minimal.cli.user_code import find_task
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.fit import IMITATION, completion_loss, language_loss, teacher_rows
-from rlhf_minimal.tasks import CompletionRow, TextRow
+from rlhf_minimal.lab.rows import TextRow
+from rlhf_minimal.tasks import CompletionRow
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import save_policy

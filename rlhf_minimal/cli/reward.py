@@ -12,10 +12,11 @@ from rlhf_minimal.cli.starts import load_start
 from rlhf_minimal.fit import reward_model_loss
 from rlhf_minimal.lab.process_reward import StepScorer, evaluate_steps, load_step_scorer, sample_steps, step_loss
 from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
+from rlhf_minimal.lab.rows import StepRow
 from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.pairs import PAIRWISE
-from rlhf_minimal.tasks import PairRow, StepRow, Task
+from rlhf_minimal.tasks import PairRow, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe
 

@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.forced_tokens import roll_out_from_prefixes
+from rlhf_minimal.lab.rows import StepRow
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.model_files import STEP_SCORER_FILE, damaged, find_checkpoint
 from rlhf_minimal.models import (
@@ -37,7 +38,7 @@ from rlhf_minimal.models import (
     save_policy,
 )
 from rlhf_minimal.sample import Rollout, check_length, pad_left, pad_right, select
-from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, StepRow, Task
+from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, Task
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe, roll_out
 

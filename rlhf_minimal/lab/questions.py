@@ -168,6 +168,12 @@ def _begins_with(text: str, question: str, gaps: int) -> bool:
     return not (question[-1:].isdigit() and text[len(question) : len(question) + 1].isdigit())
 
 
+def questions_of(row: Asked) -> tuple[str, ...]:
+    """What decides whether a row is held out: what is asked in it, or its prompt, or all of a text without one."""
+    _, prompt, text = row.sequences()[0]
+    return row.asked or (prompt or text,)
+
+
 def containing(rows: Sequence[Row], questions: Iterable[str]) -> set[Row]:
     """The rows that ask one of the questions, or in which one stands: one pass, however many questions there are.
 
@@ -192,7 +198,7 @@ def containing(rows: Sequence[Row], questions: Iterable[str]) -> set[Row]:
     lengths = {*map(len, places)}
 
     def holds(row: Row) -> bool:
-        if not wholes.isdisjoint(folded(question_core(asked)) for asked in row.asked or (row.question,)):
+        if not wholes.isdisjoint(folded(question_core(asked)) for asked in questions_of(row)):
             return True
         text: str = folded("\n".join(dict.fromkeys(said for _, *both in row.sequences() for said in both)))
         numbers = {*re.findall(r"\d+", text)}

@@ -31,18 +31,38 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rlhf_minimal.lab.questions import TAG, containing, same_question
+from rlhf_minimal.lab.questions import TAG, containing, questions_of, same_question
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, question_core
 from rlhf_minimal.tasks.rewards import read_steps
-from rlhf_minimal.tasks.rows import Asked, CompletionRow, PairRow, StepRow, TextRow, check_filled, check_fits, text_of
+from rlhf_minimal.tasks.rows import Asked, CompletionRow, PairRow, check_filled, check_fits, text_of
 
 Source = str | Path | Iterable[Mapping[str, Any]]
 Around = dict[str, Any]  # the fields of `Asked`
 _NOT_DATA = tuple(vars(Asked()))
+
+
+@dataclass(frozen=True)
+class TextRow(Asked):
+    """A text for pretraining."""
+
+    text: str
+
+    def sequences(self) -> list[tuple[str, str, str]]:
+        """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
+        return [("the text", "", self.text)]
+
+
+@dataclass(frozen=True)
+class StepRow(CompletionRow):
+    """A completion with a label between 0 and 1 for each of its steps: is it right, or does it lead to an answer?"""
+
+    steps: tuple[Step, ...] = ()
+
 
 Row = TypeVar("Row", TextRow, CompletionRow, PairRow, StepRow)
 
@@ -135,7 +155,7 @@ def hold_out(
         question_core(question)
         for row, deciding in asked.items()
         if len(deciding) == 1 and falls_on_held_out_side(deciding[0])
-        for question in row.asked or (row.question,)
+        for question in questions_of(row)
         if identity(question) == deciding[0]
     }
     found = containing(distinct, own | {question_core(question) for question in known})
@@ -154,7 +174,7 @@ def hold_out(
     for question in sorted(questions, key=lambda question: zlib.crc32(question.encode()))[:100]:
         if left:
             break
-        moved = {question_core(q) for row in train for q in row.asked or (row.question,) if identity(q) == question}
+        moved = {question_core(q) for row in train for q in questions_of(row) if identity(q) == question}
         there = containing(train, moved)
         train = [row for row in train if row not in there and question not in asked[row]] or train
         left = measured()
@@ -171,7 +191,7 @@ def _deciding(rows: Sequence[Row], identity: Callable[[str], str]) -> dict[Row, 
 
     Of several these do not: one that stands in more than half of all rows, and a later message of `MANY` conversations.
     """
-    asked = {row: tuple(dict.fromkeys(map(identity, row.asked or (row.question,)))) for row in rows}
+    asked = {row: tuple(dict.fromkeys(map(identity, questions_of(row)))) for row in rows}
     rows_with = Counter(question for questions in asked.values() for question in questions)
     many = {question for question, n in rows_with.items() if n >= MANY}
     common = {question for question in many if rows_with[question] > len(rows) / 2}

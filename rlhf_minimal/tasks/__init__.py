@@ -21,7 +21,7 @@ from rlhf_minimal.tasks.rewards import (
     random_reward,
     verifier_reward,
 )
-from rlhf_minimal.tasks.rows import CompletionRow, PairRow, ReplyRow, StepRow, TextRow, completion_rows
+from rlhf_minimal.tasks.rows import CompletionRow, PairRow, ReplyRow, completion_rows
 from rlhf_minimal.tasks.scoring import Scored, score_all, verify_all
 from rlhf_minimal.timeouts import VerifierWarning
 
@@ -86,9 +86,7 @@ __all__ = [
     "Scored",
     "Step",
     "StepReward",
-    "StepRow",
     "Task",
-    "TextRow",
     "VerifierWarning",
     "checked_steps",
     "completion_rows",

@@ -1,9 +1,7 @@
 """Rows of training data, checked one by one before training begins.
 
-    text         {"text": "..."}                                                         pretraining
     completion   {"prompt": "...", "completion": "..."}                                  fine-tuning
     pair         {"prompt": "...", "chosen": "...", "rejected": "..."}                   a reward model, DPO
-    step         {"prompt": "...", "completion": "...", "steps": [[2, 1.0], ...]}        a scorer of steps
 
 A prompt is what the model reads, as `sample --rows` writes it: of a chat model, with its template. Files, conversations
 and other forms are read by `lab.rows`.
@@ -14,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks.base import Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,26 +27,9 @@ class Asked:
     asked: tuple[str, ...] = field(default=(), compare=False, repr=False)
     turns_before: int = field(default=0, compare=False, repr=False)
 
-    @property
-    def question(self) -> str:
-        """The text that decides whether the row is held out: what is asked, or all of a text without a prompt."""
-        _, prompt, text = self.sequences()[0]
-        return self.asked[-1] if self.asked else prompt or text
-
     def sequences(self) -> list[tuple[str, str, str]]:
         """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class TextRow(Asked):
-    """A text for pretraining."""
-
-    text: str
-
-    def sequences(self) -> list[tuple[str, str, str]]:
-        """What has to fit the context: a name, the text that is only read, and the text that is learnt or scored."""
-        return [("the text", "", self.text)]
 
 
 @dataclass(frozen=True)
@@ -69,13 +49,6 @@ class ReplyRow(CompletionRow):
     """A completion in which an environment wrote, too: where each of its replies begins and ends (`Task.replies`)."""
 
     replies: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True)
-class StepRow(CompletionRow):
-    """A completion with a label between 0 and 1 for each of its steps: is it right, or does it lead to an answer?"""
-
-    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)

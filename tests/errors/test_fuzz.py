@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlhf_minimal.lab.math_answers import same_answer
-from rlhf_minimal.lab.rows import read_rows
+from rlhf_minimal.lab.rows import TextRow, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
-from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, TextRow, get_task
+from rlhf_minimal.tasks import TASKS, CompletionRow, PairRow, get_task
 from rlhf_minimal.tasks.scoring import call_with_timeout
 from rlhf_minimal.training.checkpoints import FORMAT
 from rlhf_minimal.training.run_folder import RunFolder

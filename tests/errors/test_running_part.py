@@ -12,12 +12,12 @@ from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import imitate
 from rlhf_minimal.functional.logprobs import token_logprobs
-from rlhf_minimal.lab.rows import read_rows
+from rlhf_minimal.lab.rows import TextRow, read_rows
 from rlhf_minimal.lab.sampled_rows import sample_completions
 from rlhf_minimal.lab.trust_region import mean_kl
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.sample import sample
-from rlhf_minimal.tasks import PairRow, TextRow, get_task
+from rlhf_minimal.tasks import PairRow, get_task
 from rlhf_minimal.train import Recipe
 
 

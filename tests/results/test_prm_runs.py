@@ -8,8 +8,9 @@ import torch
 
 from rlhf_minimal import contrib
 from rlhf_minimal.lab.process_reward import sample_steps
+from rlhf_minimal.lab.rows import StepRow
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.tasks import Step, StepRow
+from rlhf_minimal.tasks import Step
 from rlhf_minimal.train import train
 from tests.results.scripts import load, separated
 

@@ -9,9 +9,9 @@ import pytest
 
 from rlhf_minimal.cli import main
 from rlhf_minimal.lab.questions import containing, folded, same_question
-from rlhf_minimal.lab.rows import hold_out, read_rows
+from rlhf_minimal.lab.rows import TextRow, hold_out, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
-from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
+from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
 from rlhf_minimal.tasks.base import Problem, Task, normalised, question_core
 from tests.chat_model import TEMPLATE, tokenizer, write_chat_model
 from tests.tasks.spellings import DIFFERENT, SAME

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import rlhf_minimal
-from rlhf_minimal.lab.rows import hold_out, read_rows, write_rows
+from rlhf_minimal.lab.questions import questions_of
+from rlhf_minimal.lab.rows import TextRow, hold_out, read_rows, write_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, character_tokenizer
-from rlhf_minimal.tasks import CompletionRow, PairRow, TextRow, get_task
+from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
 from rlhf_minimal.tasks.base import normalised
 
 EVEN = get_task("even")
@@ -252,7 +253,7 @@ def test_no_question_is_on_both_sides(kind):
     asked = [f"question {i}" for i in range(300)]
     rows = [MAKE[kind](question, n) for n in range(2) for question in asked]
     rows += [MAKE[kind](question.replace(" ", "\u00a0 "), 3) for question in asked]
-    sides = [{normalised(row.question) for row in side} for side in hold_out(rows, 10**6, EVEN.identity)]
+    sides = [{normalised(questions_of(row)[0]) for row in side} for side in hold_out(rows, 10**6, EVEN.identity)]
     assert not sides[0] & sides[1]
     assert sides[0] | sides[1] == set(asked)
     assert 15 <= len(sides[1]) <= 50  # one in ten
@@ -318,8 +319,7 @@ def test_prompt_and_answer_are_counted_as_they_are_trained():
 
 WRITE = """
 from pathlib import Path
-from rlhf_minimal.lab.rows import write_rows
-from rlhf_minimal.tasks import TextRow
+from rlhf_minimal.lab.rows import TextRow, write_rows
 write_rows(Path("rows.jsonl"), [TextRow("\\u00fc 1 \\u2212 1")])
 """
 

@@ -30,12 +30,12 @@ from rlhf_minimal.lab.process_reward import (
     step_loss,
     weigh_steps,
 )
-from rlhf_minimal.lab.rows import read_rows, write_rows
+from rlhf_minimal.lab.rows import StepRow, read_rows, write_rows
 from rlhf_minimal.lab.votes import evaluate_votes
 from rlhf_minimal.model_files import STEP_SCORER_FILE
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny_llama
 from rlhf_minimal.sample import select
-from rlhf_minimal.tasks import Problem, Step, StepRow, Task, get_task
+from rlhf_minimal.tasks import Problem, Step, Task, get_task
 from rlhf_minimal.train import Recipe, roll_out
 from rlhf_minimal.training import load_policy, save_policy
 from tests.commands import fails

@@ -7,10 +7,10 @@ from transformers import PreTrainedTokenizerFast
 
 from rlhf_minimal.fit import completion_loss, encode_pairs
 from rlhf_minimal.lab.process_reward import StepScorer
-from rlhf_minimal.lab.rows import read_rows
+from rlhf_minimal.lab.rows import StepRow, TextRow, read_rows
 from rlhf_minimal.lab.turns import ChatReplies
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, tiny_llama
-from rlhf_minimal.tasks import CompletionRow, PairRow, StepRow, TextRow
+from rlhf_minimal.tasks import CompletionRow, PairRow
 
 TEXTS = ["What is 12 + 30 =", "user assistant system", "It is 42.", "<|user|>\n<|assistant|>\n", "[INST] hello [/INST]"]
 SPECIAL = ["</s>", "<unk>", "<end_of_turn>", "<start>"]
