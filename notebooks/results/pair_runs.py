@@ -35,20 +35,17 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.config import Config
-from rlhf_minimal.fit import (
-    EncodedPair,
-    FitConfig,
-    add_reference_logprobs,
-    batch_of_step,
-    direct_preference_loss,
-    encode_pairs,
-    fit,
-    make_pairs,
-    pair_scores,
-    train_pairwise,
-)
+from rlhf_minimal.fit import FitConfig, batch_of_step, fit, pair_scores
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.preferences import (
+    EncodedPair,
+    add_reference_logprobs,
+    direct_preference_loss,
+    encode_pairs,
+    make_pairs,
+    train_pairwise,
+)
 from rlhf_minimal.lab.reward_model_quality import expected_accuracy
 from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.learner import Learner

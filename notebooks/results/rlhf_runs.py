@@ -55,9 +55,10 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
-from rlhf_minimal.fit import FitConfig, train_pairwise
+from rlhf_minimal.fit import FitConfig
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.fast import fast
+from rlhf_minimal.lab.preferences import train_pairwise
 from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
 from rlhf_minimal.lab.sampled_rows import label_pair, sample_pairs, write_completions
 from rlhf_minimal.learner import Learner

@@ -20,7 +20,7 @@ from rlhf_minimal.cli.fitting import (
 )
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import load_start
-from rlhf_minimal.fit import (
+from rlhf_minimal.lab.preferences import (
     EncodedPair,
     add_reference_logprobs,
     direct_preference_loss,

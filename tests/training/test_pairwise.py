@@ -22,15 +22,13 @@ import pytest
 import torch
 
 from rlhf_minimal import PAIRWISE, pairwise_gap, pairwise_loss
-from rlhf_minimal.fit import (
-    FitConfig,
+from rlhf_minimal.fit import FitConfig, imitate, supervised_loss
+from rlhf_minimal.lab.preferences import (
     add_reference_logprobs,
     encode_pairs,
     evaluate_pairs,
-    imitate,
     make_pairs,
     sample_rejected,
-    supervised_loss,
     train_pairwise,
 )
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits, tiny_llama

@@ -5,7 +5,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from rlhf_minimal.fit import completion_loss, encode_pairs
+from rlhf_minimal.fit import completion_loss
+from rlhf_minimal.lab.preferences import encode_pairs
 from rlhf_minimal.lab.process_reward import StepScorer
 from rlhf_minimal.lab.rows import StepRow, TextRow, read_rows
 from rlhf_minimal.lab.turns import ChatReplies
