@@ -24,7 +24,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -53,7 +52,6 @@ __all__ = [
     "critic_values",
     "forward_with_cache",
     "load_adapter",
-    "load_config",
     "load_policy",
     "load_pretrained",
     "load_reward_model",
@@ -455,7 +453,7 @@ class RewardModel:
 
     Args:
         model: A sequence-classification model of transformers with one label.
-        vocabulary: Its vocabulary, which must be the policy's (see `check_same_vocabulary`).
+        vocabulary: Its vocabulary, which must be the policy's.
 
     Raises:
         ValueError: If the model has more than one label, or no head called `score`.
@@ -780,20 +778,6 @@ def load_pretrained(
         model_files.know_tokens(model, vocabulary)
         check_reads_alike(model)
     return model, vocabulary
-
-
-def load_config(name: str) -> PreTrainedConfig:
-    """The config of a model without its weights; from a hub, this loads a few hundred bytes.
-
-    Args:
-        name: As `load_pretrained` takes it.
-
-    Raises:
-        ValueError: If transformers cannot read it.
-    """
-    place, options, advice = model_files.place_of(name, {})
-    with model_files.one_line(f"cannot read the config of the model {name!r}", advice):
-        return AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
 
 
 @torch.no_grad()

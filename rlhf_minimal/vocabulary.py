@@ -1,6 +1,5 @@
 """Text to token ids and back: one id per character, or a real model's tokenizer with the same methods."""
 
-import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,10 +74,6 @@ class Vocabulary:
     def encode_after(self, prompt: str, text: str) -> list[int]:
         """The ids of a text that stands behind a prompt: `encode`, since no character depends on the one before."""
         return self.encode(text)
-
-    def asked_in(self, text: str) -> tuple[str, ...]:
-        """What the user says in a conversation that is written as text: not to be told without a template."""
-        return ()
 
     def render(self, messages: Sequence[Message], *, ask: bool) -> str:
         """A conversation as text: the contents in order, with nothing between (`MINIMAL_TEMPLATE`)."""
@@ -205,7 +200,7 @@ class TokenizerVocabulary:
     @cached_property
     def behind_an_answer(self) -> str:
         """What the chat template writes behind what the assistant says; "" without a template that can tell."""
-        return ["", *self._example("ua").split("It is a.")[1:]][-1]
+        return ["", *self.example("ua").split("It is a.")[1:]][-1]
 
     @cached_property
     def _turn_end(self) -> tuple[int, ...]:
@@ -222,24 +217,13 @@ class TokenizerVocabulary:
             known = {i for i, word in zip(ids, words, strict=True) if i in special or re.fullmatch("<.+>", word)}
             return [i if i in known else None for i in ids]
 
-        first, between, *_ = re.split("It is u\\.", self._example("uau")) + [""]
+        first, between, *_ = re.split("It is u\\.", self.example("uau")) + [""]
         within = marks(between.partition("It is a.")[2])
         begins_user = {*within[1:]} <= {None} and {*within[:1]} <= {*marks(first)}
         ends = (*marks(self.behind_an_answer)[:1], *([] if begins_user else within[:1]))
         return tuple(i for i in ends if i not in (None, self.tokenizer.bos_token_id))[:1]
 
-    @cached_property
-    def _around_a_question(self) -> tuple[str, str]:
-        """What the chat template writes before and behind what the user says; ("", "") if it does not mark that."""
-        parts = re.split("It is [ua].", self._example("uau", ask=True))
-        if len(parts) != 4:  # no template, or one that refuses this conversation or writes it in another way
-            return "", ""
-        first, after, before, last = parts
-        before = os.path.commonprefix([first[::-1], before[::-1]])[::-1]  # what varies, as a date, stands before
-        after = os.path.commonprefix([after, last])
-        return (before, after) if before.strip() and after.strip() else ("", "")
-
-    def _example(self, turns: str, *, ask: bool = False) -> str:
+    def example(self, turns: str, *, ask: bool = False) -> str:
         """Turns of user and assistant (u, a) by the template, with a system message if it wants one; "" if refused."""
         roles = {"u": "user", "a": "assistant", "s": "system"}
         for before in ("", "s"):
@@ -247,14 +231,6 @@ class TokenizerVocabulary:
                 messages = [{"role": roles[turn], "content": f"It is {turn}."} for turn in before + turns]
                 return self._by_template(messages, ask=ask)
         return ""
-
-    def asked_in(self, text: str) -> tuple[str, ...]:
-        """What the user says in a conversation that the chat template has written as text, message by message.
-
-        `()` if the text is no such conversation, or if the vocabulary uses no template.
-        """
-        before, after = self._around_a_question if self.chat else ("", "")
-        return tuple(said.partition(after)[0] for said in text.split(before)[1:]) if before else ()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without special tokens; text that the tokenizer cannot write is a ValueError."""
@@ -368,36 +344,5 @@ class TokenizerVocabulary:
 AnyVocabulary = Vocabulary | TokenizerVocabulary
 
 
-def check_same_vocabulary(policy: AnyVocabulary, other: AnyVocabulary, what: str = "reward model") -> None:
-    """Raises an error if two models have different tokens.
-
-    Args:
-        policy: The policy's vocabulary.
-        other: The other model's.
-        what: The name of the other model in the message.
-
-    Raises:
-        ValueError: If a token of one is missing in the other or has another id.
-
-    Example:
-        >>> check_same_vocabulary(Vocabulary("abc"), TokenizerVocabulary(character_tokenizer("abc")))
-    """
-    own, its = _ids(policy), _ids(other)
-    if own == its:
-        return
-    different = sorted(token for token in own.keys() | its.keys() if own.get(token) != its.get(token))
-    shown = ", ".join(map(repr, different[:5])) + (", ..." if len(different) > 5 else "")
-    raise ValueError(
-        f"the {what} has another vocabulary than the policy ({len(its)} tokens, not {len(own)}; they differ in "
-        f"{shown}): train it from this policy or from its own start"
-    )
-
-
 def _on_two_lines(system: str, text: str) -> str:
     return f"{system}\n{text}" if system else text
-
-
-def _ids(vocabulary: AnyVocabulary) -> dict[str, int]:
-    if isinstance(vocabulary, TokenizerVocabulary):
-        return dict(vocabulary.tokenizer.get_vocab())
-    return {END: 0} | {character: i for i, character in enumerate(vocabulary.alphabet, start=1)}

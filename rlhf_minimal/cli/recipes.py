@@ -13,7 +13,16 @@ from transformers import PreTrainedModel
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli.programs import is_program
 from rlhf_minimal.cli.settings import Setting, fields_of
-from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, REAL_MODEL_LORA_LR, REAL_MODEL_LR, load_start, shipped_start
+from rlhf_minimal.cli.starts import (
+    ASSETS,
+    DEFAULT_TASK,
+    REAL_MODEL_LORA_LR,
+    REAL_MODEL_LR,
+    check_same_vocabulary,
+    load_config,
+    load_start,
+    shipped_start,
+)
 from rlhf_minimal.cli.user_code import find_algorithm, find_step_reward, find_task
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import HELD_OUT
@@ -22,12 +31,11 @@ from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.trust_region import TrustRegion, check_trust_region
 from rlhf_minimal.learner import check_critic_start, check_teacher
 from rlhf_minimal.model_files import find_checkpoint
-from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_config, load_reward_model
+from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_reward_model
 from rlhf_minimal.tasks import TASK_NAMES, Task, model_reward, random_reward
 from rlhf_minimal.train import Recipe
 from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.run_folder import check_same
-from rlhf_minimal.vocabulary import check_same_vocabulary
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from rlhf_minimal.cli.programs import is_program
 from rlhf_minimal.cli.settings import Setting
-from rlhf_minimal.model_files import SHORT_NAMES, find_checkpoint
+from rlhf_minimal.model_files import SHORT_NAMES, find_checkpoint, one_line, place_of
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.tasks import Task
 from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.run_folder import RunFolder
+from rlhf_minimal.vocabulary import END, AnyVocabulary
 
 ASSETS = Path(__file__).parent.parent / "assets"
 DEFAULT_TASK = "addition"  # of `train`, and of `sample` and `evaluate` without a run
@@ -138,6 +139,52 @@ def _needs_real_model(task: Task) -> ValueError:
         f"{task.name} is written in plain language, and this start knows single characters only: give a real model "
         "with --model NAME"
     )
+
+
+def load_config(name: str) -> PreTrainedConfig:
+    """The config of a model without its weights; from a hub, this loads a few hundred bytes.
+
+    Args:
+        name: As `load_pretrained` takes it.
+
+    Raises:
+        ValueError: If transformers cannot read it.
+    """
+    place, options, advice = place_of(name, {})
+    with one_line(f"cannot read the config of the model {name!r}", advice):
+        return AutoConfig.from_pretrained(place, trust_remote_code=False, **options)
+
+
+def check_same_vocabulary(policy: AnyVocabulary, other: AnyVocabulary, what: str = "reward model") -> None:
+    """Raises an error if two models have different tokens.
+
+    Args:
+        policy: The policy's vocabulary.
+        other: The other model's.
+        what: The name of the other model in the message.
+
+    Raises:
+        ValueError: If a token of one is missing in the other or has another id.
+
+    Example:
+        >>> from rlhf_minimal.models import character_tokenizer
+        >>> check_same_vocabulary(Vocabulary("abc"), TokenizerVocabulary(character_tokenizer("abc")))
+    """
+    own, its = _ids(policy), _ids(other)
+    if own == its:
+        return
+    different = sorted(token for token in own.keys() | its.keys() if own.get(token) != its.get(token))
+    shown = ", ".join(map(repr, different[:5])) + (", ..." if len(different) > 5 else "")
+    raise ValueError(
+        f"the {what} has another vocabulary than the policy ({len(its)} tokens, not {len(own)}; they differ in "
+        f"{shown}): train it from this policy or from its own start"
+    )
+
+
+def _ids(vocabulary: AnyVocabulary) -> dict[str, int]:
+    if isinstance(vocabulary, TokenizerVocabulary):
+        return dict(vocabulary.tokenizer.get_vocab())
+    return {END: 0} | {character: i for i, character in enumerate(vocabulary.alphabet, start=1)}
 
 
 def find_device(name: str) -> torch.device:

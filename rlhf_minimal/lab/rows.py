@@ -32,6 +32,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -403,13 +404,35 @@ def _said(text: str, vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[tupl
 
     tagged = TAG.sub(mark, text.replace("\0", ""))
     turns = [*_TURN.finditer(tagged)]
-    if not turns and (own := vocabulary.asked_in(text)):
+    if not turns and (own := asked_in(text, vocabulary)):
         return own, True
     by_template, turns = bool(turns), turns or [*_SPEAKER.finditer(tagged)]
     ends = [*(turn.start() for turn in turns[1:]), len(tagged)]
     spoken = [(turn[turn.lastindex or 0], tagged[turn.end() : end]) for turn, end in zip(turns, ends, strict=False)]
     said = [words.lstrip("\0 \n").partition("\0")[0] for who, words in spoken if re.fullmatch(_ASKING, who.lower())]
     return tuple(words for words in said if words.strip()), by_template
+
+
+def asked_in(text: str, vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, ...]:
+    """What the user says in a conversation that the chat template has written as text, message by message.
+
+    `()` if the text is no such conversation, or if the vocabulary uses no template.
+    """
+    chat = isinstance(vocabulary, TokenizerVocabulary) and vocabulary.chat
+    before, after = _around_a_question(vocabulary) if chat else ("", "")
+    return tuple(said.partition(after)[0] for said in text.split(before)[1:]) if before else ()
+
+
+@lru_cache(maxsize=8)
+def _around_a_question(vocabulary: TokenizerVocabulary) -> tuple[str, str]:
+    """What the chat template writes before and behind what the user says; ("", "") if it does not mark that."""
+    parts = re.split("It is [ua].", vocabulary.example("uau", ask=True))
+    if len(parts) != 4:  # no template, or one that refuses this conversation or writes it in another way
+        return "", ""
+    first, after, before, last = parts
+    before = os.path.commonprefix([first[::-1], before[::-1]])[::-1]  # what varies, as a date, stands before
+    after = os.path.commonprefix([after, last])
+    return (before, after) if before.strip() and after.strip() else ("", "")
 
 
 def _asked_in_text(text: str, vocabulary: Vocabulary | TokenizerVocabulary) -> tuple[str, ...]:

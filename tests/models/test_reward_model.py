@@ -7,6 +7,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, MixtralConfig, MixtralForCausalLM
 
+from rlhf_minimal.cli.starts import check_same_vocabulary
 from rlhf_minimal.models import (
     RewardModel,
     TokenizerVocabulary,
@@ -18,7 +19,6 @@ from rlhf_minimal.models import (
 )
 from rlhf_minimal.tasks import Problem, model_reward, score_all
 from rlhf_minimal.training import load_policy, save_policy, write_folder
-from rlhf_minimal.vocabulary import check_same_vocabulary
 
 VOCABULARY = Vocabulary("abcdef")
 PROMPTS = ["ab", "c", "defab"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rlhf_minimal.lab.rows import read_rows
+from rlhf_minimal.lab.rows import asked_in, read_rows
 from rlhf_minimal.models import TokenizerVocabulary
 from rlhf_minimal.tasks import CompletionRow, PairRow
 from tests.chat_model import tokenizer
@@ -79,7 +79,7 @@ def test_a_prompt_without_the_system_message_that_a_template_wants_is_refused_be
     ):
         vocabulary.encode_prompt("What is 12?")
     prompt = vocabulary.prompt_text("What is 12?", system="Be brief.")
-    assert vocabulary.asked_in(prompt) == ("What is 12?",)  # and a rendered prompt is known for its question
+    assert asked_in(prompt, vocabulary) == ("What is 12?",)  # and a rendered prompt is known for its question
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from rlhf_minimal.cli import main
 from rlhf_minimal.lab.questions import containing, folded, same_question
-from rlhf_minimal.lab.rows import TextRow, hold_out, read_rows
+from rlhf_minimal.lab.rows import TextRow, asked_in, hold_out, read_rows
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
 from rlhf_minimal.tasks.base import Problem, Task, normalised, question_core
@@ -210,8 +210,8 @@ def test_what_nobody_sees_makes_no_other_question(first):
 def test_what_a_template_wrote_on_another_day_is_the_same_question():
     vocabulary = VOCABULARIES["with a date"]
     today = vocabulary.prompt_text("6 * 7")
-    assert vocabulary.asked_in("Today: 01 January 1970\n\n" + today.partition("\n\n")[2]) == ("6 * 7",)
-    assert vocabulary.asked_in("6 * 7") == ()
+    assert asked_in("Today: 01 January 1970\n\n" + today.partition("\n\n")[2], vocabulary) == ("6 * 7",)
+    assert asked_in("6 * 7", vocabulary) == ()
 
 
 @pytest.mark.parametrize(
