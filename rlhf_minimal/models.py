@@ -60,7 +60,6 @@ __all__ = [
     "policy_logits_and_values",
     "positions",
     "save_policy",
-    "sequence_scores",
     "share_weights",
     "tiny_llama",
 ]
@@ -412,7 +411,7 @@ def checkpointing(model: nn.Module, *, on: bool = True) -> Iterator[None]:
 # --- the reward model -------------------------------------------------------------------------------------------------
 
 
-def sequence_scores(
+def _sequence_scores(
     model: PreTrainedModel, ids: Int[Tensor, "B L"], attention_mask: Int[Tensor, "B L"]
 ) -> Float[Tensor, " B"]:
     """The score of every sequence, taken at its last real token.
@@ -491,7 +490,7 @@ class RewardModel:
         """
         config = copy.deepcopy(policy.config)
         model_files.check_kind(config, AutoModelForSequenceClassification)
-        # no padding id: with it, transformers may take the scores of a batch at the wrong position (sequence_scores)
+        # no padding id: with it, transformers may take the scores of a batch at the wrong position (_sequence_scores)
         config.num_labels, config.pad_token_id, config.architectures = 1, None, None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -559,7 +558,7 @@ class RewardModel:
         width = int(lengths.max())
         ids = torch.tensor([row + [self.vocabulary.pad_id] * (width - len(row)) for row in rows])
         mask = (torch.arange(width) < lengths[:, None]).long()  # [B, L], from lengths, so it includes the end token
-        return sequence_scores(self.model, ids.to(self.model.device), mask.to(self.model.device))
+        return _sequence_scores(self.model, ids.to(self.model.device), mask.to(self.model.device))
 
     def normalize(self, prompts: Sequence[str], completions: Sequence[str]) -> None:
         """Shifts and scales all scores so that those of the given answers have mean 0 and standard deviation 1.
@@ -627,7 +626,7 @@ def add_lora(policy: PreTrainedModel, *, rank: int, alpha: float = 32.0, seed: i
         with model_files.one_line(what, advice, "it does not run with its layers wrapped by peft"):
             before = _probe(policy)
         with model_files.one_line(what, advice):
-            check_same_log_probs(policy, before, merged(policy))
+            _check_same_log_probs(policy, before, merged(policy))
         for weight in second:
             nn.init.zeros_(weight)
 
@@ -714,12 +713,12 @@ def load_policy(folder: str | Path, *, of_steps: bool = False) -> tuple[PreTrain
 
     Raises:
         ValueError: If it is missing or damaged: one line that says which file and why. If a weight is missing, unknown,
-            of another shape or no floating number; the message names some. As `check_reads_alike` does.
+            of another shape or no floating number; the message names some. As `_check_reads_alike` does.
     """
     folder = model_files.find_checkpoint(folder, of_steps=of_steps)
     with model_files.one_line(f"cannot read the checkpoint in {folder}"):
         model = model_files.read(AutoModelForCausalLM, folder, local_files_only=True)
-        check_reads_alike(model)
+        _check_reads_alike(model)
         return model, model_files.load_vocabulary(folder, model)
 
 
@@ -765,7 +764,7 @@ def load_pretrained(
         ValueError: If transformers cannot load it; the message names the model and gives the first line of the reason.
             If a weight is missing, unknown, of another shape or not floating-point, or would be read from a pickle;
             the message names some. If it is an encoder, or an adapter without its model. If `trust_remote_code` is
-            set. If `chat` is True and the tokenizer has no chat template. As `check_reads_alike` does.
+            set. If `chat` is True and the tokenizer has no chat template. As `_check_reads_alike` does.
     """
     if options.pop("trust_remote_code", False):
         raise ValueError(f"cannot load the model {name!r} with trust_remote_code: a model's own code is never run")
@@ -776,12 +775,12 @@ def load_pretrained(
         model = model_files.read(AutoModelForCausalLM, place, dtype, **options)
         vocabulary = TokenizerVocabulary(tokenizer, chat=chat)
         model_files.know_tokens(model, vocabulary)
-        check_reads_alike(model)
+        _check_reads_alike(model)
     return model, vocabulary
 
 
 @torch.no_grad()
-def check_reads_alike(model: PreTrainedModel) -> None:
+def _check_reads_alike(model: PreTrainedModel) -> None:
     """Refuses a model that predicts something else with padding before a text, or with a cache.
 
     Prompts of different lengths are padded to one, and sampling reads them once and goes on from the cache. A model
@@ -854,7 +853,7 @@ def _save(folder: Path, model: PreTrainedModel, vocabulary: AnyVocabulary, kind:
     with model_files.one_line(what, "; another version of transformers may save it"):
         if names := _unlike(model, saved):
             raise ValueError(f"it came back with other weights: {model_files.in_short(names)}")
-        check_same_log_probs(model, _probe(trained), saved)
+        _check_same_log_probs(model, _probe(trained), saved)
 
 
 # --- comparing two models on a few tokens -----------------------------------------------------------------------------
@@ -883,7 +882,7 @@ def _differences(one: Tensor, other: Tensor) -> Tensor:
     return (one - other).abs().amax(-1) / one.std().clamp(min=1e-30)
 
 
-def check_same_log_probs(model: PreTrainedModel, before: Tensor, after: PreTrainedModel) -> None:
+def _check_same_log_probs(model: PreTrainedModel, before: Tensor, after: PreTrainedModel) -> None:
     """Refuses a model whose log-probs are not those from before, of `_probe`."""
     found = _differences(before, _probe(after))
     # by the median: rounding sends a token to another expert once in a while

@@ -78,7 +78,7 @@ def sample(
         ValueError: If the budget or the group size is below 1, the temperature negative, a prompt empty, or the
             policy's logits are not a number; if prompt and budget are more than the model's context.
     """
-    check_request(prompt_mask, max_new_tokens, group_size, temperature)
+    _check_request(prompt_mask, max_new_tokens, group_size, temperature)
     check_length(model, int(prompt_mask.sum(-1).max()), max_new_tokens)
     logits, step = (decode or decode_with_cache)(model, prompts, prompt_mask, group_size, max_new_tokens)  # [B, V]
     rows = torch.arange(len(logits), device=prompts.device)  # rows that have not ended
@@ -88,7 +88,7 @@ def sample(
     truncated = torch.ones(len(rows), dtype=torch.bool, device=prompts.device)
     ends = torch.tensor([eos_id] if isinstance(eos_id, int) else [*eos_id], device=prompts.device)
     for t in range(max_new_tokens):
-        tokens, logp[rows, t] = draw(logits, temperature, generator)
+        tokens, logp[rows, t] = _draw(logits, temperature, generator)
         mask[rows, t], goes_on = 1.0, ~torch.isin(tokens, ends)
         for i, row in enumerate(rows.tolist() if reply else ()):
             if unread[row]:
@@ -141,7 +141,7 @@ def decode_with_cache(
     return first, step
 
 
-def draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """One token for each row of [B, V] and its log-probability under the distribution it came from.
 
     Raises:
@@ -195,7 +195,7 @@ def pad_right(rows: list[list[int]], pad_id: int) -> Int[Tensor, "B T"]:
     return torch.tensor([row + [pad_id] * (width - len(row)) for row in rows])
 
 
-def check_request(prompt_mask: Tensor, max_new_tokens: int, group_size: int, temperature: float) -> None:
+def _check_request(prompt_mask: Tensor, max_new_tokens: int, group_size: int, temperature: float) -> None:
     """Checks the arguments of a sampling function.
 
     Raises:

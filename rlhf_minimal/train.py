@@ -1,7 +1,7 @@
 """The online loop, from a problem to a gradient, in the order in which it happens. One step is `train_step`.
 
     roll_out: sample and score -> collect: groups that the algorithm keeps -> prepare_batch: log-probs of the reference,
-    the critic's values, advantages -> update: epochs x minibatches x micro-batches of `policy_loss` -> end_step
+    the critic's values, advantages -> update: epochs x minibatches x micro-batches of `policy_loss` -> _end_step
 
 What stays fixed is a `Recipe`, what changes is a `Learner`.
 
@@ -165,7 +165,7 @@ def roll_out(
             max_new_tokens=recipe.budget,
             eos_id=vocabulary.eos_ids,
             pad_id=vocabulary.pad_id,
-            **environment(recipe.task, vocabulary, rows),
+            **_environment(recipe.task, vocabulary, rows),
         )
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
     prompts, prompt_mask = (x.repeat_interleave(group_size, dim=0) for x in (prompts, prompt_mask))  # [B, S]
@@ -174,7 +174,7 @@ def roll_out(
     return Rollout(rows, texts, prompts, prompt_mask, **vars(samples), **scored)
 
 
-def environment(task: Task, vocabulary: AnyVocabulary, rows: list[Problem]) -> dict[str, Any]:
+def _environment(task: Task, vocabulary: AnyVocabulary, rows: list[Problem]) -> dict[str, Any]:
     """The argument `reply` of the sampler, for a task that answers while the policy writes; `{}` for any other."""
     ask = task.reply
     if ask is None:
@@ -202,12 +202,12 @@ def score(
         if recipe.step_reward is not None:
             marked = score_all(recipe.step_reward, problems, texts, step, of_steps=True, seconds=seconds)
             faults |= marked.faults
-            marks = scatter_steps(vocabulary, samples.completions, samples.mask, marked.values)
+            marks = _scatter_steps(vocabulary, samples.completions, samples.mask, marked.values)
     failed = torch.tensor([row in faults for row in range(len(problems))])
     return {"rewards": torch.tensor(rewards.values), "correct": torch.tensor(correct.values), "failed": failed} | marks
 
 
-def scatter_steps(
+def _scatter_steps(
     vocabulary: Vocabulary | TokenizerVocabulary,
     completions: Int[Tensor, "B T"],
     mask: Float[Tensor, "B T"],
@@ -226,7 +226,7 @@ def scatter_steps(
 
     Example:
         >>> mask = torch.ones(1, 5)
-        >>> scatter_steps(Vocabulary("abc="), torch.tensor([[1, 2, 4, 3, 0]]), mask, [[Step(2, 0.5)]])["step_marks"]
+        >>> _scatter_steps(Vocabulary("abc="), torch.tensor([[1, 2, 4, 3, 0]]), mask, [[Step(2, 0.5)]])["step_marks"]
         tensor([[0.0000, 0.5000, 0.0000, 0.0000, 0.0000]])
     """
     ends, marks = torch.zeros(mask.shape), torch.zeros(mask.shape)
@@ -439,11 +439,11 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     if "baseline" in needs:  # what to expect of a row before it was sampled: never its own reward
         fixed["baseline"] = torch.full_like(groups.rewards, learner.mean_reward)
         if config.baseline == "greedy":
-            fixed["baseline"] = greedy_rewards(learner, recipe, groups, step)
+            fixed["baseline"] = _greedy_rewards(learner, recipe, groups, step)
     if "greedy_rewards" in needs:
-        fixed["greedy_rewards"] = greedy_rewards(learner, recipe, groups, step)
+        fixed["greedy_rewards"] = _greedy_rewards(learner, recipe, groups, step)
     if "reward_parts" in needs:
-        fixed["reward_parts"] = parts_of(recipe, groups, step)
+        fixed["reward_parts"] = _parts_of(recipe, groups, step)
     if recipe.step_reward is not None:  # the marks, and the outcome's reward on the last token
         fixed["step_rewards"] = groups.step_marks + place_rewards(rewards, groups.mask)
         fixed["step_ends"] = torch.maximum(groups.step_ends, last_token(groups.mask))
@@ -453,7 +453,7 @@ def prepare_batch(learner: Learner, recipe: Recipe, groups: Rollout, step: int) 
     return prepare(recipe.algorithm, batch), distance
 
 
-def greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:
+def _greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int) -> Tensor:
     """[B] the reward of the greedy completion of each row's prompt."""
     G = recipe.config.group_size
     rollout_fn = partial(roll_out, learner.policy, learner.vocabulary, recipe=recipe, temperature=0.0, step=step)
@@ -461,7 +461,7 @@ def greedy_rewards(learner: Learner, recipe: Recipe, groups: Rollout, step: int)
     return greedy.rewards.repeat_interleave(G)
 
 
-def parts_of(recipe: Recipe, groups: Rollout, step: int) -> Tensor:
+def _parts_of(recipe: Recipe, groups: Rollout, step: int) -> Tensor:
     """[B, K] the parts of each completion's reward (`Task.parts`); K = 1, the reward, if the task has none.
 
     Another reward than the task's has no parts. A completion on which the task's code fails or takes too long gets 0 in
@@ -555,7 +555,7 @@ def forward_backward(
     if output.values is None:
         loss.backward()
     else:  # one body, one gradient
-        critic_loss = critic_loss_of(output.values, micro, config)
+        critic_loss = _critic_loss_of(output.values, micro, config)
         (loss + config.value_coef * critic_loss).backward()
     stats.add_tokens(algorithm, micro, output.entropy.detach(), groups.mask[rows])
     stats.add_losses(loss, critic_loss, output.tokens)
@@ -598,7 +598,7 @@ def fit_critic(
         total = torch.zeros(1, dtype=torch.float64)
         for places, micro in micro_batches(learner, recipe, minibatch):
             values = (recipe.compute_values or compute_values)(critic, groups, rows[places], config)
-            loss = critic_loss_of(values, micro, config)
+            loss = _critic_loss_of(values, micro, config)
             loss.backward()
             total += loss.item()
         learner.processes.all_reduce_gradients(parameters_of(optimizer))
@@ -607,14 +607,14 @@ def fit_critic(
     return losses
 
 
-def critic_loss_of(values: Tensor, micro: Batch, config: Config) -> Tensor:
+def _critic_loss_of(values: Tensor, micro: Batch, config: Config) -> Tensor:
     """The value loss of a prepared micro-batch."""
     assert micro.values is not None
     assert micro.returns is not None
     return value_loss(values, micro.values, micro.returns, micro.mask, clip=config.value_clip, totals=micro.totals)
 
 
-def warm_up_critic(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int) -> Metrics:
+def _warm_up_critic(learner: Learner, recipe: Recipe, groups: Rollout, batch: Batch, step: int) -> Metrics:
     """The update of a step in which the critic alone is trained."""
     losses = fit_critic(learner, recipe, groups, batch, step)
     return {"value_loss": sum(losses) / max(len(losses), 1)}
@@ -665,14 +665,14 @@ def train_step(learner: Learner, recipe: Recipe, *, update: Update = update, on_
     if recipe.reward is not None:
         metrics["gold"] = torch.cat([rollout.correct for rollout in sampled]).mean().item()
     prepared_at = synchronized_time(device)
-    train_on = warm_up_critic if step <= recipe.config.value_warm_up else update
+    train_on = _warm_up_critic if step <= recipe.config.value_warm_up else update
     metrics |= train_on(learner, recipe, groups, batch, step)
     metrics |= {"sampling_seconds": sampled_at - began, "update_seconds": synchronized_time(device) - prepared_at}
-    end_step(learner, recipe, batch, metrics["reward"])
+    _end_step(learner, recipe, batch, metrics["reward"])
     return metrics | {**peak_memory(device), "seconds": synchronized_time(device) - began}
 
 
-def end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> None:
+def _end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> None:
     """Updates what else a learner keeps: its step, the mean reward, the KL controller's factor, the reference."""
     config = recipe.config
     learner.step += 1

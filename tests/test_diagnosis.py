@@ -20,7 +20,7 @@ from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab import curves, diagnosis
 from rlhf_minimal.lab.diagnosis import CAUSES, DATA, diagnose, likely
-from rlhf_minimal.metrics import METRICS, UpdateStats, describe_advantages, weight_norm
+from rlhf_minimal.metrics import METRICS, UpdateStats, _describe_advantages, weight_norm
 from rlhf_minimal.objective import prepare
 from rlhf_minimal.training.run_folder import RunFolder
 from tests.commands import fails
@@ -237,24 +237,24 @@ def batch_of(rewards, advantages=None, mask=None):
 def test_agreement_and_between_by_hand():
     rewards = [1.0, 0.0, 0.0, 3.0]
     right = prepare(ALGORITHMS["kimi_k2"], batch_of(rewards))
-    found = describe_advantages(right, compares=True)
+    found = _describe_advantages(right, compares=True)
     assert found["agreement"] == pytest.approx(1)
     assert found["between"] == pytest.approx(0, abs=1e-6)
     other = batch_of(rewards, advantages=torch.tensor([-1.0, 1.0, 0.0, 0.0]))
     # Centred rewards are .5, -.5, -1.5, 1.5: the product is -1, the lengths sqrt(2) and sqrt(5).
-    assert describe_advantages(other, compares=True)["agreement"] == pytest.approx(-1 / 10**0.5)
+    assert _describe_advantages(other, compares=True)["agreement"] == pytest.approx(-1 / 10**0.5)
     shifted = batch_of(rewards, advantages=torch.tensor([1.0, 1.0, 0.0, 2.0]))
     # Means of groups are 1 and 1, what is left within them 0, 0, -1, 1: 4 of 6 lie between.
-    assert describe_advantages(shifted, compares=True)["between"] == pytest.approx(4 / 6)
-    assert "between" not in describe_advantages(shifted, compares=False)
+    assert _describe_advantages(shifted, compares=True)["between"] == pytest.approx(4 / 6)
+    assert "between" not in _describe_advantages(shifted, compares=False)
     equal = batch_of([1.0, 1.0, 0.0, 0.0], advantages=torch.zeros(4))
-    assert describe_advantages(equal, compares=True) == {}
+    assert _describe_advantages(equal, compares=True) == {}
 
 
 def test_a_group_of_which_a_row_was_filtered_out_does_not_count():
     mask = torch.tensor([[1.0] * 3, [0.0] * 3, [1.0] * 3, [1.0] * 3])
     batch = batch_of([1.0, 0.0, 0.0, 1.0], torch.tensor([5.0, 0.0, -1.0, 1.0]), mask)
-    assert describe_advantages(batch, compares=True) == {"agreement": pytest.approx(1), "between": pytest.approx(0)}
+    assert _describe_advantages(batch, compares=True) == {"agreement": pytest.approx(1), "between": pytest.approx(0)}
 
 
 def test_the_gap_is_that_of_the_first_minibatch_and_trained_counts_tokens():

@@ -39,8 +39,8 @@ from typing import Any, TypeVar
 from rlhf_minimal.lab.questions import TAG, containing, questions_of, same_question
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.tasks.base import Step, falls_on_held_out_side, question_core
-from rlhf_minimal.tasks.rewards import read_steps
 from rlhf_minimal.tasks.rows import Asked, CompletionRow, PairRow, check_filled, check_fits, text_of
+from rlhf_minimal.tasks.scoring import read_steps
 
 Source = str | Path | Iterable[Mapping[str, Any]]
 Around = dict[str, Any]  # the fields of `Asked`

@@ -92,7 +92,7 @@ def whole(completion: str) -> str | None:
     return completion
 
 
-def own_family(prompt: str) -> str:
+def _own_family(prompt: str) -> str:
     """The default family: every prompt is a family of its own."""
     return prompt
 
@@ -193,7 +193,7 @@ class Task:
     make: Callable[[random.Random], Problem]
     verify: Callable[[str, Problem], float] = exact_match
     teacher: Callable[[Problem, random.Random], str] | None = None
-    family: Callable[[str], str] = own_family
+    family: Callable[[str], str] = _own_family
     corpus: Callable[[random.Random], str] | None = None
     score_range: tuple[float, float] | None = None
     instruction: str = ""

@@ -33,34 +33,34 @@ KINDS: dict[str, dict[str, Any]] = {
 NUMBERS = ("hours", "low", "high")  # settings that may follow
 
 
-def moves_of(prompt: str) -> list[int]:
+def _moves_of(prompt: str) -> list[int]:
     """The moves of a prompt.
 
     Example:
-        >>> moves_of("3+8+....:")
+        >>> _moves_of("3+8+....:")
         [3, 8]
     """
     return [int(move) for move in prompt[::2] if move.isdigit()]
 
 
-def final_hour(completion: str) -> str | None:
+def _final_hour(completion: str) -> str | None:
     """What stands behind the first `=`; None if nothing does.
 
     Example:
-        >>> final_hour("3d8b=f"), final_hour("3d8b")
+        >>> _final_hour("3d8b=f"), _final_hour("3d8b")
         ('f', None)
     """
     return completion.partition("=")[2] or None
 
 
-def check_moves(completion: str, problem: Problem, *, hours: int) -> list[Step]:
+def _check_moves(completion: str, problem: Problem, *, hours: int) -> list[Step]:
     """Whether each written move is the prompt's next (`.` after the last), and its hour right, from the one before.
 
     Example:
-        >>> check_moves("3d8c5h=h", Problem("3+8+5+9+....:", "f"), hours=10)  # 8 from d is b; 5 from c is h
+        >>> _check_moves("3d8c5h=h", Problem("3+8+5+9+....:", "f"), hours=10)  # 8 from d is b; 5 from c is h
         [Step(end=2, mark=1.0), Step(end=4, mark=0.0), Step(end=6, mark=1.0)]
     """
-    due, at, steps = moves_of(problem.prompt), 0, []
+    due, at, steps = _moves_of(problem.prompt), 0, []
     work = completion.partition("=")[0]
     for i in range(0, len(work) - 1, 2):
         move = due[i // 2] if i // 2 < len(due) else 0
@@ -71,22 +71,22 @@ def check_moves(completion: str, problem: Problem, *, hours: int) -> list[Step]:
     return steps
 
 
-def parts_of_answer(completion: str, problem: Problem, *, hours: int) -> tuple[float, float]:
+def _parts_of_answer(completion: str, problem: Problem, *, hours: int) -> tuple[float, float]:
     """Whether the final hour is right, and the share of the written moves that are (0 if none is written).
 
     Example:
-        >>> parts_of_answer("3d8c=b", Problem("3+8+....:", "b"), hours=10)
+        >>> _parts_of_answer("3d8c=b", Problem("3+8+....:", "b"), hours=10)
         (1.0, 0.5)
     """
-    marks = [step.mark for step in check_moves(completion, problem, hours=hours)]
-    return float(final_hour(completion) == problem.answer), sum(marks) / max(len(marks), 1)
+    marks = [step.mark for step in _check_moves(completion, problem, hours=hours)]
+    return float(_final_hour(completion) == problem.answer), sum(marks) / max(len(marks), 1)
 
 
-def draw_moves(completion: str, problem: Problem, *, hours: int) -> str:
+def _draw_moves(completion: str, problem: Problem, *, hours: int) -> str:
     """The hand after each move of a completion, as lines of text; `x` marks a wrong move, or a wrong answer.
 
     Example:
-        >>> print(draw_moves("3d8c=e", Problem("3+8+....:", "b"), hours=10))
+        >>> print(_draw_moves("3d8c=e", Problem("3+8+....:", "b"), hours=10))
              abcdefghij
              ^
         3 d  ...^
@@ -94,9 +94,9 @@ def draw_moves(completion: str, problem: Problem, *, hours: int) -> str:
         = e  ....^       x
     """
     dial = string.ascii_lowercase[:hours]
-    steps = check_moves(completion, problem, hours=hours)
+    steps = _check_moves(completion, problem, hours=hours)
     shown = [(completion[end - 2 : end], mark == 1) for end, mark in steps]
-    if (answer := final_hour(completion)) is not None:
+    if (answer := _final_hour(completion)) is not None:
         shown.append((f"={answer}", answer == problem.answer))
     lines = [f"     {dial}", "     ^"]
     for text, right in shown:
@@ -142,7 +142,7 @@ def clock(
         return Problem("".join(f"{move}+" for move in moves).ljust(2 * slots, ".") + ":", dial[sum(moves) % hours])
 
     def teacher(problem: Problem, rng: random.Random) -> str:
-        moves, at, text = moves_of(problem.prompt), 0, ""
+        moves, at, text = _moves_of(problem.prompt), 0, ""
         worked = rng.choices((0, rng.randrange(len(moves)), len(moves)), habits)[0]
         for move in moves[:worked]:
             at = rng.randrange(hours) if rng.random() < slip else (at + move) % hours
@@ -157,12 +157,12 @@ def clock(
         alphabet="0123456789+.:=" + dial,
         max_new_tokens=5 * (2 * slots + 3) // 4 + 1,  # room for every move, the answer, its end token, and a fifth more
         make=make,
-        verify=lambda completion, problem: float(final_hour(completion) == problem.answer),
+        verify=lambda completion, problem: float(_final_hour(completion) == problem.answer),
         teacher=teacher,
-        final=final_hour,
-        steps=partial(check_moves, hours=hours),
-        parts=partial(parts_of_answer, hours=hours),
-        picture=partial(draw_moves, hours=hours),
+        final=_final_hour,
+        steps=partial(_check_moves, hours=hours),
+        parts=partial(_parts_of_answer, hours=hours),
+        picture=partial(_draw_moves, hours=hours),
         sizes={"heads": 4, "max_length": 8 * slots},
         start=start,
     )

@@ -13,21 +13,14 @@ A step reward is called in the same way and returns a list of steps for each com
 how good the single steps of a completion are, where a reward says how good its outcome is.
 """
 
-import math
-import operator
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
-from torch import Tensor
+from typing import Any
 
 from rlhf_minimal.tasks.base import Problem, Step, Task
 
 RewardFunction = Callable[..., Sequence[float]]
 StepReward = Callable[..., Sequence[Sequence[Step]]]  # called like a reward function; a list of steps per completion
-Result = TypeVar("Result")
-
-LARGEST = 1e15  # size of a reward: sums of squares of many rewards must fit into float32, whose largest is 3.4e38
 
 
 def verifier_reward(task: Task) -> RewardFunction:
@@ -110,97 +103,3 @@ def random_reward(seed: int = 0) -> RewardFunction:
         return [float(rng.random() < 0.5) for _ in completions]
 
     return reward
-
-
-class WrongCount(ValueError):
-    """A reward function has not returned a sequence with one entry for each completion."""
-
-
-def ask(
-    reward: RewardFunction | StepReward,
-    problems: Sequence[Problem],
-    completions: Sequence[str],
-    step: int,
-    *,
-    entry: str = "number",
-) -> Any:
-    """Calls a reward function and checks how many entries it returns, but not their values; `entry` names one.
-
-    Raises:
-        WrongCount: If it returns no sequence (a list, a tuple, an array, a tensor), or one of another length.
-    """
-    scores: Any = reward(
-        prompts=[p.prompt for p in problems],
-        completions=list(completions),
-        problem=list(problems),
-        answer=[p.answer for p in problems],
-        step=[step] * len(problems),
-    )
-    try:
-        # a dict has keys and a set has no order: neither says which number belongs to which completion
-        listed = isinstance(scores, Sequence | Tensor) or hasattr(scores, "__array__")
-        count = len(scores) if listed and not isinstance(scores, str | bytes | bytearray) else None
-    except TypeError:  # an array or a tensor of a single number
-        count = None
-    if count != len(completions):
-        got = "None" if scores is None else f"{count} numbers" if count is not None else f"a {type(scores).__name__}"
-        raise WrongCount(
-            f"a reward function must return one {entry} per completion, {len(completions)} in a list; got {got}"
-        )
-    return scores
-
-
-def read_each(
-    read: Callable[[Any, str], Result], entries: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]
-) -> list[Result]:
-    """What a reward function has returned, read entry by entry: `read(entry, completion)` says what an entry means.
-
-    Raises:
-        ValueError: If `read` raises one; the message then names the row, counted from 1.
-
-    Example:
-        >>> read_each(read_steps, [[(2, 1)]], [Problem("3+8:", "b")], ["3d=b"])
-        [[Step(end=2, mark=1.0)]]
-    """
-    found = []
-    for row, (entry, problem, completion) in enumerate(zip(entries, problems, completions, strict=True), start=1):
-        try:
-            found.append(read(entry, completion))
-        except ValueError as error:
-            raise ValueError(
-                f"{error} in row {row}, for the prompt {problem.prompt!r} and the completion {completion!r}"
-            ) from error
-    return found
-
-
-def read_steps(steps: Any, completion: str) -> list[Step]:
-    """The steps of one completion.
-
-    Raises:
-        ValueError: If they are not (end, mark) in ascending order, with ends within the completion and finite marks.
-    """
-    try:
-        found = [Step(operator.index(end), finite(mark)) for end, mark in steps]
-        if [end for end, _ in found] != sorted({end for end, _ in found if 0 < end <= len(completion)}):
-            raise ValueError("ends")
-    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
-        raise ValueError(
-            f"steps must be pairs (end, mark): ends ascending, from 1 to the {len(completion)} characters of the "
-            f"completion, marks finite numbers; got {str(steps)[:80]}"
-        ) from error
-    return found
-
-
-def finite(score: Any) -> float:
-    """A score as a float.
-
-    Raises:
-        ValueError: If it is not a finite number of at most `LARGEST` in size.
-    """
-    try:
-        value = float(score)
-    except (ValueError, TypeError, OverflowError, RuntimeError):
-        value = math.nan
-    if not abs(value) <= LARGEST:  # NaN, too
-        raise ValueError(f"a reward must be a finite number, at most {LARGEST:g} in size; got {str(score)[:80]}")
-    return value

