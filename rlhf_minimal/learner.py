@@ -133,9 +133,12 @@ class Learner:
         config.check_fits(algorithm)
         check_teacher(algorithm, config, given=teacher is not None)
         critic, critic_optimizer = None, None
-        body = _critic_body(policy, algorithm, config, critic_start)
+        if critic_start is not None:
+            check_critic_start(algorithm, config)
         if "values" in algorithm.needs:
-            shared = config.critic == "shared"
+            shared, body = config.critic == "shared", critic_start
+            if config.value_layers is not None or config.value_width is not None:
+                body = _small_body(policy, config)
             critic = Critic(policy, shared=shared, init=config.value_head_init, seed=config.seed, body=body)
             critic.to(policy.device)
             if not shared:
@@ -183,14 +186,8 @@ def check_teacher(algorithm: Algorithm, config: Config, *, given: bool) -> None:
         raise ValueError(f"a teacher stands still: reference={config.reference!r} would move it; leave one of them out")
 
 
-def _critic_body(
-    policy: PreTrainedModel, algorithm: Algorithm, config: Config, given: PreTrainedModel | None
-) -> PreTrainedModel | None:
-    """The model whose body the critic has, where it is not the policy's."""
-    if given is not None:
-        check_critic_start(algorithm, config)
-    if config.value_layers is None and config.value_width is None:
-        return given
+def _small_body(policy: PreTrainedModel, config: Config) -> PreTrainedModel:
+    """A critic's body of a size of its own, with random weights."""
     text = policy.config.get_text_config()
     layers, width = config.value_layers or 2, config.value_width or 64
     length = context_length(policy)

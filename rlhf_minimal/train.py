@@ -154,6 +154,7 @@ def roll_out(
     encoded = [vocabulary.encode_prompt(problem.prompt, system=recipe.task.instruction) for problem in problems]
     prompts, prompt_mask = (x.to(policy.device) for x in pad_left(encoded, vocabulary.pad_id))  # [P, S]
     rows = [problem for problem in problems for _ in range(group_size)]
+    replies = {} if recipe.task.reply is None else {"reply": _reply_of(recipe.task, vocabulary, rows)}
     with recipe.config.autocast(policy.device):
         samples = recipe.sample(
             policy,
@@ -165,7 +166,7 @@ def roll_out(
             max_new_tokens=recipe.budget,
             eos_id=vocabulary.eos_ids,
             pad_id=vocabulary.pad_id,
-            **_environment(recipe.task, vocabulary, rows),
+            **replies,
         )
     texts = [vocabulary.decode(ids) for ids in samples.completions.tolist()]
     prompts, prompt_mask = (x.repeat_interleave(group_size, dim=0) for x in (prompts, prompt_mask))  # [B, S]
@@ -174,18 +175,17 @@ def roll_out(
     return Rollout(rows, texts, prompts, prompt_mask, **vars(samples), **scored)
 
 
-def _environment(task: Task, vocabulary: AnyVocabulary, rows: list[Problem]) -> dict[str, Any]:
-    """The argument `reply` of the sampler, for a task that answers while the policy writes; `{}` for any other."""
+def _reply_of(task: Task, vocabulary: AnyVocabulary, rows: list[Problem]) -> Callable[[int, list[int]], list[int]]:
+    """The argument `reply` of the sampler, for a task that answers while the policy writes."""
+    assert task.reply is not None
     ask = task.reply
-    if ask is None:
-        return {}
     if isinstance(vocabulary, TokenizerVocabulary):
         raise ValueError(f"{task.name} answers after a character: use a model of characters, or lab.turns for a chat")
 
     def reply(row: int, ids: list[int]) -> list[int]:
         return vocabulary.encode((ids[-1] not in vocabulary.eos_ids and ask(vocabulary.decode(ids), rows[row])) or "")
 
-    return {"reply": reply}
+    return reply
 
 
 def score(

@@ -133,7 +133,8 @@ def recipe_of(settings: dict[str, Any], row: str | None, task: str | None, marks
     if settings["reward"] == "random" and settings["reward_model"] is not None:
         raise ValueError("--reward random and --reward-model are two rewards: give one of them")
     reward = random_reward(config.seed) if settings["reward"] == "random" else None
-    recipe = Recipe(algorithm, learnt, config, reward, find_step_reward(settings, marks, learnt))
+    step_reward = None if settings["step_reward"] is None else find_step_reward(settings, marks, learnt)
+    recipe = Recipe(algorithm, learnt, config, reward, step_reward)
     if settings["decoding"] == "compiled":
         recipe = dataclasses.replace(recipe, sample=sample_compiled)
     if settings["fast"] == "on":
@@ -183,12 +184,8 @@ def check_same_models(settings: dict[str, Any], recipe: Recipe, *, resumed: bool
             check_same(settings, key, place)
 
 
-def critic_start(
-    folder: str | None, vocabulary: Vocabulary | TokenizerVocabulary | None = None
-) -> PreTrainedModel | None:
-    """The model that the critic begins with, if a folder is given; its vocabulary must be the policy's."""
-    if folder is None:
-        return None
+def critic_start(folder: str, vocabulary: Vocabulary | TokenizerVocabulary | None = None) -> PreTrainedModel:
+    """The model that the critic begins with; its vocabulary must be the policy's, if that is given."""
     config = find_checkpoint(folder) / "config.json"
     if "ForSequenceClassification" in config.read_text(encoding="utf-8", errors="replace"):
         reward_model = load_reward_model(folder)
@@ -202,11 +199,9 @@ def critic_start(
 
 def teacher(
     settings: dict[str, Any], task: Task, vocabulary: Vocabulary | TokenizerVocabulary | None = None
-) -> PreTrainedModel | None:
-    """The model in the reference's place, if the settings name one; its vocabulary must be the policy's."""
+) -> PreTrainedModel:
+    """The model in the reference's place; its vocabulary must be the policy's, if that is given."""
     name = settings["teacher"]
-    if name is None:
-        return None
     chat = settings["chat"] if name.startswith("hf:") else "auto"
     model, read, _ = load_start(name, task, settings["seed"], chat)
     if vocabulary is not None:
@@ -215,11 +210,9 @@ def teacher(
 
 
 def with_reward_model(
-    recipe: Recipe, folder: str | None, vocabulary: Vocabulary | TokenizerVocabulary, device: torch.device
+    recipe: Recipe, folder: str, vocabulary: Vocabulary | TokenizerVocabulary, device: torch.device
 ) -> Recipe:
-    """The recipe with a reward model's score as its reward, if one is given; its vocabulary must be the policy's."""
-    if folder is None:
-        return recipe
+    """The recipe with a reward model's score as its reward; its vocabulary must be the policy's."""
     shipped = ASSETS / f"{recipe.task.name}-reward"
     if folder == "shipped" and not shipped.is_dir():
         raise ValueError(

@@ -189,10 +189,14 @@ def _begin(plan: Run) -> Learner:
     starts.check_alphabet(vocabulary, recipe.task)
     first = recipe.task.listed or recipe.task.problems("train", recipe.config.prompts, seed=f"{recipe.config.seed}/1/0")
     check_context(policy, vocabulary, recipe, first)  # of made problems those of the first step
-    plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
+    if settings["reward_model"] is not None:
+        plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
     policy.to(plan.device)  # type: ignore[arg-type]
-    critic = recipes.critic_start(settings["critic_start"], vocabulary)
-    teacher = recipes.teacher(settings, recipe.task, vocabulary)
+    critic = teacher = None
+    if settings["critic_start"] is not None:
+        critic = recipes.critic_start(settings["critic_start"], vocabulary)
+    if settings["teacher"] is not None:
+        teacher = recipes.teacher(settings, recipe.task, vocabulary)
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic, teacher)
     plan.processes.barrier()  # until all have checked that the folder is free
     if main:
@@ -206,13 +210,17 @@ def _resume(plan: Run) -> Learner:
     """The learner of the folder's checkpoint."""
     if plan.processes.is_main:
         plan.folder.hold()
-    checkpoint, recipe = plan.folder.checkpoint, plan.recipe
-    critic = recipes.critic_start(plan.settings["critic_start"])  # the checkpoint has its weights
-    teacher = recipes.teacher(plan.settings, recipe.task)
+    checkpoint, recipe, settings = plan.folder.checkpoint, plan.recipe, plan.settings
+    critic = teacher = None
+    if settings["critic_start"] is not None:
+        critic = recipes.critic_start(settings["critic_start"])  # the checkpoint has its weights
+    if settings["teacher"] is not None:
+        teacher = recipes.teacher(settings, recipe.task)
     learner = resume_learner(checkpoint, recipe.algorithm, recipe.config, plan.device, critic, teacher)
     if plan.recipe.config.steps < learner.step:
         raise ValueError(f"{plan.folder.path} has taken {learner.step} steps already: give --steps that many or more")
-    plan.recipe = recipes.with_reward_model(plan.recipe, plan.settings["reward_model"], learner.vocabulary, plan.device)
+    if settings["reward_model"] is not None:
+        plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], learner.vocabulary, plan.device)
     plan.processes.barrier()  # until all have read the files that are rewritten below
     if plan.processes.is_main:
         plan.folder.rewind(learner.step)

@@ -52,11 +52,11 @@ def find_task(settings: dict[str, Any], named: str | None) -> Task:
     return _own(settings, text, named, "--task", Task) if is_program(text) else get_task(text)
 
 
-def find_step_reward(settings: dict[str, Any], named: str | None, task: Task) -> StepReward | None:
-    """What marks the steps in a run, if anything does; as `find_algorithm` (`--step-reward`), or by a scorer."""
+def find_step_reward(settings: dict[str, Any], named: str | None, task: Task) -> StepReward:
+    """What marks the steps in a run; as `find_algorithm` (`--step-reward`), or by a scorer."""
     text = settings["step_reward"]
-    if text is None or text == "task":
-        return None if text is None else checked_steps(task)
+    if text == "task":
+        return checked_steps(task)
     if not is_program(text):
         return scored_steps(find_scorer(text, task, settings["device"]), task)
     step_reward: StepReward = _own(settings, text, named, "--step-reward", Function)
