@@ -36,33 +36,9 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rlhf_minimal import model_files
 from rlhf_minimal.functional.logprobs import completion_logits
-from rlhf_minimal.vocabulary import AnyVocabulary, TokenizerVocabulary, Vocabulary, character_tokenizer
-
-__all__ = [
-    "AnyVocabulary",
-    "Critic",
-    "RewardModel",
-    "TokenizerVocabulary",
-    "Vocabulary",
-    "adapter",
-    "add_lora",
-    "character_tokenizer",
-    "checkpointing",
-    "context_length",
-    "critic_values",
-    "forward_with_cache",
-    "load_adapter",
-    "load_policy",
-    "load_pretrained",
-    "load_reward_model",
-    "merged",
-    "policy_logits",
-    "policy_logits_and_values",
-    "positions",
-    "save_policy",
-    "share_weights",
-    "tiny_llama",
-]
+from rlhf_minimal.vocabulary import AnyVocabulary, TokenizerVocabulary
+from rlhf_minimal.vocabulary import Vocabulary as Vocabulary  # handed on, as the next one
+from rlhf_minimal.vocabulary import character_tokenizer as character_tokenizer
 
 HEAD_INITS: dict[str, Callable[[Tensor], Any]] = {
     "zero": nn.init.zeros_,

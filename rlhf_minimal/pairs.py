@@ -42,22 +42,6 @@ from .functional.checks import (
     check_tokens,
 )
 
-__all__ = [
-    "PAIRWISE",
-    "PairwiseAlgorithm",
-    "Pairs",
-    "bradley_terry",
-    "centering_loss",
-    "given_score",
-    "log_ratio",
-    "logistic_loss",
-    "mean_log_ratio",
-    "pairwise_gap",
-    "pairwise_loss",
-    "pairwise_scores",
-    "squared_loss",
-]
-
 _READABLE = ("scores", "logp", "ref_logp", "mask")  # what a score may read
 _LOSS_READS = ("chosen", "rejected", "anchor")  # what a loss may read in the place of the gap
 _PER_PAIR = ("margin", "anchor")  # constants, one a pair

@@ -75,3 +75,13 @@ def prompt_mean(
             "Batch does itself"
         )
     return (zero_outside(x, mask).sum(-1) / prompt_tokens.clamp(min=1)).sum() / totals.prompts
+
+
+def _check_whole(totals: Totals, mask: Tensor, what: str) -> None:
+    """Refuses a mask that is a part of the step, for `what`, which takes a statistic over all of it."""
+    here = (len(mask), int(lengths(mask).sum()))
+    if here != (totals.sequences, totals.tokens):
+        raise ValueError(
+            f"{what} over the whole optimiser step, {totals.sequences} sequences with {totals.tokens} tokens, and got "
+            f"{here[0]} with {here[1]}: train with micro_batches=1 in one process"
+        )

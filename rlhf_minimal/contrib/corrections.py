@@ -10,6 +10,7 @@ from torch import Tensor
 from ..functional.aggregation import Totals
 from ..functional.checks import check, check_floating, check_mask, check_not_negative, check_positive, check_same_shape
 from ..functional.corrections import _weight, truncated_importance
+from .aggregation import _check_whole
 
 
 def masked_importance(
@@ -97,7 +98,7 @@ def normalized_importance(
     """
     weight = truncated_importance(old_logp, sampler_logp, mask, cap=cap, floor=floor, level=level)
     if totals is not None:
-        totals.check_whole(mask, "normalized_importance takes a mean")
+        _check_whole(totals, mask, "normalized_importance takes a mean")
     counted = mask != 0 if level == "token" else (mask != 0).any(-1)
     mean = (weight if level == "token" else weight[:, 0])[counted].mean()
     return weight / mean.clamp(min=1e-8)

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..functional.aggregation import Totals
 from ..functional.checks import check, check_count, check_not_negative, check_share
 from ..functional.masked import sequence_mean, zero_outside
+from .aggregation import _check_whole
 
 
 def off_policy_sequence(
@@ -216,7 +217,7 @@ def high_entropy(
     check(mask, entropy=entropy)
     check_share(share=share)
     if totals is not None:
-        totals.check_whole(mask, "high_entropy takes a quantile")
+        _check_whole(totals, mask, "high_entropy takes a quantile")
     entropy = entropy.detach()
     trained = entropy[mask != 0]
     if len(trained) <= 2**24:
@@ -282,7 +283,7 @@ def clip_cov(
     if not high > low:
         raise ValueError(f"low is {low} and high {high}: tokens are drawn between them, low below high")
     if totals is not None:
-        totals.check_whole(mask, "clip_cov takes means")
+        _check_whole(totals, mask, "clip_cov takes means")
     trained, new = mask != 0, zero_outside(logp, mask).detach()
     ratio = torch.exp(new - zero_outside(old_logp, mask))
     stopped = torch.where(advantages > 0, ratio > 1 + clip_high, (advantages < 0) & (ratio < 1 - clip_low))

@@ -45,15 +45,6 @@ class Totals:
         if self.prompts is not None:
             check_count(prompts=self.prompts)
 
-    def check_whole(self, mask: Shaped[Tensor, "B T"], what: str) -> None:
-        """Refuses a mask that is a part of the step, for `what`, which takes a statistic over all of it."""
-        here = (len(mask), int(lengths(mask).sum()))
-        if here != (self.sequences, self.tokens):
-            raise ValueError(
-                f"{what} over the whole optimiser step, {self.sequences} sequences with {self.tokens} tokens, and got "
-                f"{here[0]} with {here[1]}: train with micro_batches=1 in one process"
-            )
-
     @classmethod
     def of(cls, mask: Shaped[Tensor, "B T"], budget: int | None = None, *, prompts: int | None = None) -> "Totals":
         """Count a mask that is the whole optimiser batch."""
