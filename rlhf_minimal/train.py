@@ -680,14 +680,18 @@ def _end_step(learner: Learner, recipe: Recipe, batch: Batch, reward: float) -> 
     if batch.ref_logp is not None and learner.step > config.value_warm_up:
         kl = sequence_kl(batch.old_logp, batch.ref_logp, batch.mask)
         learner.kl_factor = next_factor(learner.kl_factor, kl, len(batch.mask), config)
-    if learner.reference is None:
-        return
+    if learner.reference is not None:
+        _move_reference(learner, learner.reference, config)
+
+
+def _move_reference(learner: Learner, reference: PreTrainedModel, config: Config) -> None:
+    """The policy's weights for the reference every N steps, or a share of them in each, if the config says so."""
     if config.reference == "refresh" and learner.step % config.refresh_every == 0:
-        learner.reference.load_state_dict(learner.policy.state_dict())
+        reference.load_state_dict(learner.policy.state_dict())
     elif config.reference == "ema":
         with torch.no_grad():
-            for reference, policy in zip(learner.reference.parameters(), learner.policy.parameters(), strict=True):
-                reference.lerp_(policy, 1 - config.ema_decay)
+            for kept, trained in zip(reference.parameters(), learner.policy.parameters(), strict=True):
+                kept.lerp_(trained, 1 - config.ema_decay)
 
 
 def train(

@@ -74,7 +74,7 @@ def drawn():
 
 @pytest.fixture(autouse=True)
 def _blank_pictures(request):
-    if (runs := sys.modules.get("rlhf_minimal.cli.runs")) is not None:
+    if (runs := sys.modules.get("rlhf_minimal.cli.journal")) is not None:
         from tests.commands import Blank
 
         runs.Figure = Blank.__base__ if "drawn" in request.fixturenames else Blank

@@ -3,7 +3,7 @@
 import argparse
 
 from rlhf_minimal import anatomy
-from rlhf_minimal.cli.programs import is_program, load
+from rlhf_minimal.cli.python_file import is_program, load
 from rlhf_minimal.objective import Algorithm
 
 

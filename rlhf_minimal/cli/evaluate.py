@@ -5,7 +5,7 @@ from functools import partial
 
 from rlhf_minimal.cli import checkpoint, user_code
 from rlhf_minimal.cli.console import at_least_1, printable
-from rlhf_minimal.cli.programs import Function, is_program, load
+from rlhf_minimal.cli.python_file import Function, is_program, load
 from rlhf_minimal.evaluate import HELD_OUT, evaluate
 from rlhf_minimal.lab.forced_tokens import force
 from rlhf_minimal.lab.process_reward import AGGREGATES, weigh_steps

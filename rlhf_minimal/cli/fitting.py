@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import starts, user_code
 from rlhf_minimal.cli.console import at_least_1, printable
-from rlhf_minimal.cli.runs import Journal, check_writable, write_report
+from rlhf_minimal.cli.journal import Journal, check_writable, write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.fit import FitConfig, fit, optimizer_of, teacher_completions
 from rlhf_minimal.lab import curves

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from rlhf_minimal.algorithms import get_algorithm
-from rlhf_minimal.cli.programs import load
+from rlhf_minimal.cli.python_file import load
 from rlhf_minimal.cli.recipes import add_row_flags
 from rlhf_minimal.cli.settings import add_flags, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, load_config

@@ -21,7 +21,7 @@ from rlhf_minimal.cli.fitting import (
     settings_for,
     train,
 )
-from rlhf_minimal.cli.runs import measure_of
+from rlhf_minimal.cli.journal import measure_of
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import DEFAULT_TASK, load_start
 from rlhf_minimal.cli.user_code import find_task

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from rlhf_minimal.algorithms import ALGORITHMS
-from rlhf_minimal.cli.programs import is_program
+from rlhf_minimal.cli.python_file import is_program
 from rlhf_minimal.cli.settings import Setting, fields_of
 from rlhf_minimal.cli.starts import (
     ASSETS,

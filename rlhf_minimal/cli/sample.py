@@ -7,7 +7,7 @@ from typing import Any
 
 from rlhf_minimal.cli import checkpoint
 from rlhf_minimal.cli.console import at_least_1, in_brief, printable
-from rlhf_minimal.cli.runs import check_writable, mark
+from rlhf_minimal.cli.journal import check_writable, mark
 from rlhf_minimal.functional.checks import check_temperature
 from rlhf_minimal.lab.rows import write_rows
 from rlhf_minimal.lab.sampled_rows import sample_completions

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
-from rlhf_minimal.cli.programs import is_program
+from rlhf_minimal.cli.python_file import is_program
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.model_files import SHORT_NAMES, find_checkpoint, one_line, place_of
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_pretrained, tiny_llama

@@ -4,7 +4,7 @@ import argparse
 
 from rlhf_minimal import anatomy
 from rlhf_minimal.algorithms import ALGORITHMS, ROWS
-from rlhf_minimal.cli.programs import load
+from rlhf_minimal.cli.python_file import load
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.pairs import PAIRWISE
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import recipes, starts, user_code
 from rlhf_minimal.cli.console import at_least_1, in_brief, printable
-from rlhf_minimal.cli.runs import Journal, mark, measure_of, warn_of_verifier_errors, write_report
+from rlhf_minimal.cli.journal import Journal, mark, measure_of, warn_of_verifier_errors, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
 from rlhf_minimal.evaluate import Evaluation, evaluate
 from rlhf_minimal.lab import curves

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlhf_minimal.algorithms import get_algorithm
-from rlhf_minimal.cli.programs import Function, Kind, is_program, load, split
+from rlhf_minimal.cli.python_file import Function, Kind, is_program, load, split
 from rlhf_minimal.cli.starts import check_alphabet, find_device
 from rlhf_minimal.lab.jsonl import files_of
 from rlhf_minimal.lab.process_reward import StepScorer, load_step_scorer, scored_steps
