@@ -107,36 +107,6 @@ def log_ratio(
     return masked.zero_outside(logp - ref_logp.detach(), mask).sum(-1)
 
 
-def mean_log_ratio(
-    logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
-) -> Float[Tensor, " B"]:
-    r"""The log-ratio per token (:eq:`eq-mean-log-ratio`): long and short completions have scores on one scale.
-
-    .. math:: s = \frac{1}{|y|} \sum_t \big(\log \pi_t - \log \pi_{ref,t}\big)
-
-    TRL uses it for IPO, because IPO's authors said that they did. The closed forms of DPO and IPO hold for the sum:
-    with a mean, the KL penalty is per token and beta has another unit.
-
-    Chapter: choosing. Source: TRL's DPOTrainer, `loss_type="ipo"`.
-
-    Args:
-        logp: [B, T] log-probs under the policy being trained, with gradient.
-        ref_logp: [B, T] under the reference, a constant.
-        mask: [B, T], 1 on the completion's tokens, its EOS included.
-
-    Returns:
-        [B] in nats per token.
-
-    Raises:
-        ValueError: bad shapes or dtypes, a non-finite trained token, a completion without a token.
-
-    Example:
-        >>> mean_log_ratio(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-2.0, -3.0]]), torch.ones(1, 2))
-        tensor([1.5000])
-    """
-    return log_ratio(logp, ref_logp, mask) / masked.lengths(mask)
-
-
 # ---- losses of a gap -------------------------------------------------------------------------------------------------
 
 
@@ -358,8 +328,8 @@ PAIRWISE: dict[str, PairwiseAlgorithm] = {
     # optimum of KL-regularised RL. Beta .1 is the paper's default.
     "dpo": PairwiseAlgorithm(log_ratio, partial(logistic_loss, beta=0.1), reference="frozen"),
     # Azar et al., arXiv 2310.12036, eq. 17, with the log-ratio of whole completions, as printed. TRL divides it by the
-    # length (score=mean_log_ratio), because the authors said that they did; OpenRLHF does not. Beta is the paper's
-    # tau; .1 is our choice.
+    # length (score=contrib.pairs.mean_log_ratio), because the authors said that they did; OpenRLHF does not. Beta is
+    # the paper's tau; .1 is our choice.
     "ipo": PairwiseAlgorithm(log_ratio, partial(squared_loss, beta=0.1), reference="frozen"),
     # Chen et al., arXiv 2401.01335: DPO between the data and the policy's own samples, repeated in each iteration.
     # Beta (their lambda) is .1 in the authors' first three iterations and 5 in their fourth.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,7 +10,7 @@ from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from rlhf_minimal.functional.checks import check_temperature
-from rlhf_minimal.models import AnyVocabulary, forward_with_cache, positions
+from rlhf_minimal.models import forward_with_cache, positions
 from rlhf_minimal.tasks import Problem
 
 # Reads the tokens [B] at place t of their completions; gives the logits [n, V] of what follows in the rows [n].
@@ -155,19 +154,6 @@ def _draw(logits: Tensor, temperature: float, generator: torch.Generator | None)
     scores = torch.log_softmax(logits.float() / temperature, dim=-1)
     tokens = torch.multinomial(scores.exp(), 1, generator=generator)  # [B, 1]
     return tokens.squeeze(-1), scores.gather(-1, tokens).squeeze(-1)
-
-
-def sample_ids(model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[list[int]], **options: Any) -> Samples:
-    """`sample` for prompts of different lengths.
-
-    Args:
-        model: The model that is sampled.
-        vocabulary: Its vocabulary, which knows the token that ends a completion and the one that fills.
-        prompts: The ids of each.
-        **options: Further arguments of `sample`.
-    """
-    ids, mask = (x.to(model.device) for x in pad_left(prompts, vocabulary.pad_id))
-    return sample(model, ids, mask, eos_id=vocabulary.eos_ids, pad_id=vocabulary.pad_id, **options)
 
 
 def pad_left(rows: list[list[int]], pad_id: int) -> tuple[Int[Tensor, "P S"], Int[Tensor, "P S"]]:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlhf_book.tabular import Tree
-from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, diff, pairwise_gap, pairwise_loss, table
+from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, contrib, diff, pairwise_gap, pairwise_loss, table
 from rlhf_minimal import pairs as pairwise
 from rlhf_minimal.pairs import given_score, pairwise_scores
 
@@ -447,7 +447,7 @@ def test_the_logistic_loss_of_both_orders():
 def test_a_mean_is_the_sum_over_the_length():
     tensors = make_pairs()
     given = tensors["chosen_logp"], tensors["ref_chosen_logp"], tensors["chosen_mask"]
-    close(pairwise.mean_log_ratio(*given) * tensors["chosen_mask"].sum(1), pairwise.log_ratio(*given))
+    close(contrib.pairs.mean_log_ratio(*given) * tensors["chosen_mask"].sum(1), pairwise.log_ratio(*given))
     by_loop = [sum((p - q).item() for p, q, m in zip(*rows, strict=True) if m) for rows in zip(*given, strict=True)]
     close(pairwise.log_ratio(*given), by_loop)
 
@@ -460,7 +460,7 @@ def test_cells_against_finite_differences():
     assert torch.autograd.gradcheck(partial(pairwise.squared_loss, beta=0.4), gap)
     assert torch.autograd.gradcheck(pairwise.bradley_terry, (gap, normal(3, 5).requires_grad_()))
     assert torch.autograd.gradcheck(pairwise.centering_loss, (gap, normal(3, 5).requires_grad_()))
-    for cell in (pairwise.log_ratio, pairwise.mean_log_ratio):
+    for cell in (pairwise.log_ratio, contrib.pairs.mean_log_ratio):
         assert not cell(logp.detach(), ref, mask).requires_grad  # a reference is a constant
         assert torch.autograd.gradcheck(lambda x, f=cell: f(x, ref.detach(), mask), logp)
 
@@ -648,7 +648,7 @@ def test_reference_and_margin_are_constants():
 
 def test_a_row_with_means_is_the_row_on_means():
     tensors = make_pairs()
-    gap = pairwise_gap(replace(IPO, score=pairwise.mean_log_ratio), Pairs(**tensors))
+    gap = pairwise_gap(replace(IPO, score=contrib.pairs.mean_log_ratio), Pairs(**tensors))
     means = [
         ((tensors[f"{side}_logp"] - tensors[f"ref_{side}_logp"]) * tensors[f"{side}_mask"]).sum(1)
         / tensors[f"{side}_mask"].sum(1)

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, contrib, pairwise_loss
-from rlhf_minimal import pairs as pairwise
 
 trl = pytest.importorskip("trl", reason="TRL is not installed: pip install trl==1.16.0")
 from trl import DPOTrainer, KTOTrainer, RewardTrainer  # noqa: E402
@@ -126,11 +125,11 @@ SETTINGS = {
     "dpo": (PAIRWISE["dpo"], {"loss_types": ["sigmoid"], "beta": 0.1}),
     "dpo, beta .5": (row("dpo", beta=0.5), {"loss_types": ["sigmoid"], "beta": 0.5}),
     "dpo, mean over tokens": (
-        row("dpo", score=pairwise.mean_log_ratio),
+        row("dpo", score=contrib.pairs.mean_log_ratio),
         {"loss_types": ["sigmoid_norm"], "beta": 0.1},
     ),
     "spin": (PAIRWISE["spin"], {"loss_types": ["sigmoid"], "beta": 0.1}),
-    "ipo as TRL has it": (row("ipo", score=pairwise.mean_log_ratio), {"loss_types": ["ipo"], "beta": 0.1}),
+    "ipo as TRL has it": (row("ipo", score=contrib.pairs.mean_log_ratio), {"loss_types": ["ipo"], "beta": 0.1}),
 }
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import recording
 import torch
 
+from rlhf_minimal.lab.sampled_rows import sample_ids
 from rlhf_minimal.lab.turns import ChatReplies, calculator
 from rlhf_minimal.models import TokenizerVocabulary, load_pretrained
-from rlhf_minimal.sample import Samples, sample_ids
+from rlhf_minimal.sample import Samples
 
 SYSTEM = (
     "You have a calculator. To use it, write <calculator>a + b</calculator> and end "

@@ -23,7 +23,37 @@ from ..functional.checks import (
 )
 from ..pairs import PairwiseAlgorithm, log_ratio, logistic_loss
 
-__all__ = ["PAIRWISE", "kto_loss", "margin_loss", "mean_logp", "odds_ratio_loss"]
+__all__ = ["PAIRWISE", "kto_loss", "margin_loss", "mean_log_ratio", "mean_logp", "odds_ratio_loss"]
+
+
+def mean_log_ratio(
+    logp: Float[Tensor, "B T"], ref_logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    r"""The log-ratio per token (:eq:`eq-mean-log-ratio`): long and short completions have scores on one scale.
+
+    .. math:: s = \frac{1}{|y|} \sum_t \big(\log \pi_t - \log \pi_{ref,t}\big)
+
+    TRL uses it for IPO, because IPO's authors said that they did. The closed forms of DPO and IPO hold for the sum:
+    with a mean, the KL penalty is per token and beta has another unit.
+
+    Chapter: choosing. Source: TRL's DPOTrainer, `loss_type="ipo"`.
+
+    Args:
+        logp: [B, T] log-probs under the policy being trained, with gradient.
+        ref_logp: [B, T] under the reference, a constant.
+        mask: [B, T], 1 on the completion's tokens, its EOS included.
+
+    Returns:
+        [B] in nats per token.
+
+    Raises:
+        ValueError: bad shapes or dtypes, a non-finite trained token, a completion without a token.
+
+    Example:
+        >>> mean_log_ratio(torch.tensor([[-1.0, -1.0]]), torch.tensor([[-2.0, -3.0]]), torch.ones(1, 2))
+        tensor([1.5000])
+    """
+    return log_ratio(logp, ref_logp, mask) / masked.lengths(mask)
 
 
 def mean_logp(logp: Float[Tensor, "B T"], mask: Shaped[Tensor, "B T"]) -> Float[Tensor, " B"]:

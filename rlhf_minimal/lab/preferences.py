@@ -18,10 +18,11 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.fit import FitConfig, OnStep, batch_of_step, fit, pair_scores
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.sampled_rows import sample_ids
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import AnyVocabulary, RewardModel, context_length, policy_logits
 from rlhf_minimal.pairs import Pairs, PairwiseAlgorithm, log_ratio, pairwise_loss, pairwise_scores
-from rlhf_minimal.sample import pad_left, pad_right, sample_ids
+from rlhf_minimal.sample import pad_left, pad_right
 from rlhf_minimal.tasks import CompletionRow, PairRow
 
 

@@ -3,7 +3,7 @@
 import random
 import zlib
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel
@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from rlhf_minimal.functional.checks import check_count
 from rlhf_minimal.models import AnyVocabulary
 from rlhf_minimal.pairs import bradley_terry
-from rlhf_minimal.sample import sample_ids
+from rlhf_minimal.sample import Samples, pad_left, sample
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe, roll_out
@@ -162,3 +162,16 @@ def write_completions(
     options = {"max_new_tokens": max_new_tokens, "group_size": group_size, "generator": draws}
     samples = sample_ids(policy, vocabulary, asked, **options)
     return [vocabulary.decode(row) for row in samples.completions.tolist()]
+
+
+def sample_ids(model: PreTrainedModel, vocabulary: AnyVocabulary, prompts: list[list[int]], **options: Any) -> Samples:
+    """`sample` for prompts of different lengths.
+
+    Args:
+        model: The model that is sampled.
+        vocabulary: Its vocabulary, which knows the token that ends a completion and the one that fills.
+        prompts: The ids of each.
+        **options: Further arguments of `sample`.
+    """
+    ids, mask = (x.to(model.device) for x in pad_left(prompts, vocabulary.pad_id))
+    return sample(model, ids, mask, eos_id=vocabulary.eos_ids, pad_id=vocabulary.pad_id, **options)

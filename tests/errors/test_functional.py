@@ -415,7 +415,7 @@ def test_a_pair_with_one_scored_step():
         call("contrib.advantages.process", step_ends=only)
 
 
-@pytest.mark.parametrize("name", ["pairs.log_ratio", "pairs.mean_log_ratio"])
+@pytest.mark.parametrize("name", ["pairs.log_ratio", "contrib.pairs.mean_log_ratio"])
 def test_a_completion_without_a_token(name):
     mask = torch.ones(B, T)
     mask[2] = 0

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from rlhf_minimal.functional.masked import completion_mask
+from rlhf_minimal.lab.sampled_rows import sample_ids
 from rlhf_minimal.model_files import first_line
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_policy, load_pretrained, save_policy, tiny_llama
-from rlhf_minimal.sample import sample_ids
 from tests.chat_model import tokenizer
 
 TURN = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}END{% endfor %}"

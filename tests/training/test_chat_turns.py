@@ -7,9 +7,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlhf_minimal.functional.logprobs import token_logprobs
+from rlhf_minimal.lab.sampled_rows import sample_ids
 from rlhf_minimal.lab.turns import ChatReplies, calculator
 from rlhf_minimal.models import TokenizerVocabulary, policy_logits
-from rlhf_minimal.sample import sample_ids
 from tests.chat_model import tokenizer
 
 VOCABULARY = TokenizerVocabulary(tokenizer())
