@@ -31,10 +31,10 @@ from pathlib import Path
 import safetensors.torch
 import scenes
 
-from rlhf_minimal.cli import main, runs
+from rlhf_minimal.cli import journal, main
 from tests.commands import Blank
 
-runs.Figure = Blank
+journal.Figure = Blank
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}
 
 
