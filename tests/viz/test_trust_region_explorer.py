@@ -124,6 +124,16 @@ def test_it_says_what_happened(case, words):
     assert words in in_node(f"console.log(JSON.stringify(maths.words(...{json.dumps(case)})))")
 
 
+def test_two_steps_are_told_without_clip_and_penalty():
+    given = "-2, 0.5, 0.01, 0.2, 3"
+    two, four = in_node(f"""console.log(JSON.stringify(
+        [maths.words({given}, ["plain", "natural"]), maths.words({given})]))""")
+    assert two.endswith("(ratio 0.91).")
+    assert four.startswith(two)
+    assert TrustRegionExplorer(steps=2).get_state()["steps"] == 2
+    assert TrustRegionExplorer().steps == 4
+
+
 def test_the_widget_carries_its_source_its_state_and_its_words():
     widget = TrustRegionExplorer(1, -2, delta=0.05, eps=0.1, beta=30)
     state = widget.get_state()
@@ -145,7 +155,7 @@ def test_the_menus_and_the_widget_offer_the_same():
         assert tuple(getattr(TrustRegionExplorer, trait).values) == values
 
 
-@pytest.mark.parametrize("arguments", [{"a": 3.5}, {"b": -4}, {"delta": 0.02}, {"eps": 0.5}, {"beta": 2}])
+@pytest.mark.parametrize("arguments", [{"a": 3.5}, {"b": -4}, {"delta": 0.02}, {"eps": 0.5}, {"beta": 2}, {"steps": 3}])
 def test_the_widget_refuses_what_it_cannot_show(arguments):
     with pytest.raises(traitlets.TraitError):
         TrustRegionExplorer(**arguments)

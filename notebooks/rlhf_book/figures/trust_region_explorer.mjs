@@ -96,12 +96,13 @@ const maths = {
     return { kl, box };
   },
 
-  words: (a, b, delta, eps, beta) => {
+  words: (a, b, delta, eps, beta, kinds = KINDS) => {
     const { p, steps } = maths.measure(a, b, delta, eps, beta), { plain, natural, clip, penalty } = steps;
     const rarer = plain.ratios[0] < 1 ? `, and makes the best action rarer (ratio ${plain.ratios[0].toFixed(2)})` : "";
     const box = clip.inside ? "inside its box" : "outside its box";
-    return `The best action has probability ${p[0].toFixed(3)}. At KL ${delta} the natural gradient gains ${natural.gain.toFixed(3)}; ` +
-      `the plain one gains ${plain.gain.toFixed(3)}${rarer}. Steps on the clipped objective end ${box}, at KL ${clip.kl.toFixed(4)}. ` +
+    const two = `The best action has probability ${p[0].toFixed(3)}. At KL ${delta} the natural gradient gains ` +
+      `${natural.gain.toFixed(3)}; the plain one gains ${plain.gain.toFixed(3)}${rarer}.`;
+    return kinds.length === 2 ? two : `${two} Steps on the clipped objective end ${box}, at KL ${clip.kl.toFixed(4)}. ` +
       `The penalty with \u03b2 = ${beta} ends at KL ${penalty.kl.toFixed(4)}.`;
   },
 };
@@ -131,6 +132,7 @@ function render({ model, el }) {
   const read = reader(model);
   const write = writer(model);
   const state = () => [read("a", -2), read("b", 0.5), read("delta", 0.01), read("eps", 0.2), read("beta", 3)];
+  const kinds = KINDS.slice(0, read("steps", 4)), all = kinds.length === KINDS.length; // without clip and penalty: no box, no menu
 
   const root = figure(model, "trust-region-explorer", STYLE);
 
@@ -148,7 +150,7 @@ function render({ model, el }) {
   };
   const controls = {
     a: slider("a", "\u03b8\u2081 "), b: slider("b", "\u03b8\u2082 "), delta: menu("delta", "KL bound \u03b4 ", DELTAS),
-    eps: menu("eps", "clip range \u03b5 ", RANGES), beta: menu("beta", "penalty \u03b2 ", PRICES),
+    ...(all ? { eps: menu("eps", "clip range \u03b5 ", RANGES), beta: menu("beta", "penalty \u03b2 ", PRICES) } : {}),
   };
 
   const map = picture("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" });
@@ -158,8 +160,9 @@ function render({ model, el }) {
   root.append(
     element("div", { className: "controls" }, ...Object.values(controls).map(({ label }) => label)),
     map,
-    element("p", { className: "key", textContent: "Star: the old policy. Blue line: all policies at the KL bound. Dashed: the clip box. " +
-      "G, N: plain and natural gradient, followed to the KL bound. C: small steps on the clipped objective. P: the best policy under the KL penalty. " +
+    element("p", { className: "key", textContent: "Star: the old policy. Blue line: all policies at the KL bound. " +
+      "G, N: plain and natural gradient, followed to the KL bound. " +
+      (all ? "Dashed: the clip box. C: small steps on the clipped objective. P: the best policy under the KL penalty. " : "") +
       "The axes follow what is shown." }),
     table,
     said,
@@ -167,9 +170,9 @@ function render({ model, el }) {
 
   const draw = () => {
     const [a, b, delta, eps, beta] = state();
-    for (const [name, value] of Object.entries({ a, b, delta, eps, beta })) controls[name].show(value);
+    for (const [name, value] of Object.entries({ a, b, delta, eps, beta })) controls[name]?.show(value);
     const { p, steps } = maths.measure(a, b, delta, eps, beta), { kl, box } = maths.edges(p, delta, eps);
-    const points = [...kl, ...box, ...KINDS.map((kind) => steps[kind].q)];
+    const points = [...kl, ...(all ? box : []), ...kinds.map((kind) => steps[kind].q)];
     const [across, upwards] = [0, 1].map((k) => {
       const values = points.map((point) => point[k]), low = Math.min(...values), high = Math.max(...values), spare = 0.08 * (high - low);
       const [from, to] = k === 0 ? [LEFT, WIDTH - 8] : [HEIGHT - BOTTOM, 8];
@@ -184,18 +187,18 @@ function render({ model, el }) {
       ...upwards.ticks.map((y) => picture("text", { x: LEFT - 4, y: upwards(y) + 4, "text-anchor": "end" }, y.toFixed(digits(upwards)))),
       picture("text", { x: (LEFT + WIDTH) / 2, y: HEIGHT - 6, "text-anchor": "middle" }, "probability of action 1 (reward 3)"),
       picture("text", { x: LEFT + 6, y: 22 }, "\u2191 of action 2 (reward 2)"),
-      line(kl, "kl"), line(box, "box"),
+      line(kl, "kl"), ...(all ? [line(box, "box")] : []),
       picture("text", { class: "mark", x: across(p[0]), y: upwards(p[1]) + 5 }, "\u2605"),
-      ...KINDS.map((kind) => picture("text", { class: `mark ${kind}`, x: across(steps[kind].q[0]), y: upwards(steps[kind].q[1]) + 5 }, LETTERS[kind])),
+      ...kinds.map((kind) => picture("text", { class: `mark ${kind}`, x: across(steps[kind].q[0]), y: upwards(steps[kind].q[1]) + 5 }, LETTERS[kind])),
     );
     map.setAttribute("aria-label", `map of the policies near the old one, with probabilities ${p.map((x) => x.toFixed(3)).join(", ")}; ` +
-      KINDS.map((kind) => `${NAMES[kind]} ends at ${steps[kind].q.map((x) => x.toFixed(3)).join(", ")}`).join("; "));
-    body.replaceChildren(...KINDS.map((kind) => {
+      kinds.map((kind) => `${NAMES[kind]} ends at ${steps[kind].q.map((x) => x.toFixed(3)).join(", ")}`).join("; "));
+    body.replaceChildren(...kinds.map((kind) => {
       const { ratios, kl: far, gain } = steps[kind];
       const cells = [`${LETTERS[kind]} ${NAMES[kind]}`, ratios.map((r) => r.toFixed(2)).join("  "), far.toFixed(4), signed(gain)];
       return element("tr", { className: kind }, ...cells.map((text) => element("td", { textContent: text })));
     }));
-    said.textContent = maths.words(a, b, delta, eps, beta);
+    said.textContent = maths.words(a, b, delta, eps, beta, kinds);
   };
   for (const name of Object.keys(controls)) model.on(`change:${name}`, draw);
   draw();

@@ -471,10 +471,11 @@ class TrustRegionExplorer(LiveFigure):
         delta: the KL bound that plain and natural gradient are followed to: 0.001, 0.01 or 0.05.
         eps: the clip range: 0.1, 0.2 or 0.3.
         beta: the price of the KL in the penalty: 1, 3, 10 or 30.
+        steps: all 4, or plain and natural gradient alone: 2.
         alt: what a reader should know who does not see it.
 
     Raises:
-        traitlets.TraitError: a parameter beyond 3, another bound, clip range or price.
+        traitlets.TraitError: a parameter beyond 3, another bound, clip range, price or number of steps.
 
     Example:
         >>> TrustRegionExplorer(1.0, delta=0.05).delta
@@ -491,6 +492,7 @@ class TrustRegionExplorer(LiveFigure):
     delta = Enum([0.001, 0.01, 0.05], 0.01)
     eps = Enum([0.1, 0.2, 0.3], 0.2)
     beta = Enum([1, 3, 10, 30], 3)
+    steps = Enum([2, 4], 4)
 
 
 class KlExplorer(LiveFigure):

@@ -72,7 +72,7 @@ BETA = Exercise(
     One state, old policy `probs` `[V]`, exact `advantages` `[V]`. The sum $\sum_a \pi(a) A(a) - \beta\, \mathrm{KL}(\pi \,\Vert\, \pi_\text{old})$ (new first, as
     in the KL penalty of RLHF) is maximised by $\pi(a) \propto \pi_\text{old}(a)\, e^{A(a)/\beta}$. Write
     `my_beta`: return the $\beta$ at which that step has $\mathrm{KL}(\pi_\text{old} \,\Vert\, \pi)$ equal to `delta`. That KL
-    (old first, as in section 1) falls as $\beta$ grows, so halving an interval will do. Predict first: all advantages are doubled; what happens to $\beta$?
+    (old first, as in TRPO) falls as $\beta$ grows, so halving an interval will do. Predict first: all advantages are doubled; what happens to $\beta$?
     """,
     solution=my_beta,
     cases=(
