@@ -105,8 +105,8 @@ SAMPLES = Exercise(
     statement=r"""
     There are $N$ possible completions, with probabilities `probs` `[N]`, rewards `rewards` `[N]` and scores
     $\nabla \log \pi$ in the rows of `scores` `[N, D]` (their mean under `probs` is zero). An estimate is
-    $(R - b)\, \nabla \log \pi$ of one sample; its noise is the expected squared distance from its mean. Write
-    `my_samples`: how many samples have to be averaged without a baseline for the noise that one sample has with the
+    $(R - b)\, \nabla \log \pi$ of one sample; its variance is the expected squared distance from its mean. Write
+    `my_samples`: how many samples have to be averaged without a baseline for the variance that one sample has with the
     constant `baseline`? Predict first, for a softmax over three completions with rewards of 100, 101 and 102, equally
     probable, and their mean as the baseline: is it 2, 20 or more than 1000?
     """,
@@ -126,11 +126,11 @@ SAMPLES = Exercise(
         ),
         Mistake(
             _squared,
-            "The noise is a variance already. It need not be squared again.",
+            "It is a variance already. It need not be squared again.",
         ),
         Mistake(
             _not_centred,
-            "These are second moments. The noise is the distance from the mean, which both estimates share.",
+            "These are second moments. A variance is taken from the mean, which both estimates share.",
         ),
         Mistake(
             _listed_once,
@@ -142,20 +142,20 @@ SAMPLES = Exercise(
         ),
         Mistake(
             _difference,
-            "You subtract the two noises. How does noise fall with the number of samples?",
+            "You subtract the two variances. How does a variance fall with the number of samples?",
         ),
     ),
-    where="Averaging n independent samples divides the noise by n.",
+    where="Averaging n independent samples divides the variance by n.",
     idea=r"""
-    Compute one number twice, with $b = 0$ and with the baseline: the noise $\sum_i p_i \lVert x_i - \bar x
+    Compute one number twice, with $b = 0$ and with the baseline: the variance $\sum_i p_i \lVert x_i - \bar x
     \rVert^2$, where $x_i = (R_i - b)\, s_i$ and $\bar x$ is the mean of the $x_i$ under `probs`. How many samples
     bring the first down to the second?
     """,
     outline="""
     For each of the two baselines, in this order: the `[N, D]` estimates; their mean `[D]`, weighted by `probs`; the
     squared distance of each estimate from it, summed over D; the mean of that, weighted again. What is returned is
-    made of the two noises alone: which one is divided by which?
+    made of the two variances alone: which one is divided by which?
     """,
-    right="Right. For rewards of 100, 101 and 102 it is about 30,600: without a baseline the noise is nearly that of the "
-    "scores alone, times 100 squared.",
+    right="Right. For rewards of 100, 101 and 102 it is about 30,600: without a baseline the variance is nearly that of "
+    "the scores alone, times 100 squared.",
 )
