@@ -10,8 +10,8 @@ from torch import Tensor
 from rlhf_minimal import ALGORITHMS, Batch, contrib, policy_loss, prepare
 from rlhf_minimal.functional import advantages, checks
 from rlhf_minimal.functional.aggregation import Totals
+from rlhf_minimal.functional.checks import ROUNDING
 from rlhf_minimal.lab import chunked
-from rlhf_minimal.objective import ROUNDING
 
 BARE = replace(ALGORITHMS["grpo"], kl=(), shape=None, trust=None)
 
