@@ -340,3 +340,57 @@ def test_an_interval_by_problem_is_wider_than_one_by_evaluation(how):
     wilson = 2 * z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     assert wilson == pytest.approx({"sampled": 0.184 - 0.090, "greedy": 0.544 - 0.407}[how], abs=2e-3)
     assert start["high"] - start["low"] > 1.7 * wilson
+
+
+def test_from_few_samples_the_natural_gradient_may_still_be_ahead():
+    """Three actions, eight samples, each way in which they can fall: both steps are followed to one KL."""
+    theta = torch.tensor([-2.0, 0.5, 0.0], dtype=torch.float64)
+    p = theta.softmax(0)
+    A = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)
+    A = A - p @ A
+    fisher = torch.diag(p[:2]) - torch.outer(p[:2], p[:2])
+
+    def gain(x, delta=0.01):
+        x, low, high = torch.cat([x, x.new_zeros(1)]) / x.norm(), 0.0, 50.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            inside = (p * (p.log() - (theta + middle * x).log_softmax(0))).sum() < delta
+            low, high = (middle, high) if inside else (low, middle)
+        return ((theta + low * x).softmax(0) - p) @ A
+
+    def mean_gains(n):
+        chances, gains = [], []
+        for a, b in itertools.product(range(n + 1), repeat=2):
+            if a + b <= n:
+                counts = torch.tensor([a, b, n - a - b], dtype=torch.float64)
+                ways = math.factorial(n) / math.prod(math.factorial(int(c)) for c in counts)
+                chances.append(ways * (p**counts).prod())
+                weight = counts / n * A
+                plain = weight[:2] - weight.sum() * p[:2]
+                gains.append(torch.stack([gain(plain), gain(torch.linalg.solve(fisher, plain))]))
+        chances = torch.stack(chances)
+        assert chances.sum() == pytest.approx(1)
+        return chances @ torch.stack(gains)
+
+    for n in (2, 8):
+        plain, natural = mean_gains(n)
+        assert 0 < plain < natural
+    assert plain == pytest.approx(0.0575, abs=2e-3)
+    assert natural == pytest.approx(0.0669, abs=2e-3)
+
+
+def test_errors_that_scatter_help_greedy_decoding_and_no_samples():
+    """A teacher who is right in two of five, with six errors of one in ten: what a perfect imitator does."""
+    teacher = torch.tensor([0.4, *[0.1] * 6], dtype=torch.float64)
+    logits = teacher.log().requires_grad_()
+    loss = -(teacher * logits.log_softmax(0)).sum()
+    assert torch.autograd.grad(loss, logits)[0].abs().max() < 1e-12  # nothing is left to imitate
+    student = logits.detach().softmax(0)
+    assert student[0].item() == pytest.approx(0.4)  # sampled: as often right as the teacher
+    assert student.argmax() == 0  # greedy: always right
+
+
+def test_a_cap_below_one_is_seen_in_the_curve():
+    runs = {(run["arm"], run["seed"]): run for run in read_record("gate-runs")["runs"]}
+    for seed in range(5):
+        assert runs["cispo-0.2", seed]["sampled"] < runs["cispo", seed]["sampled"] - 0.1
