@@ -64,7 +64,8 @@ GAP = Exercise(
     minutes=15,
     difficulty="stretch",
     statement=r"""
-    Without a clip GRPO weighs a completion by the *arithmetic* mean of its token ratios, GSPO by the *geometric* mean.
+    Without a clip GRPO's objective weighs a completion by the *arithmetic* mean of its token ratios, GSPO's by the
+    *geometric* mean.
     With $\delta_t = \log w_t$ the difference is
 
     $$\frac1n \sum_t e^{\delta_t} - \exp\Big(\frac1n \sum_t \delta_t\Big).$$
