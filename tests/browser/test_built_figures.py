@@ -170,13 +170,14 @@ def test_menus_of_the_pass_rates(figure, page):
 @on_both("trust-region-explorer")
 def test_menus_of_the_trust_region(figure, page):
     shown = figure(page, "trust-region-explorer")
-    for selector, key, words in (
-        (".delta", "End", "At KL 0.05"),
-        (".delta", "Home", "At KL 0.001"),
-        (".beta", "End", "\u03b2 = 30"),
-    ):
-        press(shown.locator(selector), key)
+    for key, words in (("End", "At KL 0.05"), ("Home", "At KL 0.001")):
+        press(shown.locator(".delta"), key)
         assert words in said(shown)
+    if page == "notebooks/trust-regions.html":  # there it has two steps of the four
+        assert shown.locator(".beta, .eps").count() == 0
+        return
+    press(shown.locator(".beta"), "End")
+    assert "\u03b2 = 30" in said(shown)
     polygons = drawn(shown.locator("polygon"))
     press(shown.locator(".eps"), "End")
     assert drawn(shown.locator("polygon")) != polygons

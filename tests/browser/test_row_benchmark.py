@@ -31,7 +31,8 @@ def pages(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(benchmark, "read_record", lambda name: RECORD)
         patch.setattr(page_of_tables, "read_record", lambda name: RECORD)
-        tables = [page_of_tables.results("addition-1"), page_of_tables.separated("addition-1")]
+        group = page_of_tables.whole_groups()["addition-1"]
+        tables = [page_of_tables.results(group), page_of_tables.separated(group)]
     return with_the_comparison(tmp_path_factory.mktemp("comparison") / "book", "\n\n".join(tables))
 
 
