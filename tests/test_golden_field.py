@@ -17,8 +17,9 @@ import pytest
 import torch
 
 import rlhf_minimal.functional as functional
+from library_settings import MODULES
 from rlhf_minimal import ALGORITHMS, KL, Algorithm, Batch, contrib, policy_loss, prepare
-from rlhf_minimal.functional import advantages, aggregation, corrections, filters, gates, ratios
+from rlhf_minimal.functional import advantages, aggregation, gates, ratios
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "field_losses.json").read_text())
 INPUTS = {name: torch.tensor(numbers, dtype=torch.float64) for name, numbers in GOLDEN["inputs"].items()}
@@ -42,18 +43,6 @@ GDPO = {
     "verl": advantages.whiten,
     "trl": partial(contrib.advantages.zscore_rows, eps=1e-4),
     "nemo": partial(contrib.advantages.zscore_rows, eps=0.0),
-}
-MODULES = {  # where the cells of a column stand
-    "advantage": (advantages, contrib.advantages),
-    "targets": (advantages, contrib.advantages),
-    "normalize": (advantages, contrib.advantages),
-    "ratio": (ratios, contrib.ratios),
-    "gate": (gates, contrib.gates),
-    "aggregate": (aggregation, contrib.aggregation),
-    "entropy_aggregate": (aggregation, contrib.aggregation),
-    "correct": (corrections, contrib.corrections),
-    "trust": (contrib.trust,),
-    "keep": (filters, contrib.filters),
 }
 RENAMED = {"gamma": "vespo"}  # since the file was made
 OURS = {"abs": "absolute"}  # names that are a builtin's

@@ -94,7 +94,11 @@ def clip_weight(
 
 
 def sigmoid(
-    ratio: Float[Tensor, "B T"], advantage: Float[Tensor, "B T"], *, tau_pos: float = 1.0, tau_neg: float = 1.05
+    ratio: Float[Tensor, "B T"],
+    advantage: Float[Tensor, "B T"],
+    *,
+    tau_pos: float = 1.0,
+    tau_neg: float = 1.05,
 ) -> Float[Tensor, "B T"]:
     r"""SAPO's soft gate (:eq:`eq-gate-sigmoid`).
 
