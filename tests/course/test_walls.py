@@ -411,11 +411,11 @@ time.sleep(600)
 """
 TOGETHER = """
 import os, time
+print("up", flush=True)  # before it has too much: it is ended at any moment after that
 for _ in range(3):
     if os.fork() == 0:
         held = bytearray(120 * 2**20)
         time.sleep(600)
-print("up", flush=True)
 time.sleep(600)
 """
 
