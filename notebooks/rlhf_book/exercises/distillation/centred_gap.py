@@ -125,5 +125,5 @@ CENTRED_GAP = Exercise(
     return ... - mean  # the gap at the sampled ids
     ```
     """,
-    right="Right: on average the gap is minus the KL, so the baseline adds the KL. In the table of section 5 this is *sampled, minus the KL*.",
+    right="Right: on average the gap is minus the KL, so the baseline adds the KL. In the table of estimators in depth this is *sampled, minus the KL*.",
 )
