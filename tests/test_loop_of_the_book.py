@@ -384,7 +384,7 @@ def test_which_start_was_replaced_follows_from_the_losses():
     stuck = [seed for seed, loss in sorted(losses.items()) if loss > limit]
     assert record()["replaced"] == {str(seed): 5 + n for n, seed in enumerate(stuck)} == {"4": 5}
     captions = str([cell.outputs for cell in CELLS if cell.id == "curve"])
-    assert captions.count(f"(loss {losses[4]:.3f}, section 2)") == 1
+    assert captions.count(f"(its loss was {losses[4]:.3f}; section 2 says what is good)") == 1
     assert "one start of six" in CHAPTER.read_text(encoding="utf-8")
 
 
