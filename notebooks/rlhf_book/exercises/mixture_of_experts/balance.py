@@ -58,7 +58,7 @@ BALANCE = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Write the load-balancing loss that section 7 mentions, $E \sum_e F_e P_e$: `my_balance(logits, picked)` for `[n, E]` router
+    Against a router that sends all tokens to a few experts, pretraining adds the *load-balancing loss* $E \sum_e F_e P_e$. Write it, `my_balance(logits, picked)`, for `[n, E]` router
     logits and $K$ = `picked`; the result is one number. $F_e$ is the share of the $n$ tokens that pick expert $e$, and $P_e$ the mean over the tokens of the
     softmax over all experts. Before you run it: all tokens pick the same $K$ experts, each with probability $1/K$. How large is the
     loss then, and how large if all experts are used alike?
