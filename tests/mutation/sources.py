@@ -12,7 +12,7 @@ EXACT = (
     *("tests/test_pairwise.py", "tests/errors/test_pairwise.py", "tests/errors/test_contracts.py"),
     *("tests/test_golden_field.py", "tests/test_step_advantages.py", "tests/training/test_teacher.py"),
     *("tests/test_bounds.py", "tests/test_corners.py", "tests/test_score_centering.py"),
-    *("tests/errors/test_score_centering.py", "tests/test_contrib_pairs.py"),
+    *("tests/errors/test_score_centering.py", "tests/errors/test_cells_of_contrib.py", "tests/test_contrib_pairs.py"),
 )
 # The fast paths, held to the plain one.
 FAST = ("tests/training/test_fast_paths.py", "tests/training/test_fast_choices.py", "tests/models/test_models.py")
