@@ -303,13 +303,29 @@ def test_the_drawn_tree_holds_every_answer_and_every_line():
     assert " on" not in re.sub(r">[^<]*<", "><", text), "no attribute of an event"
 
 
-def test_the_table_has_each_leaf_once_with_its_row_and_a_setting():
+def test_the_table_has_each_leaf_once_with_its_row_a_setting_and_its_evidence():
     text = tree_table()
-    rows = re.findall(r"<tr>(.*?)</tr>", text)
-    told = [cells for row in rows if len(cells := re.findall(r"<td[^>]*>(.*?)</td>", row)) == 4]
-    assert [html.unescape(cells[3]) for cells in told] == [leaf.begin for leaf in LEAVES]
-    assert [html.unescape(cells[2]) for cells in told] == [leaf.short for leaf in LEAVES]
-    assert [re.sub("<.*?>", "", cells[1]) for cells in told] == [leaf.row or "none" for leaf in LEAVES]
+    told = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", text)[1:]]
+    titles, rows, begins, shorts, evidence = zip(*told, strict=True)
+    assert [html.unescape(title) for title in titles] == [leaf.title for leaf in LEAVES]
+    assert [re.sub("<.*?>", "", row) for row in rows] == [leaf.row or "none" for leaf in LEAVES]
+    assert [html.unescape(begin) for begin in begins] == [leaf.begin for leaf in LEAVES]
+    assert [html.unescape(short) for short in shorts] == [leaf.short for leaf in LEAVES]
+    assert dict(zip([leaf.id for leaf in LEAVES], evidence, strict=True)) == {
+        "fresh": "ours",
+        "long": "ours; a paper's",
+        "dead": "ours: no difference shown; a paper's",
+        "updates": "ours",
+        "experts": "ours: no difference shown; a paper's",
+        "stale": "ours",
+        "engine": "a paper's",
+        "leaky": "ours",
+        "never": "none",
+        "learned-critic": "ours: no difference shown; a paper's",
+        "learned-groups": "ours: no difference shown; a paper's",
+        "pairs": "ours; a paper's",
+        "teacher": "ours: no difference shown; a paper's",
+    }
     for leaf in LEAVES:
         assert len(leaf.short.split()) <= 16, leaf.id
         settings = f"{leaf.settings} {leaf.because} {leaf.flags}"

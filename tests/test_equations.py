@@ -96,16 +96,16 @@ def test_every_function_is_held_by_a_test(function):
 # The book's table of contents, in its final form: a docstring may name a chapter that is still to be written.
 PLANNED = set(
     (
-        "agents agents-in-depth anatomy anatomy-in-depth choosing choosing-in-depth dapo dapo-in-depth "
-        "deepseek-r1 deepseek-r1-in-depth diagnosis diagnosis-in-depth distillation distillation-in-depth dr-grpo "
-        "dr-grpo-in-depth from-zero from-zero-in-depth gae gae-in-depth grpo grpo-in-depth gspo gspo-in-depth "
-        "judges kimi kimi-in-depth kl-divergence kl-divergence-in-depth language-models language-models-in-depth "
-        "making-it-fast making-it-fast-in-depth mixture-of-experts mixture-of-experts-in-depth off-policy "
-        "off-policy-in-depth policy-gradients policy-gradients-in-depth ppo-clip ppo-clip-in-depth ppo-rlhf "
-        "ppo-rlhf-in-depth process-rewards process-rewards-in-depth real-model real-model-in-depth reward-models "
-        "reward-models-in-depth rloo rloo-in-depth rlvr rlvr-in-depth scaling-up scaling-up-in-depth self-play "
-        "self-play-in-depth soft-gates soft-gates-in-depth test-time-scaling test-time-scaling-in-depth trust-regions "
-        "trust-regions-in-depth whiteboard"
+        "agents agents-in-depth anatomy anatomy-in-depth choosing choosing-in-depth dapo dapo-in-depth deepseek-r1 "
+        "deepseek-r1-in-depth diagnosis diagnosis-in-depth distillation distillation-in-depth dr-grpo "
+        "dr-grpo-in-depth from-zero from-zero-in-depth gae gae-in-depth grpo grpo-in-depth gspo gspo-in-depth judges "
+        "judges-in-depth kimi kimi-in-depth kl-divergence kl-divergence-in-depth language-models "
+        "language-models-in-depth making-it-fast making-it-fast-in-depth mixture-of-experts "
+        "mixture-of-experts-in-depth off-policy off-policy-in-depth policy-gradients policy-gradients-in-depth "
+        "ppo-clip ppo-clip-in-depth ppo-rlhf ppo-rlhf-in-depth process-rewards process-rewards-in-depth real-model "
+        "real-model-in-depth reward-models reward-models-in-depth rloo rloo-in-depth rlvr rlvr-in-depth scaling-up "
+        "scaling-up-in-depth self-play self-play-in-depth soft-gates soft-gates-in-depth test-time-scaling "
+        "test-time-scaling-in-depth trust-regions trust-regions-in-depth whiteboard"
     ).split()
 )
 

@@ -199,7 +199,7 @@ def test_no_chapter_reads_what_lies_beside_it(path):
 
 
 # The others are held by the test above; this one reads records, sets exercises and shows a figure that moves.
-@pytest.mark.parametrize("name", ["process-rewards"])
+@pytest.mark.parametrize("name", ["rlvr"])
 def test_a_chapter_runs_in_a_folder_that_holds_nothing_else(installed, tmp_path, name):
     """The wheel is installed, the chapter was downloaded, and there is nothing else."""
     cells = [

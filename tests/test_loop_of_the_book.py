@@ -99,7 +99,7 @@ def shortened(source, *changes):
 
 
 # What these cells find out needs a model that has been trained to the end: `pytest --nbval-lax notebooks` runs that.
-NEED_TRAINING = {"measure", "batch", "push", "one-update", "zero-checked", "history", "learnt", "coin"}
+NEED_TRAINING = {"measure", "batch", "one-update", "history", "learnt", "coin"}
 
 
 def test_the_chapter_runs_where_our_packages_cannot_be_imported(tmp_path):

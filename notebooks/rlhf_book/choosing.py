@@ -303,7 +303,7 @@ LONG = Leaf(
     "No division by a completion's own length, which makes long wrong completions cheap.",
     "a budget that few completions meet; watch the lengths of right and wrong ones apart",
     "dividing by a completion's own length makes long wrong ones cheap",
-    "a budget of tokens that few completions meet",
+    "no KL; a budget of tokens that few completions meet",
     flags="--task clock",
     by_hand="The recorded comparison changes the divisor alone; this row also leaves the spread out.",
     exports=("trl", "verl"),
@@ -326,7 +326,7 @@ DEAD = Leaf(
     "Groups without a signal are drawn again, so each update has a full batch. It costs completions.",
     "count completions, not steps, when you compare",
     "groups without a signal are drawn again, so batches stay full",
-    "its filter; compare by completions and not by steps",
+    "no KL, its filter; compare by completions and not by steps",
     by_hand="The filter is the reason of this leaf; read below what an export leaves out of it. Easier or harder prompts are the other way out.",
     exports=("trl", "verl"),
     evidence=(
@@ -348,7 +348,7 @@ UPDATES = Leaf(
     "At sixteen updates a batch a clip was ahead of none, at four it was not told from none. The plain clip is a good first gate; none of ours is shown to be better.",
     "no KL; clip 0.2",
     "at sixteen updates a clip was ahead of none; no gate was shown to be better",
-    "no KL, clip 0.2",
+    "no KL, clip 0.2, old log-probs from before the first update",
     flags="--kl-coef 0 --minibatches 4",
     exports=("trl", "verl"),
     evidence=(
@@ -377,7 +377,7 @@ EXPERTS = Leaf(
     "A change of experts moves single tokens' ratios far; a mean over the completion hardly sees it. Routing replay with the plain row is the alternative; our runs tell neither from doing nothing.",
     "a band by the share that is clipped: 3e-4 and 4e-4 belong to long completions, since with n tokens a ratio's noise shrinks with the root of n",
     "single tokens' ratios jump with the experts, their mean over a completion hardly",
-    "a band set by the share that is clipped",
+    "no KL, a band set by the share that is clipped",
     runs=False,
     by_hand='The command line sets no band and ships no experts, so there is no line. In Python: replace(ALGORITHMS["gspo"], gate=partial(gates.clip, low=0.03, high=0.04)), a hundred times the paper\'s, for a dozen tokens. In TRL importance_sampling_level="sequence" with epsilon and epsilon_high, in verl policy_loss.loss_mode=gspo with clip_ratio_low and clip_ratio_high.',
     evidence=(
@@ -409,7 +409,7 @@ STALE = Leaf(
     "Keep the sampler's log-probs and take the ratio to them: the clip then corrects and bounds in one. At sixteen steps it saves most of what is lost otherwise, not all. On completions of five tokens their product, 3 at most, saved more; on long ones it is too noisy.",
     "no KL; one update a batch, old log-probs from the sampler; a clip of 0.5 below and 1 above if samples are very old; a lower learning rate also helps",
     "the ratio to the sampler corrects, and the clip bounds",
-    "old log-probs from the sampler, no KL, one update a batch",
+    "no KL, old log-probs from the sampler, one update a batch",
     flags="--kl-coef 0",
     runs=False,
     by_hand="train draws fresh samples and has no lag, so there is no line, and an export of grpo would not do it. In TRL 1.16 GRPOTrainer does not keep the sampler's log-probs for its ratio; the experimental AsyncGRPOTrainer does (max_staleness, epsilon, epsilon_high). In verl set algorithm.rollout_correction.bypass_mode=True, with clip_ratio_low and clip_ratio_high; else the trainer computes the old log-probs anew.",
@@ -442,7 +442,7 @@ ENGINE = Leaf(
     "The two disagree on a few tokens by much. Leave those out, and look for the reason. Cutting their weight (truncation) is the usual alternative.",
     "band 0.5 to 2 first; log the share that is left out",
     "the two disagree by much on a few tokens, which are left out",
-    "band 0.5 to 2; log the share that is left out",
+    "no KL, old log-probs from the trainer, the sampler's beside them, band 0.5 to 2",
     by_hand="The line runs the row, but here one engine samples and trains, so that no token is left out; the exports set the correction.",
     exports=("trl", "verl"),
     evidence=(
@@ -543,38 +543,45 @@ def follow(*answers: str, node: "Question | Leaf" = TREE) -> Leaf:
     return node
 
 
-def tree_table(node: "Question | Leaf" = TREE) -> str:
-    """The tree as one table: a line a question, indented, and a row where the answers end."""
-    heads = ("what you have", "row", "why", "begin with")
+def tree_table() -> str:
+    """The ends of the tree as one table: a line a leaf, in the order of the tree."""
+    heads = ("what you have", "row", "begin with", "why", "evidence")
     cell = (
         "text-align:left; vertical-align:top; white-space:normal; padding:0.2em 0.5em"
     )
     head = "".join(f"<th scope='col' style='{cell}'>{name}</th>" for name in heads)
-    body = "".join(_lines_html(node, "", 0, cell))
+    body = ""
+    for leaf in leaves():
+        row = (
+            f"<code style='white-space:nowrap'>{leaf.row}</code>"
+            if leaf.row
+            else "none"
+        )
+        texts = (
+            escape(leaf.title),
+            row,
+            escape(leaf.begin),
+            escape(leaf.short),
+            evidence_in_short(leaf),
+        )
+        cells = "".join(f"<td style='{cell}'>{text}</td>" for text in texts)
+        body += f"<tr>{cells}</tr>"
     table = "font-size:0.92em; border-collapse:collapse"
     return f"<table style='{table}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _lines_html(
-    node: "Question | Leaf", answer: str, depth: int, cell: str
-) -> Iterator[str]:
-    indented = f"{cell}; padding-left:{0.5 + 1.1 * max(depth - 1, 0):.1f}em"
-    if isinstance(node, Leaf):
-        row = (
-            f"<code style='white-space:nowrap'>{node.row}</code>"
-            if node.row
-            else "none"
-        )
-        rest = (row, escape(node.short), escape(node.begin))
-        answer += f": {node.title}" if answer in ("yes", "no") else ""
-        cells = "".join(f"<td style='{cell}'>{text}</td>" for text in rest)
-        yield f"<tr><td style='{indented}'>{escape(answer)}</td>{cells}</tr>"
-        return
-    said = f"<b>{escape(answer)}.</b> " if answer else ""
-    asks = f"{said}<i>{escape(node.asks)}</i>"
-    yield f"<tr><td colspan='4' style='{indented}'>{asks}</td></tr>"
-    for given, then in node.answers.items():
-        yield from _lines_html(then, given, depth + 1, cell)
+def evidence_in_short(leaf: Leaf) -> str:
+    """Whose evidence a leaf has; of ours, whether any comparison of this very leaf is separated."""
+    said = []
+    mine = [
+        name for one in leaf.evidence if one.kind == "ours" for name in one.comparisons
+    ]
+    if mine:
+        apart = any(paired(COMPARISONS[name]).separated for name in mine)
+        said.append("ours" if apart else "ours: no difference shown")
+    if any(one.kind == "paper" for one in leaf.evidence):
+        said.append("a paper's")
+    return "; ".join(said) or "none"
 
 
 def tree_html(node: "Question | Leaf" = TREE) -> str:

@@ -141,7 +141,7 @@ def test_a_chapter_prints_whole(opened):
 
 def test_equations_of_a_chapter_have_numbers_and_no_label_is_text():
     text = (BUILT / "notebooks" / "gae.html").read_text(encoding="utf-8")
-    assert 'id="equation-eq-gae-expanded"' in text
+    assert 'id="equation-eq-gae-backwards"' in text
     assert "(eq-" not in re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
     assert re.search(r'class="eqno">\(\d', text)
 

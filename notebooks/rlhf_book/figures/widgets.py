@@ -862,7 +862,7 @@ class StepExplorer(LiveFigure):
 class VerifierExplorer(LiveFigure):
     """Give a verifier a hole, or let it err by lot; see what the expected update makes of three kinds of completions.
 
-    Chapter: rlvr.
+    Chapter: rlvr-in-depth.
 
     Args:
         honest: the share of right completions at the start, in per cent, 1 to 60.

@@ -74,8 +74,8 @@ CENTRED_GAP = Exercise(
     Who has the whole distributions need not throw away the policy gradient: the row's advantage can have a baseline. Predict: is the
     gap of a sampled token positive or negative on average, if the student samples? Then write
     `my_centred_gap(student, teacher, ids)`: the gap $\log \pi_T - \log \pi$ of each sampled token, minus its exact mean
-    over the tokens that the student could have drawn there. Logits are `[B, T, V]`, ids `[B, T]`; the result is `[B, T]`. The
-    gradient stays unbiased, whatever is taken off that the drawn token has no part in (why?).
+    over the tokens that the student could have drawn there. Logits are `[B, T, V]`, ids `[B, T]`; the result is `[B, T]`. To
+    subtract a number that does not depend on the drawn token leaves the gradient unbiased. Why?
     """,
     solution=my_centred_gap,
     cases=(
@@ -125,5 +125,5 @@ CENTRED_GAP = Exercise(
     return ... - mean  # the gap at the sampled ids
     ```
     """,
-    right="Right: on average the gap is minus the KL, so the baseline adds the KL. In the table of section 5 this is *sampled, minus the KL*.",
+    right="Right: on average the gap is minus the KL, so the baseline adds the KL. In the table of estimators in depth this is *sampled, minus the KL*.",
 )

@@ -70,7 +70,7 @@ REST = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    A variant. In section 5 the set $K$ holds the *teacher's* best tokens, which a server hands out. Now the trainer chooses: it
+    An inference server hands out the *teacher's* best $k$ tokens, and the KL puts all others into one. Now the trainer chooses: it
     asks the teacher for the tokens that *the student* finds most probable, and for nothing else. Predict: can this KL see that the student
     misses the teacher's favourite token? Write `my_kl_with_rest(student, teacher, k)`: the KL from student to teacher after all
     tokens outside of the student's top $k$ have become one. Logits are `[V]`, without ties; the result is a scalar.

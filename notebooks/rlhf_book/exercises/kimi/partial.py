@@ -91,7 +91,7 @@ PARTIAL = Exercise(
     came from one policy, those behind from the next. `first` and `second` hold the log-probs of *all* tokens
     under these two policies, `lengths` the numbers of tokens; what stands behind a completion's end has no meaning. Write
     `my_log_ratio(logp, first, second, cuts, lengths)`: the log-ratio of each completion to what really wrote it. A cut may be 0
-    or the whole length. When may one call the two authors together *one* policy, to which the fit of section 2 can be tied?
+    or the whole length. When may one call the two authors together *one* policy, to which the fit of section 3 can be tied?
     """,
     solution=my_log_ratio,
     cases=(
@@ -147,7 +147,7 @@ PARTIAL = Exercise(
     ```
     """,
     right="Right. With one cut for all completions of a prompt the next token at each prefix comes from a fixed distribution: "
-    "one policy, and the fit of section 2 can be tied to it. With a cut of its own for each completion the same prefix is "
+    "one policy, and the fit of section 3 can be tied to it. With a cut of its own for each completion the same prefix is "
     "continued by either policy, the residual cannot vanish for all of them, and the fit ends at the tilt of a geometric mean "
     "over the cuts (Kimi in depth).",
 )

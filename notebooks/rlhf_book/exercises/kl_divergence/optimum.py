@@ -68,7 +68,7 @@ OPTIMUM = Exercise(
     \pi_{ref})$ for whole completions. The best policy is $\pi(o) \propto \pi_{ref}(o)\, e^{R(o)/\beta}$.
 
     Write `my_optimum(p, beta)`: the share right under that policy, and its $\mathrm{KL}(\pi \,\|\, \pi_{ref})$ in nats.
-    Then ask for one prompt with $p = 0.2$, at $\beta = 0.4$ and at 0.1. (The runs of section 7 mix prompts of different
+    Then ask for one prompt with $p = 0.2$, at $\beta = 0.4$ and at 0.1. (The runs of section 6 mix prompts of different
     $p$, and at $\beta = 0.4$ they stand below this optimum: about 0.4 right after 30 steps.)
     """,
     solution=my_optimum,

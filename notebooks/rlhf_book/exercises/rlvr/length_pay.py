@@ -72,7 +72,7 @@ LENGTH_PAY = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Before a run you want to know whether completions will begin to grow. Section 6 says that it is the covariance of length and
+    Before a run you want to know whether completions will begin to grow. "What length pays, measured" says that it is the covariance of length and
     reward that decides, *for each prompt by itself*. Estimate its mean over prompts without bias from one batch:
     `my_length_pay(lengths, rewards, group_size)` with `lengths` and `rewards` `[B]`, the completions of a prompt next to each other.
 

@@ -64,7 +64,7 @@ NOISY_STEP = Exercise(
     minutes=15,
     difficulty="stretch",
     statement=r"""
-    Section 5 leaves a number in front of the gradient: $\delta$ times $1 - a - b$. Work out $\delta$ for the z-score of GRPO. Write
+    Section 4 leaves a number in front of the gradient: $\delta$ times $1 - a - b$. Work out $\delta$ for the z-score of GRPO. Write
     `my_step_factor(p, a, b, G, divide)`: the number before $\nabla p$ in the expected step of one completion, where the prompt is
     solved with chance $p$, the verifier errs with rates $a$ and $b$, and the group has $G$ completions. With
     `divide=False` the advantage is the reward minus the group's mean. With `divide=True` it is divided by the group's sample
