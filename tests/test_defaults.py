@@ -1,4 +1,7 @@
-"""A default is a claim about a paper or a convention: each one stands here once more, with where it comes from."""
+"""A default is a claim about a paper or a convention: each one stands here once more, with where it comes from.
+
+So are the numbers in the rows that `contrib` adds; its comments say whose each of them is.
+"""
 
 import importlib
 import inspect
@@ -8,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rlhf_minimal import ALGORITHMS, Batch, contrib, functional, pairs, policy_loss, prepare
+from rlhf_minimal import ALGORITHMS, Batch, contrib, functional, pairs, policy_loss, prepare, table
 from rlhf_minimal.functional import advantages, corrections, gates, logprobs, masked, shaping
 from rlhf_minimal.lab import chunked
 
@@ -57,6 +60,44 @@ DEFAULTS = {
     contrib.shaping.cosine: {"right_short": 1.0, "right_long": 0.5, "wrong_short": -1.0, "wrong_long": -0.5},  # TRL
 }
 
+# The rows as `table` prints them: what a row writes out stands here even where it is the cell's default.
+ROWS = """
+reinforce_pp_baseline: advantage group_centered | normalize whiten | ratio token | gate clip(low=0.2, high=0.2) |
+    aggregate token_mean | kl k2 in loss 0.001
+icepop: advantage group_normalized | ratio token | gate clip(low=0.2, high=0.28) | aggregate sequence_mean |
+    correct masked_importance(low=0.5, high=2)
+deepseek_v32: advantage group_centered | ratio token | gate clip(low=0.2, high=0.2) |
+    trust off_policy_sequence(delta=0.5) | aggregate sequence_mean | kl k3 weighted in loss 0.001
+dppo: advantage group_centered | ratio token | gate none | trust dppo_tv(low=0.2, high=0.2) |
+    aggregate token_mean | kl k2 in loss against old 0.002
+scalerl: advantage batch_std | ratio token | gate clip_weight(cap=5) | aggregate prompt_mean | keep mixed_outcomes
+lite_ppo: advantage batch_std | ratio token | gate clip(low=0.2, high=0.2) | aggregate token_mean
+dro: advantage group_centered | ratio on_policy | gate none | aggregate token_mean | kl k2 in loss against old 0.1
+luspo: advantage group_normalized | ratio sequence | gate clip(low=0.002, high=0.0025) | aggregate sequence_sum
+olmo3: advantage group_centered | ratio token | gate clip(low=0.2, high=0.272) | aggregate token_mean |
+    keep mixed_outcomes | correct truncated_importance(cap=2)
+kimi_k25: advantage group_centered | ratio token | gate mask_weight(low=0.2, high=0.28) | aggregate token_mean |
+    kl k2 in loss against old 0.02
+topr: advantage group_centered | ratio token | gate topr | aggregate sequence_sum
+maxrl: advantage maxrl | ratio token | gate clip(low=0.2, high=0.28) | aggregate token_mean
+opo: advantage opo | ratio on_policy | gate none | aggregate sequence_sum
+pass_at_k: advantage best_minus_second | ratio on_policy | gate none | aggregate sequence_sum
+sao: advantage gae_by_length(alpha=1.5) | targets gae(lam=1) | ratio token | gate mask_weight(low=0.3, high=5) |
+    aggregate token_mean
+opd: advantage teacher_gap | ratio token | gate none | aggregate token_mean
+sdpo: advantage teacher_gap | ratio token | gate clip_weight(cap=2) | aggregate sequence_mean
+remax: advantage greedy_baseline | ratio on_policy | gate none | aggregate sequence_sum
+high_entropy: advantage group_normalized | ratio token | gate clip(low=0.2, high=0.28) |
+    trust high_entropy(share=0.2) | aggregate token_mean | keep mixed_outcomes
+gdpo: advantage gdpo | normalize whiten | ratio token | gate clip(low=0.2, high=0.2) | aggregate token_mean
+vespo: advantage group_normalized | ratio product_token | gate vespo | aggregate token_mean
+"""
+PAIRWISE = """
+kto: score log_ratio | reference frozen | loss kto_loss(beta=0.1)
+simpo: score mean_logp | loss margin_loss(beta=2, gamma=1)
+orpo: score mean_logp | loss odds_ratio_loss(coef=0.1)
+"""
+
 
 def defaults(function):
     """Every default of a function; None is no number, it says that nothing was given."""
@@ -77,6 +118,19 @@ def test_every_default_of_a_cell_is_claimed_here():
     assert {cell.__name__: defaults(cell) for cell in public if defaults(cell)} == {
         cell.__name__: claimed for cell, claimed in DEFAULTS.items()
     }
+
+
+def printed(rows):
+    """What a table says of each row, without the columns that it leaves empty."""
+    header, _, *lines = ([cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table(rows).splitlines())
+    cells = (" | ".join(f"{c} {x}" for c, x in zip(header[1:], line[1:], strict=True) if x != "-") for line in lines)
+    return dict(zip(rows, cells, strict=True))
+
+
+def test_every_number_in_a_row_of_contrib_is_claimed_here():
+    for rows, claimed in ((contrib.ALGORITHMS, ROWS), (contrib.PAIRWISE, PAIRWISE)):
+        lines = claimed.strip().replace("\n    ", " ").splitlines()
+        assert printed(rows) == dict(line.split(": ") for line in lines)
 
 
 def test_an_option_left_out_is_its_default():

@@ -94,3 +94,48 @@ def test_rows():
             checks.check_rewards(wrong)
     with pytest.raises(ValueError, match="rewards holds a number that is not finite: score the completion"):
         checks.check_rewards(torch.tensor([1.0, float("nan")]))
+
+
+def test_log_probs_are_told_from_their_negatives_by_rounding():
+    """Half precision may lift a log-prob above 0 by `ROUNDING`; both ends of that span are themselves rounding."""
+    edge = checks.ROUNDING
+    assert edge == 1e-3
+
+    def pair(first, second):
+        a, b = (torch.tensor(numbers, dtype=torch.float64) for numbers in (first, second))
+        checks.check_logprobs(a=a, b=b)
+
+    def alone(*numbers):
+        checks.check_logprobs(a=torch.tensor(numbers, dtype=torch.float64))
+
+    alone(-1.0, 0.5)
+    alone(-edge, edge)
+    for refused in ((0.0, 0.5), (-edge, 1.0), (0.0, 1.1 * edge)):
+        with pytest.raises(ValueError, match=r"a: .* pass log pi instead of -log pi"):
+            alone(*refused)
+    pair((0.0, 0.5), (-edge, 0.0))  # the second may be anything
+    for log_probs in ((-1.0, 0.0), (-1.0, edge)):
+        with pytest.raises(ValueError, match=r"^a: 0 and more"):
+            pair((0.0, 0.5), log_probs)
+
+
+def test_temperatures():
+    for good in (checks.COLDEST, 1e-5, 1, 7.5):
+        checks.check_temperature(good)
+    for bad in (0, -1.0, float("inf"), float("nan"), "1", True):
+        with pytest.raises(ValueError, match="temperature is .*, expected a finite number above 0"):
+            checks.check_temperature(bad)
+    with pytest.raises(ValueError, match="below 1e-06 logits overflow: give a higher one, or sample greedily"):
+        checks.check_temperature(9e-7)
+
+
+def test_names():
+    checks.check_name("--out", "runs/ä b-1")
+    for character in ("\n", "\x1b", "\x7f", "\ud800", "\u2028", "\u2029"):  # Cc, Cs, Zl, Zp
+        with pytest.raises(ValueError, match=r"--out holds a control character \(.*\): take it out"):
+            checks.check_name("--out", f"a{character}b")
+
+
+def test_tokens_look_at_their_mask_too():
+    with pytest.raises(ValueError, match="mask"):
+        checks.check_tokens(torch.full((1, 2), 0.5), logp=torch.zeros(1, 2))

@@ -20,3 +20,15 @@ def test_what_is_refused():
         given = {"logp": x, "sampler_logp": x, "mask": mask, **change}
         with pytest.raises(ValueError, match=words):
             score_centering(given.pop("logp"), given.pop("sampler_logp"), given.pop("mask"), **given)
+
+
+def test_probabilities_that_sum_to_more_than_one_are_told_by_name():
+    """At any place, by as little as a thousandth; rounding in float32 is let pass."""
+    x = torch.full((1, 2, 4), 0.25).log()
+    for name in ("logp", "sampler_logp"):
+        for factor in (1.001, 2.0):
+            over = x.clone()
+            over[0, 1] += torch.tensor(factor).log()
+            with pytest.raises(ValueError, match=f"the probabilities of {name} sum to more than 1"):
+                score_centering(**{"logp": x, "sampler_logp": x} | {name: over}, mask=torch.ones(1, 2))
+    score_centering(logp=x, sampler_logp=x + 1e-6, mask=torch.ones(1, 2))

@@ -11,10 +11,11 @@ EXACT = (
     *("tests/errors/test_checks.py", "tests/errors/test_objective.py", "tests/test_defaults.py"),
     *("tests/test_pairwise.py", "tests/errors/test_pairwise.py", "tests/errors/test_contracts.py"),
     *("tests/test_golden_field.py", "tests/test_step_advantages.py", "tests/training/test_teacher.py"),
-    *("tests/test_bounds.py", "tests/test_corners.py"),
+    *("tests/test_bounds.py", "tests/test_corners.py", "tests/test_score_centering.py"),
+    *("tests/errors/test_score_centering.py", "tests/errors/test_cells_of_contrib.py", "tests/test_contrib_pairs.py"),
 )
 # The fast paths, held to the plain one.
-FAST = ("tests/training/test_fast_paths.py", "tests/models/test_models.py")
+FAST = ("tests/training/test_fast_paths.py", "tests/training/test_fast_choices.py", "tests/models/test_models.py")
 
 # A file of the library, or a pattern of files, and its tests: files or folders. A pattern that fits no file is an
 # error, so that a file which moves is not forgotten here.
