@@ -70,7 +70,7 @@ SLOPE = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Section 5 has the derivative of gold by $\eta$ and that of the KL by $\eta$. A budget of KL is spent best where
+    Section 5 has the derivative of gold by $\eta$; that of the KL is $\eta\, \mathrm{Var}_\eta(R_\phi)$ (in depth). A budget of KL is spent best where
     gold per nat is highest. Write `my_slope(ref, gold, proxy, beta)` for one prompt with `[N]` completions: how much the mean gold
     score rises for one more nat of KL, at the optimum for `beta`. Predict first: what is it at the peak of gold, and where is it largest in the figure of section 5?
     """,
