@@ -52,10 +52,10 @@ TRIES = 20
 _LIST = r"[\d\s\[\],-]*"
 _SUM = r"(?!.*\*\*)[\d\s+*/()-]*"
 _FORMULA = (
-    r"(?:\s|\d{1,9}+(?!\d)(?:\.\d{1,9}+(?!\d))?"  # numbers, not too large
+    r"(?>(?:\s|\d{1,9}+(?!\d)(?:\.\d{1,9}+(?!\d))?"  # numbers, not too large
     r"|[A-Za-z](?!\w|\s*\()"  # a variable
     r"|(?:a?sin|a?cos|a?tan|cot|sec|csc|sinh|cosh|tanh|exp|log|ln|sqrt|Abs|pi)(?!\w)"
-    r"|\*\*?|[-+/()])*+"
+    r"|\*\*?|[-+/()])*)"
 )
 # Dataset: a regular expression that the whole answer must match before the scorer may evaluate it.
 READABLE = {

@@ -111,9 +111,10 @@ _LETTERS = re.compile(rf"\d\s*(?!(?:{_UNITS}|of|per|is)\b)[A-Za-z]{{1,3}}\b")  #
 _TOKEN = r"(?:[\d.,+\-*/^()!%={}:_';<>|\[\]&]|\\[A-Za-z]+|\\[,;:! %$]|~)"  # what a formula in a sentence is made of
 _WORDS_IN_LATEX = re.compile(r"\\(?:text\w*|mathrm|mbox)\s?\{([^{}]*)\}")
 _JSON = re.compile(r'(?i)"(?:final[_ ]?)?answer"\s*:\s*(?:"((?:[^"\\\n]|\\.)*)"|(-?\d[\d.eE+-]*))?')
-# what joins values, and a value: neither gives back what it has taken, or a search would take exponential time
+# what joins values, and a value: neither gives back what it has taken, or a search would take exponential time (atomic
+# groups, not `++`: where its part fails midway, Python before 3.11.5 stays there)
 _JOIN = r"(?>\s*(?:,?\s*\b(?:or|and)\b|[,;]|\\(?:lor|vee)\b)(?:\s|\\[ ,;]|\\q?quad)*)"
-_VALUE = r"(?=[^\s,;]*(?:\d|\\pi))(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)++"
+_VALUE = r"(?=[^\s,;]*(?:\d|\\pi))(?>(?:[\d./^*+{}()-]|\\(?:[dt]?frac|sqrt|pi|cdot)\s?)+)"
 _SEVERAL = re.compile(
     rf"(?:^|(?<=[\s:(]))(?:([A-Za-z])[\w{{}}]* *= *)?{_VALUE}(?:{_JOIN}(?:\1[\w{{}}]* *= *)?{_VALUE})+$"
 )
@@ -169,9 +170,9 @@ _IS_DENIED = re.compile(
     rf"|give or take|(?:for|as an) (?:example|instance)|I guess)\b|[\s,(]*(?:[a-z]+ )?(?:or (?:more|less|fewer|so)"
     rf"|at (?:the )?(?:very )?(?:most|least))\b"
     # ... or it is denied, or called a guess
-    r"|[\s,:(\u2014-]*(?:(?:which|that|this|it|but|and|though) )*+(?:(?:is|was|were|seems?|would|could|can|does|did"
-    r"|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|still|first|upper|lower|good|rough"
-    r"|common) )*+(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b"
+    r"|[\s,:(\u2014-]*(?>(?:(?:which|that|this|it|but|and|though) )*)(?>(?:(?:is|was|were|seems?|would|could|can|does"
+    r"|did|must|might|may|have|be|been|\w+ly|just|only|my|an?|the|also|one|still|first|upper|lower|good|rough"
+    r"|common) )*)(?:(?:not|never|cannot)\b(?! *[\d$\\(])|\w+n't|wrong|incorrect|false|fails?\b"
     r"|leads? to a contradiction|too \w+|ruled out|excluded|rejected|impossible|guess|bound|estimate|example|mistake"
     r"|(?:earlier|previous|old) \w+))"
 )

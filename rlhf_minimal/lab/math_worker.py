@@ -40,12 +40,12 @@ COMMANDS = (
     "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega quad qquad"
 ).split()
 _READABLE = re.compile(
-    r"(?:[A-Za-z0-9\s+\-*/^_=<>()\[\]{}.,;:|!'&~]"
+    r"(?>(?:[A-Za-z0-9\s+\-*/^_=<>()\[\]{}.,;:|!'&~]"
     r"|\\(?:text|mathrm|mathbf|mbox)\s?\{[A-Za-z0-9 ,.-]*+\}"
     r"|\\mathbb\s?\{[NZQRC]\}"
     r"|\\(?:begin|end)\{[bpv]?matrix\}"
     rf"|\\(?:{'|'.join(COMMANDS)})(?![A-Za-z])"
-    r"|\\[\\,;:{}| ])*+"
+    r"|\\[\\,;:{}| ])*)"
 )
 _PERCENT = re.compile(r"\s*\\?%(?=\s*(?:[,;)\]}]|\\[})\]]|$))")
 # Texts that would be read wrongly: 5..., 5' and 5\text{6} as 5, and 5 with a word of `_NEGATION`, as in "not 5".
