@@ -13,10 +13,10 @@ from typing import Any
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary
 from rlhf_minimal.sample import Rollout, join
 from rlhf_minimal.train import Recipe, check_context, roll_out
+from rlhf_minimal.train_state import ALONE, Processes
 
 HELD_OUT = 1000  # problems of an evaluation: a share's 95 % interval is then at most 6 points wide
 DRAWS = 10  # completions sampled of each problem, at most, where the task has fewer than were asked for

@@ -14,9 +14,9 @@ from rlhf_minimal.functional.advantages import returns_to_go
 from rlhf_minimal.functional.kl import k1, k3
 from rlhf_minimal.functional.masked import masked_mean, masked_var, sequence_mean, sequence_sum
 from rlhf_minimal.kl_control import kl_coefficient
-from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.objective import Algorithm, Batch, _rewards_of_tokens, _trust_weight
 from rlhf_minimal.sample import Rollout
+from rlhf_minimal.train_state import ALONE, Processes
 
 Metrics = dict[str, int | float]  # one step's line in metrics.jsonl
 

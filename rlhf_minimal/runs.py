@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from rlhf_minimal.config import Config
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.model_files import is_out_of_memory
 from rlhf_minimal.models import adapter, load_adapter, load_policy, save_policy
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.optimizer import optimizer_tensors, restore_optimizer
 from rlhf_minimal.reward_scaling import RunningScores
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import checkpoints
 
 

@@ -32,7 +32,6 @@ from rlhf_minimal.functional.advantages import place_rewards
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
 from rlhf_minimal.functional.masked import last_token, lengths
 from rlhf_minimal.kl_control import next_factor, with_kl_factor
-from rlhf_minimal.learner import ALONE, Learner, Processes
 from rlhf_minimal.metrics import (
     Metrics,
     UpdateStats,
@@ -60,6 +59,7 @@ from rlhf_minimal.renamed import keywords
 from rlhf_minimal.reward_scaling import scale_rewards
 from rlhf_minimal.sample import Rollout, Samples, check_length, join, pad_left, sample, select
 from rlhf_minimal.tasks import Problem, RewardFunction, Step, StepReward, Task, score_all, verify_all
+from rlhf_minimal.train_state import ALONE, Learner, Processes
 
 
 class NothingToLearn(Exception):

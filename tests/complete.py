@@ -33,7 +33,7 @@ COMPARED = {ast.Gt: operator.gt, ast.Lt: operator.lt}
 
 def missing(name: str) -> list[str]:
     """What to write for a row, and where; one line a thing."""
-    found = [f"rlhf_minimal/rows.yml, under {name}: {words}" for words in facts.missing(name)]
+    found = [f"rlhf_minimal/row_facts.yml, under {name}: {words}" for words in facts.missing(name)]
     if not (TRANSCRIPTIONS / f"{name}.py").exists():
         found.append(
             f"tests/transcriptions/{name}.py: {SIGNATURE}, and sampler_logp=None, entropy=None, ... "
@@ -53,7 +53,7 @@ all_rows_complete = pytest.mark.skipif(bool(INCOMPLETE), reason=f"not complete, 
 
 
 def value(code: str, **names: float) -> float:
-    """What a formula of rows.yml is, for numbers given by name.
+    """What a formula of row_facts.yml is, for numbers given by name.
 
     Formulas are data: no Python is run. What is not arithmetic of these names, `FUNCTIONS` and conditions is an error.
     """

@@ -74,10 +74,10 @@ def drawn():
 
 @pytest.fixture(autouse=True)
 def _blank_pictures(request):
-    if (runs := sys.modules.get("rlhf_minimal.cli.journal")) is not None:
+    if (report := sys.modules.get("rlhf_minimal.cli.report")) is not None:
         from tests.commands import Blank
 
-        runs.Figure = Blank.__base__ if "drawn" in request.fixturenames else Blank
+        report.Figure = Blank.__base__ if "drawn" in request.fixturenames else Blank
 
 
 @pytest.fixture

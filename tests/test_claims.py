@@ -15,10 +15,10 @@ from rlhf_book.sampling import truth, voted
 from rlhf_book.tabular import Tree
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.config import Config
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, train_step
+from rlhf_minimal.train_state import Learner
 
 TREE = Tree(vocab=3, length=3)
 

@@ -17,8 +17,9 @@ from PIL import Image
 from rlhf_book.diseases import DISEASES, MILD, Setting, begin, run
 from rlhf_minimal import ALGORITHMS, Batch
 from rlhf_minimal.cli import main
+from rlhf_minimal.cli.report import health, in_lines
 from rlhf_minimal.config import Config
-from rlhf_minimal.lab import curves, diagnosis
+from rlhf_minimal.lab import diagnosis
 from rlhf_minimal.lab.diagnosis import CAUSES, DATA, diagnose, likely
 from rlhf_minimal.metrics import METRICS, UpdateStats, _describe_advantages, weight_norm
 from rlhf_minimal.objective import prepare
@@ -372,7 +373,7 @@ def test_a_folder_that_holds_too_little_or_nothing_is_one_clear_line(form, capsy
 
 
 def test_the_course_of_a_metric_in_blocks():
-    head, rising, flat = curves.in_lines({"kl": [float(i) for i in range(100)], "truncated": [0.0] * 7})
+    head, rising, flat = in_lines({"kl": [float(i) for i in range(100)], "truncated": [0.0] * 7})
     assert head.startswith("metric")
     blocks = rising.split()[-1]
     assert len(blocks) == 36
@@ -380,5 +381,5 @@ def test_the_course_of_a_metric_in_blocks():
     assert (blocks[0], blocks[-1]) == ("▁", "█")
     assert flat.split()[1:] == ["0", "0", "▁▁▁▁▁▁▁"]
     assert np.allclose([float(x) for x in rising.split()[1:3]], [2, 97])
-    assert curves.health([{"kl": 1.0}, {}]) == {}
-    assert curves.health([]) == {}
+    assert health([{"kl": 1.0}, {}]) == {}
+    assert health([]) == {}

@@ -21,7 +21,7 @@ def test_a_row_is_complete(name):
 def test_everything_that_a_new_row_needs_is_said_at_once():
     words = "\n".join(complete.missing("mine"))
     for key in facts.KEYS:
-        assert f"rlhf_minimal/rows.yml, under mine: {key} is missing: write " in words
+        assert f"rlhf_minimal/row_facts.yml, under mine: {key} is missing: write " in words
     assert "book/references.bib: an entry of its paper" in words
     assert "tests/transcriptions/mine.py: loss(*, logp, old_logp, mask" in words
 
@@ -38,7 +38,7 @@ def edited(tmp_path):
     """A copy of the file in which one row is changed."""
 
     def edit(name, **changes):
-        path = tmp_path / "rows.yml"
+        path = tmp_path / "row_facts.yml"
         shutil.copy(facts.ROWS, path)
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
         data["rows"].setdefault(name, {}).update(changes)
@@ -81,7 +81,7 @@ def test_a_row_that_nothing_leads_to_or_from_is_not_complete(edited):
 
 
 def test_an_unknown_row_is_told_with_the_nearest():
-    with pytest.raises(ValueError, match=r"rows.yml says nothing of the row 'rlo'; did you mean rloo\?"):
+    with pytest.raises(ValueError, match=r"row_facts.yml says nothing of the row 'rlo'; did you mean rloo\?"):
         facts.facts_of("rlo")
 
 

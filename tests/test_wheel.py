@@ -44,7 +44,7 @@ def names_in(wheel):
 def test_the_source_distribution_holds_what_the_wheel_is_made_of(source, sdist, wheel, tmp_path):
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "LICENSE-TEXT", "rlhf_minimal/rows.yml"} <= inside
+    assert {"pyproject.toml", "README.md", "LICENSE", "LICENSE-TEXT", "rlhf_minimal/row_facts.yml"} <= inside
     assert names_in(wheel) == names_in(wheels.wheel(source, tmp_path))
 
 

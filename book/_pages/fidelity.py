@@ -1,4 +1,4 @@
-"""Each row beside its paper and the production libraries, from rlhf_minimal/rows.yml and from the cells.
+"""Each row beside its paper and the production libraries, from rlhf_minimal/row_facts.yml and from the cells.
 
 A mark of verification is the name of a setting in tests/test_trl.py or tests/test_golden.py, or of a case of
 tests/data/field_losses.json. Names are looked up when the page is built: one that is not there stops the build.

@@ -1,7 +1,7 @@
 """The page on history: a timeline, the family tree of the rows, and what to read, from their sources.
 
-The papers are listed in book/data/history.yml, which row is a step from which in rlhf_minimal/rows.yml, and what a step
-changes is computed by `diff` from the rows that run. The tree is drawn when the page is built, in its own colour.
+The papers are listed in book/data/history.yml, which row is a step from which in rlhf_minimal/row_facts.yml, and what
+a step changes is computed by `diff` from the rows that run. The tree is drawn when the page is built, in its colours.
 """
 
 from functools import cache

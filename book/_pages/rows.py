@@ -1,4 +1,4 @@
-"""Pages that say something of every row: from the cells, and from what is said beside them in rlhf_minimal/rows.yml.
+"""Pages that say something of every row: from the cells, and from what rlhf_minimal/row_facts.yml says beside them.
 
 Functions that return Markdown, for `{generated}`. A new row is on all of these pages without a change to any.
 """
@@ -109,7 +109,7 @@ def sheet_of(names):
 
 
 def set_in_lines(formula):
-    """A formula of rows.yml, which may break where it has a semicolon."""
+    """A formula of row_facts.yml, which may break where it has a semicolon."""
     return "  ".join(f"${part.strip()}$" for part in formula.split(";"))
 
 

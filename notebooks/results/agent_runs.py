@@ -42,11 +42,11 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.ledger import calls, final_sum, paid_per_call
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import policy_logits
 from rlhf_minimal.sample import Rollout, Samples, sample
 from rlhf_minimal.tasks import Problem, get_task, random_reward
 from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 TASK = get_task("ledger")

@@ -30,8 +30,8 @@ from recording import record
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, LAST = verifier_runs.STEPS, verifier_runs.LAST

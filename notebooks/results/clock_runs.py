@@ -81,7 +81,6 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, aggregation, gates
 from rlhf_minimal.functional.masked import zero_outside
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
@@ -93,6 +92,7 @@ from rlhf_minimal.tasks import (
     random_reward,
 )
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 LAST = 10  # steps, at the end of a run, over which its numbers are means

@@ -47,11 +47,11 @@ from rlhf_minimal import ALGORITHMS, Algorithm, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import aggregation, gates
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import get_task, random_reward
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 SAMPLES = 2048  # completions of a run

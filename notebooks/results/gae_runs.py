@@ -33,13 +33,13 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics, explained_variance
 from rlhf_minimal.models import critic_values
 from rlhf_minimal.objective import value_loss
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, prepare_batch, roll_out, train, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP_SIZE, LESSONS = 50, 16, 16, 100

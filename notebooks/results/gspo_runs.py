@@ -26,9 +26,9 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import gates
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, MINIBATCHES = 50, 4

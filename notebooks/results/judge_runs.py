@@ -38,11 +38,11 @@ from torch import Tensor
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import RewardModel, load_reward_model
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import RewardFunction, get_task, random_reward
 from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 TASK = get_task("reviews")

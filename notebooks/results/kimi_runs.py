@@ -40,10 +40,10 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import aggregation, gates, ratios
 from rlhf_minimal.lab.fast import Fast, fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.objective import Totals
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP = 40, 16, 16

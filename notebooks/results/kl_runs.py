@@ -38,11 +38,11 @@ from rlhf_minimal import ALGORITHMS, KL, Algorithm
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import policy_logits
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP = 30, 16, 8

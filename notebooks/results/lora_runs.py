@@ -20,10 +20,10 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe
 from rlhf_minimal.train import train as train_on
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, LR, LR_TIMES, ALPHA = 40, 8e-4, 10, 8.0

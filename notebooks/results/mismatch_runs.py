@@ -31,9 +31,9 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS = 60, 16

@@ -48,11 +48,11 @@ from rlhf_minimal.lab.preferences import (
 )
 from rlhf_minimal.lab.reward_model_quality import expected_accuracy
 from rlhf_minimal.lab.sampled_rows import sample_pairs
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits
 from rlhf_minimal.pairs import PAIRWISE, PairwiseAlgorithm, pairwise_scores
 from rlhf_minimal.tasks import PairRow, get_task, model_reward
 from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 TASK = get_task("reviews")

@@ -35,12 +35,12 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import load_reward_model
 from rlhf_minimal.objective import KL
 from rlhf_minimal.tasks import Task, get_task, model_reward
 from rlhf_minimal.tasks.reviews import BEST
 from rlhf_minimal.train import Recipe, prepare_batch, roll_out, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 SEEDS = range(3)

@@ -93,7 +93,6 @@ from rlhf_minimal.lab.process_reward import (
 )
 from rlhf_minimal.lab.rows import StepRow
 from rlhf_minimal.lab.votes import evaluate_votes, verified_steps
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, concatenate, policy_logits, positions
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
@@ -105,6 +104,7 @@ from rlhf_minimal.tasks import (
     get_task,
 )
 from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 SEEDS = range(5)

@@ -59,7 +59,6 @@ from rlhf_minimal import Algorithm
 from rlhf_minimal.functional import aggregation
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.process_reward import StepScorer, weigh_steps
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
@@ -70,6 +69,7 @@ from rlhf_minimal.tasks import (
     verifier_reward,
 )
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 
 STEPS, LAST = 80, 10  # steps of a run, and those at its end of which means are kept
 TASK = prm_runs.TASK

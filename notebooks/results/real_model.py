@@ -41,12 +41,12 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, imitate
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import synchronized_time
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.sample import Rollout, join
 from rlhf_minimal.tasks import Problem, Task, get_task, random_reward
 from rlhf_minimal.train import Recipe, collect, roll_out, train
+from rlhf_minimal.train_state import Learner
 
 COOLER = {"start-0.5": 0.5, "start-0.25": 0.25}  # no training, drawn less boldly
 UNTRAINED = ("start", *COOLER)

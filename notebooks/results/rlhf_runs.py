@@ -61,12 +61,12 @@ from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.preferences import train_pairwise
 from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
 from rlhf_minimal.lab.sampled_rows import label_pair, sample_pairs, write_completions
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model
 from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import PairRow, get_task, model_reward, verify_all
 from rlhf_minimal.tasks.base import Split
 from rlhf_minimal.train import Recipe, roll_out, train_step
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, WITHOUT_STEPS, PROMPTS, GROUP, BETA = 30, 40, 32, 4, 0.05

@@ -51,7 +51,6 @@ from transformers import PreTrainedModel
 from rlhf_minimal import ALGORITHMS, Algorithm, Batch, contrib, policy_loss
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, load_reward_model
 from rlhf_minimal.objective import prepare
 from rlhf_minimal.sample import Rollout
@@ -63,6 +62,7 @@ from rlhf_minimal.train import (
     roll_out,
     train_step,
 )
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 TUNING = (100, 101)  # seeds on which rates are chosen; SEEDS are reported

@@ -55,12 +55,12 @@ from rlhf_minimal.lab.process_reward import (
     step_loss,
 )
 from rlhf_minimal.lab.rows import StepRow
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary
 from rlhf_minimal.sample import Rollout, decode_with_cache, sample
 from rlhf_minimal.tasks import Problem, get_task, random_reward
 from rlhf_minimal.tasks import Step as Mark
 from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 TASK = get_task("clock")

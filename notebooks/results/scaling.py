@@ -51,7 +51,6 @@ from rlhf_minimal.lab.compiled import sample_compiled
 from rlhf_minimal.lab.export import trl_arguments
 from rlhf_minimal.lab.fast import Fast, fast, plain
 from rlhf_minimal.lab.memory import Dtypes, memory_ledger, most_at_once
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import peak_memory, synchronized_time
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.sample import pad_left, sample
@@ -66,6 +65,7 @@ from rlhf_minimal.train import (
     train_step,
     update,
 )
+from rlhf_minimal.train_state import Learner
 
 MODEL = "smollm2-135m"
 TASK = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"

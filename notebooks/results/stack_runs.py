@@ -20,7 +20,6 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import (
     RewardFunction,
     get_task,
@@ -28,6 +27,7 @@ from rlhf_minimal.tasks import (
     verifier_reward,
 )
 from rlhf_minimal.train import Recipe, roll_out, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 SEEDS = range(3)

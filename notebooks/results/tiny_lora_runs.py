@@ -46,10 +46,10 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.fit import completion_loss
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import CompletionRow, Problem, get_task, random_reward
 from rlhf_minimal.train import Recipe, step_optimizer
 from rlhf_minimal.train import train as train_on
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 STEPS, PROMPTS, GROUP_SIZE = 40, 16, 16

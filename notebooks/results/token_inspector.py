@@ -34,12 +34,12 @@ from rlhf_book.factors import Factors, factors_of, fitting_rows
 from rlhf_minimal import ALGORITHMS, Batch
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.models import load_pretrained
 from rlhf_minimal.sample import Rollout, sample
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, prepare_batch, train, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 SEEDS = range(1)

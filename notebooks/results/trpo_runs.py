@@ -30,10 +30,10 @@ from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.functional import gates
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.trust_region import TrustRegion, trust_region_update
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 
 STEPS = 20
 KEPT = ("reward", "kl", "entropy")

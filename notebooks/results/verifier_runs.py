@@ -50,7 +50,6 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.stack import HIDDEN, SHOWN, all_passed
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import (
     Problem,
@@ -60,6 +59,7 @@ from rlhf_minimal.tasks import (
     verifier_reward,
 )
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 ACCEPTS = 0.36  # see above

@@ -22,7 +22,6 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.functional.masked import last_token, sequence_mean
 from rlhf_minimal.lab.fast import Fast, fast, plain
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.objective import Batch, NotFinite
 from rlhf_minimal.optimizer import new_optimizer
@@ -30,6 +29,7 @@ from rlhf_minimal.sample import Samples
 from rlhf_minimal.sample import sample as library_sample
 from rlhf_minimal.tasks import RewardFunction, Task, get_task
 from rlhf_minimal.train import PolicyOutput, Recipe, train_step, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 

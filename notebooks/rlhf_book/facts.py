@@ -1,4 +1,4 @@
-"""What the book says of a row beside its cells: `rlhf_minimal/rows.yml`, read and checked.
+"""What the book says of a row beside its cells: `rlhf_minimal/row_facts.yml`, read and checked.
 
 The cells decide what runs. Names of papers, formulas as they are printed, colours and reasons are said once, in that
 file; pages, figures and tests take them from here.
@@ -15,11 +15,11 @@ import yaml
 
 import rlhf_minimal
 
-ROWS = Path(rlhf_minimal.__file__).with_name("rows.yml")
+ROWS = Path(rlhf_minimal.__file__).with_name("row_facts.yml")
 LINES = ("solid", "dashed", "dotted", "dashdot", "dashdotdot")
 LIBRARIES = ("trl", "verl", "openrlhf")
 
-# key -> what to write there; the head of rows.yml says it at length.
+# key -> what to write there; the head of row_facts.yml says it at length.
 KEYS = {
     "title": "the name as papers write it",
     "family": "one of the families at the head of the file",
@@ -68,7 +68,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is said of one row; the head of `rows.yml` explains each field.
+    """What is said of one row; the head of `row_facts.yml` explains each field.
 
     Args:
         title: The name as papers write it.
@@ -104,7 +104,7 @@ def facts_of(name: str, path: Path | None = None) -> Facts:
 
     Args:
         name: Of a row of the table.
-        path: Another file of the same form as `rows.yml`.
+        path: Another file of the same form as `row_facts.yml`.
 
     Returns:
         The facts, complete.
@@ -118,7 +118,7 @@ def facts_of(name: str, path: Path | None = None) -> Facts:
         'RLOO'
         >>> facts_of("rlo")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ValueError: .../rows.yml says nothing of the row 'rlo'; did you mean rloo? ...
+        ValueError: .../row_facts.yml says nothing of the row 'rlo'; did you mean rloo? ...
     """
     path = path or ROWS
     rows = _read(path)["rows"]
@@ -148,7 +148,7 @@ def missing(name: str, path: Path | None = None) -> list[str]:
 
     Args:
         name: Of a row of the table.
-        path: Another file of the same form as `rows.yml`.
+        path: Another file of the same form as `row_facts.yml`.
 
     Returns:
         The lines.
@@ -205,7 +205,7 @@ def names(path: Path | None = None) -> list[str]:
     """The rows of which something is said, in the order of the file.
 
     Args:
-        path: Another file of the same form as `rows.yml`.
+        path: Another file of the same form as `row_facts.yml`.
 
     Returns:
         Their names.
@@ -225,7 +225,7 @@ def families(path: Path | None = None) -> dict[str, Family]:
     """The families of rows, by their keys.
 
     Args:
-        path: Another file of the same form as `rows.yml`.
+        path: Another file of the same form as `row_facts.yml`.
 
     Returns:
         key -> family, in the order of the file.

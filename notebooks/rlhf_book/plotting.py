@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from rlhf_book.facts import facts_of, families, missing
-from rlhf_minimal.lab.curves import CONTROL, STYLE, running_mean
+from rlhf_minimal.lab.plot_style import CONTROL, STYLE, running_mean
 
 __all__ = [
     "CONTROL",

@@ -1,7 +1,6 @@
-"""The terminal: errors in one line, texts as text, long ones cut, one verifier warning, Ctrl-C."""
+"""The terminal: errors in one line, texts as text, long ones cut, one verifier warning."""
 
 import argparse
-import signal
 import sys
 import unicodedata
 import warnings
@@ -92,20 +91,3 @@ class OneVerifierWarning(warnings.catch_warnings):
                 print(f"warning: {one_line(Exception(message))}", file=sys.stderr)
 
         warnings.showwarning = tell
-
-
-class StopOnCtrlC:
-    """The first Ctrl-C lets the step finish, so that the checkpoint is whole; the second stops at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGINT, self._ask)
-
-    def __exit__(self, *exception: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, *signal_and_frame: object) -> None:
-        self.asked = True
-        signal.signal(signal.SIGINT, self._before)

@@ -25,10 +25,11 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import starts, user_code
 from rlhf_minimal.cli.console import at_least_1, printable
-from rlhf_minimal.cli.journal import Journal, check_writable, write_report
+from rlhf_minimal.cli.journal import Journal, check_writable
+from rlhf_minimal.cli.report import write_report
 from rlhf_minimal.cli.settings import Setting, add_flags, add_run_flags, check_read, fields_of, settings_of_run
 from rlhf_minimal.fit import FitConfig, fit, optimizer_of, teacher_completions
-from rlhf_minimal.lab import curves
+from rlhf_minimal.lab import plot_style
 from rlhf_minimal.lab.questions import same_question
 from rlhf_minimal.lab.rows import hold_out, read_rows, write_rows
 from rlhf_minimal.lab.sampled_rows import write_completions
@@ -338,7 +339,7 @@ def _report(plan: Plan, measured: dict[str, Any], text: str) -> None:
 
     def draw(ax: Axes, history: list[Metrics]) -> None:
         steps, losses = ([row[name] for row in history] for name in ("step", "loss"))
-        ax.plot(steps, curves.running_mean(losses, 5), color=curves.CONTROL, label="training rows")
+        ax.plot(steps, plot_style.running_mean(losses, 5), color=plot_style.CONTROL, label="training rows")
         seen = [(row["step"], row["held_out_loss"]) for row in history if "held_out_loss" in row]
         ax.plot(*zip(*seen, strict=True), "o-", label="rows held out")
         ax.set(xlabel="step", ylabel="loss", title=f"{plan.command}, seed {plan.config.seed}, mean of 5 steps")

@@ -1,27 +1,36 @@
-"""Writing a run down: after each step, when it is stopped, and at its end."""
+"""Writing a run down after each step, and stopping it: Ctrl-C ends a run with a whole checkpoint."""
 
-import json
 import os
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from rlhf_minimal.cli.console import StopOnCtrlC, printable
-from rlhf_minimal.lab import curves
 from rlhf_minimal.lab.trackers import Trackers
-from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.tasks import Task
-from rlhf_minimal.training.checkpoints import clear_io_errors, write_file
+from rlhf_minimal.train_state import ALONE, Processes
 from rlhf_minimal.training.progress import Progress
 from rlhf_minimal.training.run_folder import RunFolder
+
+
+class StopOnCtrlC:
+    """The first Ctrl-C lets the step finish, so that the checkpoint is whole; the second stops at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._ask)
+
+    def __exit__(self, *exception: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, *signal_and_frame: object) -> None:
+        self.asked = True
+        signal.signal(signal.SIGINT, self._before)
 
 
 class Journal:
@@ -99,43 +108,6 @@ class Journal:
         again = f"python -m rlhf_minimal {words} --out {shlex.quote(str(self.folder.path))} --resume"
         print(f"stopped after step {self.done}; go on with: {again}")
         return True
-
-
-def write_report(
-    folder: RunFolder,
-    text: str,
-    measured: Mapping[str, Any],
-    draw: Callable[[Axes, list[Metrics]], None],
-    panels: Mapping[str, Sequence[float]] = MappingProxyType({}),
-) -> None:
-    """The end of a run, written into its folder and printed.
-
-    Args:
-        folder: The run's.
-        text: The report, without a last line end.
-        measured: What is kept as `evaluation.json`.
-        draw: Puts the run's steps into the learning curve.
-        panels: Other metrics of all steps, each drawn under the curve in a small picture of its own.
-    """
-    text = printable(text)  # it holds completions and names of one's own
-    write_file(folder.report, text + "\n")
-    write_file(folder.evaluation, json.dumps(measured, indent=2) + "\n")
-    rows = -(-len(panels) // 2)
-    figure = Figure(figsize=(6.4, 3.6 + 1.3 * rows), layout="constrained")
-    with matplotlib.rc_context({**curves.STYLE, "text.parse_math": False}):  # names may hold dollars
-        grid = figure.add_gridspec(1 + rows, 2, height_ratios=[2.6, *[1] * rows])
-        ax = figure.add_subplot(grid[0, :])
-        draw(ax, folder.history())
-        ax.legend()
-        for place, (name, values) in enumerate(panels.items()):
-            small = figure.add_subplot(grid[1 + place // 2, place % 2])
-            small.plot(range(1, len(values) + 1), values, color=curves.CONTROL, linewidth=1)
-            small.set_title(name, fontsize=8, loc="left")
-            small.tick_params(labelsize=7)
-    with clear_io_errors(folder.picture):
-        figure.savefig(folder.picture, dpi=120)
-    print(f"\n{text}\n")
-    print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
 
 
 def warn_of_verifier_errors(folder: RunFolder) -> None:

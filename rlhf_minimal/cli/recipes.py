@@ -29,11 +29,11 @@ from rlhf_minimal.evaluate import HELD_OUT
 from rlhf_minimal.lab.compiled import sample_compiled
 from rlhf_minimal.lab.fast import fast
 from rlhf_minimal.lab.trust_region import TrustRegion, check_trust_region
-from rlhf_minimal.learner import check_critic_start, check_teacher
 from rlhf_minimal.model_files import find_checkpoint
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, load_reward_model
 from rlhf_minimal.tasks import TASK_NAMES, Task, model_reward, random_reward
 from rlhf_minimal.train import Recipe
+from rlhf_minimal.train_state import check_critic_start, check_teacher
 from rlhf_minimal.training import load_policy
 from rlhf_minimal.training.run_folder import check_same
 

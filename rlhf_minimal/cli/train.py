@@ -15,18 +15,19 @@ from transformers import PreTrainedModel
 
 from rlhf_minimal.cli import recipes, starts, user_code
 from rlhf_minimal.cli.console import at_least_1, in_brief, printable
-from rlhf_minimal.cli.journal import Journal, mark, measure_of, warn_of_verifier_errors, write_report
+from rlhf_minimal.cli.journal import Journal, mark, measure_of, warn_of_verifier_errors
+from rlhf_minimal.cli.report import health, in_lines, write_report
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
 from rlhf_minimal.evaluate import Evaluation, evaluate
-from rlhf_minimal.lab import curves
+from rlhf_minimal.lab import plot_style
 from rlhf_minimal.lab.processes import launched
 from rlhf_minimal.lab.trackers import TRACKERS, Trackers
 from rlhf_minimal.lab.trust_region import TrustRegion, trust_region_update
-from rlhf_minimal.learner import Learner, Processes
 from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.train import NothingToLearn, Recipe, check_context, train, update
+from rlhf_minimal.train_state import Learner, Processes
 from rlhf_minimal.training.run_folder import RunFolder
 
 OOM_HINT = "raise --micro-batches, or lower --prompts, --group-size or --max-new-tokens"
@@ -255,16 +256,16 @@ def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
     lines.append(f"{'':<12}{'before':<24}{'after':<24}")
     for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
         lines.append(f"{name:<12}{one:<24}{other:<24}")
-    measured = curves.health(plan.folder.history())
-    lines += ["", *curves.in_lines(measured)]
+    measured = health(plan.folder.history())
+    lines += ["", *in_lines(measured)]
 
     def draw(ax: Axes, history: list[Metrics]) -> None:
         name, limits = "accuracy", (0.0, 1.0)
         if task.score_range is not None:
             name, limits = "gold" if plan.recipe.reward else "reward", task.score_range
-        color = curves.POLICY if settings["reward"] == "verifier" else curves.CONTROL
+        color = plot_style.POLICY if settings["reward"] == "verifier" else plot_style.CONTROL
         steps, right = ([row[column] for row in history] for column in ("step", name))
-        ax.plot(steps, curves.running_mean(right, 5), color=color, label=settings["algorithm"])
+        ax.plot(steps, plot_style.running_mean(right, 5), color=color, label=settings["algorithm"])
         ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
         ax.set_title(f"{printable(task.about)}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
 

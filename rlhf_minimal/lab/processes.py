@@ -21,9 +21,9 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
-from rlhf_minimal.learner import ALONE, Processes
 from rlhf_minimal.sample import TENSORS, Rollout, join
 from rlhf_minimal.tasks import Problem
+from rlhf_minimal.train_state import ALONE, Processes
 
 Result = TypeVar("Result")
 

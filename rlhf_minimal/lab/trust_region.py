@@ -35,12 +35,12 @@ from rlhf_minimal.functional.checks import (
     check_temperature,
 )
 from rlhf_minimal.functional.logprobs import token_entropy, token_logprobs
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import Metrics, UpdateStats
 from rlhf_minimal.models import policy_logits
 from rlhf_minimal.objective import Batch, NotFinite, policy_loss
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.train import Recipe, fit_critic, train_step
+from rlhf_minimal.train_state import Learner
 
 Pieces = Callable[[], Iterable[Tensor]]  # scalars with a graph, one a micro-batch, whose sum is the quantity
 

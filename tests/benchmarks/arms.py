@@ -18,11 +18,11 @@ from transformers import PreTrainedModel, TrainerCallback
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import Fast, fast
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.sample import Rollout
 from rlhf_minimal.tasks import Problem, Task, get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, train_step, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 OFF: dict[str, Any] = {"shared_prefix": False, "sort_lengths": False, "skip_idle": False, "logit_chunk": None}

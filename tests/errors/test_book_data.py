@@ -299,9 +299,9 @@ PAGES = [
     ("generated} benchmarks:markdown stpe", "there is no table 'stpe'; there are machine, goals, step"),
     ("generated} benchmarks:markdown step", "benchmarks.json: there is no 'step'"),
     ("generated} rows:changes grpo gpro", "generated: unknown algorithm"),
-    ("generated} fidelity:page", "rows.yml, row rloo: why is missing: write a sentence"),
+    ("generated} fidelity:page", "row_facts.yml, row rloo: why is missing: write a sentence"),
     ("generated} equations:links eq-none", "no docstring of the library carries :eq:`eq-none`"),
-    ("generated} rows:cheat_sheet\n:class: cheat-sheet", "rows.yml, row rloo: why is missing: write a sentence"),
+    ("generated} rows:cheat_sheet\n:class: cheat-sheet", "row_facts.yml, row rloo: why is missing: write a sentence"),
     ("generated} book_facts:run_times", "run-times.json: lacks date, python"),
     ("mjs-figure} ../viz/nothing.mjs\n:alt: x", "mjs-figure: there is no module"),
     ('mjs-figure} clip_explorer.mjs\n:alt: x\n:params: {"a": ', "mjs-figure: `:params:` is not JSON"),
@@ -317,7 +317,7 @@ here = pathlib.Path({here!r})
 import benchmarks, book_facts, recorded_runs, rlhf_book.facts
 recorded_runs.RESULTS = here / "results"
 benchmarks.RECORD = here / "results" / "benchmarks.json"
-rlhf_book.facts.ROWS = here / "rows.yml"
+rlhf_book.facts.ROWS = here / "row_facts.yml"
 book_facts.TIMES = here / "run-times.json"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "generated", "figures"]
 mjs_figure_path = {viz!r}
@@ -337,7 +337,7 @@ def warnings(tmp_path_factory):
     (here / "results" / "benchmarks.json").write_text('{"steps": 3}')
     entries = yaml.safe_load(facts.ROWS.read_text(encoding="utf-8"))
     del entries["rows"]["rloo"]["why"]
-    (here / "rows.yml").write_text(yaml.safe_dump(entries))
+    (here / "row_facts.yml").write_text(yaml.safe_dump(entries))
     (here / "run-times.json").write_text('{"notebooks": {"grpo": 3.0}}')
     names = [f"page-{number}" for number in range(len(PAGES))]
     for name, (text, _) in zip(names, PAGES, strict=True):

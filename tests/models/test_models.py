@@ -131,9 +131,9 @@ def test_a_model_with_a_tokenizer_trains_and_comes_back(tmp_path, policy):
 
     from rlhf_minimal import ALGORITHMS
     from rlhf_minimal.config import Config
-    from rlhf_minimal.learner import Learner
     from rlhf_minimal.tasks import get_task
     from rlhf_minimal.train import Recipe, train
+    from rlhf_minimal.train_state import Learner
     from rlhf_minimal.training import load_policy
 
     words = {"<end>": 0} | {character: i for i, character in enumerate("0123456789:", start=1)}

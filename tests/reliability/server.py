@@ -31,10 +31,10 @@ from pathlib import Path
 import safetensors.torch
 import scenes
 
-from rlhf_minimal.cli import journal, main
+from rlhf_minimal.cli import main, report
 from tests.commands import Blank
 
-journal.Figure = Blank
+report.Figure = Blank
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.model_files import find_checkpoint
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.runs import save_learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import collect, train_step
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import save_policy, write_folder
 from rlhf_minimal.training.run_folder import RunFolder
 

@@ -15,7 +15,6 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 
 from rlhf_minimal.cli import main
 from rlhf_minimal.lab.rows import read_rows
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import (
     RewardModel,
     Vocabulary,
@@ -26,6 +25,7 @@ from rlhf_minimal.models import (
 )
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import CompletionRow
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 
 PACKAGE = Path(__file__).resolve().parent.parent.parent / "rlhf_minimal"

@@ -11,10 +11,10 @@ from rlhf_minimal import ALGORITHMS, vocabulary
 from rlhf_minimal.cli import main
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import TokenizerVocabulary, load_pretrained, load_reward_model
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy, save_policy
 from rlhf_minimal.training.run_folder import RunFolder
 from tests.chat_model import tokenizer

@@ -9,9 +9,9 @@ import torch
 from rlhf_minimal import contrib
 from rlhf_minimal.lab.process_reward import sample_steps
 from rlhf_minimal.lab.rows import StepRow
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.tasks import Step
 from rlhf_minimal.train import train
+from rlhf_minimal.train_state import Learner
 from tests.results.scripts import load, separated
 
 script, RECORD = load("prm_runs")

@@ -8,8 +8,8 @@ import torch
 from rlhf_book import sampling
 from rlhf_minimal.evaluate import pass_at
 from rlhf_minimal.lab.votes import vote
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.train import train
+from rlhf_minimal.train_state import Learner
 from tests.results.scripts import load
 
 script, RECORD = load("sampling_runs")

@@ -15,11 +15,11 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.lab.gym import EVALUATES, INSTRUCTION, READABLE, REFUSED, SIZES, TRUSTED, reasoning_gym_task
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import TokenizerVocabulary, character_tokenizer, tiny_llama
 from rlhf_minimal.tasks import Problem, get_task, verify_all
 from rlhf_minimal.tasks.base import normalised, question_core
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 
 SUM = "reasoning-gym:chain_sum,min_terms=2,max_terms=2,min_digits=1,max_digits=2"
 MAZE = "reasoning-gym:maze,min_grid_size=5,max_grid_size=5"

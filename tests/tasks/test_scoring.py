@@ -17,13 +17,13 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.lab.sampled_rows import sample_pairs
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import NONDETERMINISTIC
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, VerifierWarning, get_task, score_all, verify_all
 from rlhf_minimal.tasks.scoring import LARGEST
 from rlhf_minimal.timeouts import call_with_timeout
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 
 PROBLEMS = [Problem("1:", "2"), Problem("3:", "4"), Problem("5:", "6")]
 ANSWERS = ["2", "bad", "6"]

@@ -172,9 +172,9 @@ def test_a_task_of_ones_own_is_a_few_lines():
     )
     from rlhf_minimal import ALGORITHMS
     from rlhf_minimal.config import Config
-    from rlhf_minimal.learner import Learner
     from rlhf_minimal.models import Vocabulary, tiny_llama
     from rlhf_minimal.train import Recipe, train
+    from rlhf_minimal.train_state import Learner
 
     vocabulary = Vocabulary(vowels.alphabet)
     recipe = Recipe(ALGORITHMS["dr_grpo"], vowels, Config(steps=2, prompts=4, group_size=4))

@@ -10,12 +10,12 @@ from transformers import AutoModelForCausalLM
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import NONDETERMINISTIC
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 from rlhf_minimal.training.checkpoints import FORMAT, load_trainer
 from rlhf_minimal.training.run_folder import RunFolder

@@ -12,12 +12,12 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.fast import fast, plain
 from rlhf_minimal.lab.trust_region import trust_region_update
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import _monte_carlo_returns, describe_batch, explained_variance
 from rlhf_minimal.models import Critic, RewardModel, Vocabulary, critic_values, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, fit_critic, prepare_batch, train, train_step, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import save_policy
 
 EVEN = get_task("even")

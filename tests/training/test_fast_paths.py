@@ -29,7 +29,6 @@ from rlhf_minimal.lab.fast import (
     widths,
     without_effect,
 )
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import NONDETERMINISTIC
 from rlhf_minimal.models import (
     Critic,
@@ -40,6 +39,7 @@ from rlhf_minimal.models import (
 from rlhf_minimal.sample import pad_left
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, minibatches, prepare_batch, train_step, update
+from rlhf_minimal.train_state import Learner
 from tests.training.reading import Plain, logp_of, read_by
 
 EVEN = get_task("even")  # prompts of two to four tokens, so that most are padded on the left

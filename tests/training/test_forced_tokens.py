@@ -9,10 +9,10 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.fast import Fast
 from rlhf_minimal.lab.forced_tokens import force, roll_out_from_prefixes
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, prepare_batch, roll_out
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.vocabulary import character_tokenizer
 from tests.training.reading import Plain, read_by
 

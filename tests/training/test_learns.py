@@ -17,10 +17,10 @@ import pytest
 from rlhf_minimal import ALGORITHMS, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task, random_reward
 from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train_state import Learner
 
 TASK = get_task("even")
 SEEDS = (0, 1, 2)

@@ -15,7 +15,6 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import wilson
 from rlhf_minimal.functional import advantages, corrections
 from rlhf_minimal.lab.trust_region import trpo_step
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import METRICS, NONDETERMINISTIC, UpdateStats, explained_variance
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
@@ -31,6 +30,7 @@ from rlhf_minimal.train import (
     train_step,
     update,
 )
+from rlhf_minimal.train_state import Learner
 
 EVEN = get_task("even")
 SMALL = Config(steps=3, prompts=4, group_size=4, lr=1e-3)

@@ -23,7 +23,6 @@ from rlhf_minimal.lab.memory import (
     memory_table,
     most_at_once,
 )
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import peak_memory
 from rlhf_minimal.models import (
     Critic,
@@ -39,6 +38,7 @@ from rlhf_minimal.models import (
 from rlhf_minimal.optimizer import new_optimizer
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, train, update
+from rlhf_minimal.train_state import Learner
 from tests.models.zoo import ATTENTION, HYBRID, tiny
 
 EVEN = get_task("even")

@@ -14,7 +14,6 @@ from rlhf_minimal import train as loop
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import advantages, kl
 from rlhf_minimal.kl_control import kl_coefficient, next_factor, with_kl_factor
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import NONDETERMINISTIC, UpdateStats, sequence_kl
 from rlhf_minimal.models import (
     Critic,
@@ -28,6 +27,7 @@ from rlhf_minimal.reward_scaling import RunningScores, scale_rewards
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, train, train_step, update
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy
 
 EVEN = get_task("even")

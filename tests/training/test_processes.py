@@ -10,7 +10,7 @@ import torch
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.lab.processes import Several, launched
-from rlhf_minimal.learner import ALONE
+from rlhf_minimal.train_state import ALONE
 
 HERE = Path(__file__).parent
 LAUNCH = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]

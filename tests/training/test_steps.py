@@ -18,11 +18,11 @@ from rlhf_minimal import ALGORITHMS, contrib
 from rlhf_minimal.config import Config
 from rlhf_minimal.functional import filters
 from rlhf_minimal.lab.processes import Several
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, tiny_llama
 from rlhf_minimal.tasks import Problem, Step, VerifierWarning, checked_steps, get_task, score_all
 from rlhf_minimal.train import Recipe, _scatter_steps, collect, prepare_batch, roll_out, train, train_step
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.vocabulary import character_tokenizer
 from tests.training.reading import Plain, read_by
 

@@ -8,11 +8,11 @@ import torch
 from rlhf_minimal import ALGORITHMS, KL
 from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.tasks import get_task, random_reward
 from rlhf_minimal.train import Recipe, train_step
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.training import load_policy, save_policy
 
 EVEN = get_task("even")

@@ -27,10 +27,10 @@ from rlhf_minimal.lab.trust_region import (
     trust_region_step,
     trust_region_update,
 )
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, train, update
+from rlhf_minimal.train_state import Learner
 
 EVEN = get_task("even")
 PLAIN = replace(ALGORITHMS["grpo"], gate=gates.none, kl=())  # TRPO's surrogate: ratio times advantage

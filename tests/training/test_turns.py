@@ -19,11 +19,11 @@ from rlhf_minimal.lab.ledger import calls, paid_per_call
 from rlhf_minimal.lab.processes import Several
 from rlhf_minimal.lab.sampled_rows import sample_completions, sample_ids, sample_pairs
 from rlhf_minimal.lab.votes import evaluate_votes
-from rlhf_minimal.learner import Learner
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary, policy_logits, tiny_llama
 from rlhf_minimal.sample import Samples, pad_left, sample
 from rlhf_minimal.tasks import Problem, ReplyRow, get_task
 from rlhf_minimal.train import Recipe, prepare_batch, roll_out, train_step
+from rlhf_minimal.train_state import Learner
 from rlhf_minimal.vocabulary import character_tokenizer
 from tests.training.reading import Plain, logp_of, read_by
 

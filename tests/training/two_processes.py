@@ -9,10 +9,10 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.config import Config
 from rlhf_minimal.lab.processes import launched
-from rlhf_minimal.learner import ALONE, Learner
 from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.tasks import get_task
 from rlhf_minimal.train import Recipe, collect, prepare_batch, update
+from rlhf_minimal.train_state import ALONE, Learner
 from rlhf_minimal.training import load_policy
 
 
