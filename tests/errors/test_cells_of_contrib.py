@@ -42,6 +42,11 @@ def test_a_token_on_the_edge_of_the_clip_range_may_still_be_drawn():
     assert kept.tolist() == [[0, 0, 1, 1]]
 
 
+def test_an_empty_row_among_others_has_no_mean():
+    logp, mask = -torch.ones(3, 2), torch.tensor([[1.0, 1], [0, 0], [1, 0]])
+    refuses("mask is zero everywhere in row 1: a completion has", contrib.pairs.mean_logp, logp, mask)
+
+
 def test_pairs_of_contrib():
     low, high = torch.tensor([-1.0]), torch.tensor([0.0])
     for side in ("chosen", "rejected"):
