@@ -3,7 +3,7 @@
     rows -> the batch of a step -> loss -> gradient, clipped -> AdamW at the step's learning rate -> metrics
 
 `fit` is the loop. Two losses stand here: the cross-entropy of completions or of texts (`imitate`), and Bradley-Terry
-for reward models (`reward_model_loss`). `lab.preferences` trains policies on pairs with the same loop (DPO, IPO, SPIN).
+for reward models (`reward_model_loss`). `lab.train_pairs` trains policies on pairs with the same loop (DPO, IPO, SPIN).
 The rows of a step come from (seed, step) alone, so a resumed run repeats the numbers of one that was never interrupted.
 """
 

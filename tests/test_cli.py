@@ -13,8 +13,8 @@ import transformers
 
 from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import ELSEWHERE, main, parser
-from rlhf_minimal.cli.recipes import REAL_MODEL_LR
 from rlhf_minimal.cli.starts import ASSETS
+from rlhf_minimal.cli.train_flags import REAL_MODEL_LR
 from rlhf_minimal.config import Config
 from rlhf_minimal.metrics import METRICS
 from rlhf_minimal.models import tiny_llama

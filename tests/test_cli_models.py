@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rlhf_minimal.cli import main, recipes
+from rlhf_minimal.cli import main, train_flags
 from rlhf_minimal.cli.starts import ASSETS
 from rlhf_minimal.models import RewardModel
 from rlhf_minimal.training import load_policy, save_policy
@@ -126,14 +126,14 @@ def test_of_a_model_on_a_hub_it_is_the_commit(monkeypatch):
     class Hub:
         _commit_hash = "1" * 40
 
-    monkeypatch.setattr(recipes, "load_config", lambda name: Hub)
+    monkeypatch.setattr(train_flags, "load_config", lambda name: Hub)
     settings = {"programs": {}, "reward_model": None, "teacher": "hf:someone/model", "step_reward": None}
-    recipe = recipes.recipe_of(
-        {**{s.name: s.default for s in recipes.SETTINGS}, "algorithm": "grpo", "programs": {}}, None, None
+    recipe = train_flags.recipe_of(
+        {**{s.name: s.default for s in train_flags.SETTINGS}, "algorithm": "grpo", "programs": {}}, None, None
     )
-    recipes.check_same_models(settings, recipe, resumed=False)
+    train_flags.check_same_models(settings, recipe, resumed=False)
     assert settings["programs"] == {"--teacher": "1" * 40}
-    recipes.check_same_models(settings, recipe, resumed=True)
+    train_flags.check_same_models(settings, recipe, resumed=True)
     Hub._commit_hash = "2" * 40
     with pytest.raises(ValueError, match="--teacher hf:someone/model has another commit than when the run was begun"):
-        recipes.check_same_models(settings, recipe, resumed=True)
+        train_flags.check_same_models(settings, recipe, resumed=True)

@@ -11,7 +11,7 @@ from rlhf_book.tabular import Tree
 from rlhf_minimal import PAIRWISE, Pairs, PairwiseAlgorithm, contrib, pairwise_gap, pairwise_loss, table
 from rlhf_minimal.contrib.pairs import kto_loss, margin_loss, mean_logp, odds_ratio_loss
 from rlhf_minimal.fit import FitConfig
-from rlhf_minimal.lab.preferences import encode_pairs, make_pairs, train_pairwise
+from rlhf_minimal.lab.train_pairs import encode_pairs, make_pairs, train_pairwise
 from rlhf_minimal.models import tiny_llama
 from rlhf_minimal.pairs import log_ratio, logistic_loss
 from rlhf_minimal.tasks import PairRow

@@ -38,7 +38,9 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, batch_of_step, fit, pair_scores
 from rlhf_minimal.functional.logprobs import token_logprobs
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.lab.preferences import (
+from rlhf_minimal.lab.reward_model_quality import expected_accuracy
+from rlhf_minimal.lab.sampled_rows import sample_pairs
+from rlhf_minimal.lab.train_pairs import (
     EncodedPair,
     add_reference_logprobs,
     direct_preference_loss,
@@ -46,8 +48,6 @@ from rlhf_minimal.lab.preferences import (
     make_pairs,
     train_pairwise,
 )
-from rlhf_minimal.lab.reward_model_quality import expected_accuracy
-from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.models import RewardModel, Vocabulary, policy_logits
 from rlhf_minimal.pairs import PAIRWISE, PairwiseAlgorithm, pairwise_scores
 from rlhf_minimal.tasks import PairRow, get_task, model_reward

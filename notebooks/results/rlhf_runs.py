@@ -58,9 +58,9 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig
 from rlhf_minimal.functional import advantages
 from rlhf_minimal.lab.fast import fast
-from rlhf_minimal.lab.preferences import train_pairwise
 from rlhf_minimal.lab.reward_model_quality import evaluate_reward_model
 from rlhf_minimal.lab.sampled_rows import label_pair, sample_pairs, write_completions
+from rlhf_minimal.lab.train_pairs import train_pairwise
 from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model
 from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import PairRow, get_task, model_reward, verify_all

@@ -12,9 +12,9 @@ from transformers import PreTrainedModel
 from rlhf_minimal.algorithms import ALGORITHMS
 from rlhf_minimal.cli import starts
 from rlhf_minimal.cli.console import printable
-from rlhf_minimal.cli.recipes import SETTINGS
 from rlhf_minimal.cli.settings import add_flags, fields_of, kinds_of
 from rlhf_minimal.cli.starts import DEFAULT_TASK
+from rlhf_minimal.cli.train_flags import SETTINGS
 from rlhf_minimal.cli.user_code import find_task
 from rlhf_minimal.config import Config
 from rlhf_minimal.models import TokenizerVocabulary, Vocabulary

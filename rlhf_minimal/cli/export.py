@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rlhf_minimal.cli.journal import check_writable
 from rlhf_minimal.cli.python_file import is_program
-from rlhf_minimal.cli.recipes import SETTINGS, recipe_of
 from rlhf_minimal.cli.settings import kinds_of
 from rlhf_minimal.cli.starts import load_start
+from rlhf_minimal.cli.train_flags import SETTINGS, recipe_of
 from rlhf_minimal.lab.export import ONLY_VERIFIER, export_trl, export_verl
 from rlhf_minimal.training.run_folder import RunFolder
 

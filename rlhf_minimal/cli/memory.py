@@ -10,9 +10,9 @@ from transformers import PreTrainedConfig
 
 from rlhf_minimal.algorithms import get_algorithm
 from rlhf_minimal.cli.python_file import load
-from rlhf_minimal.cli.recipes import add_row_flags
 from rlhf_minimal.cli.settings import add_flags, fields_of
 from rlhf_minimal.cli.starts import ASSETS, DEFAULT_TASK, load_config
+from rlhf_minimal.cli.train_flags import add_row_flags
 from rlhf_minimal.lab.memory import Dtypes, in_units, memory_ledger, memory_table, most_at_once
 from rlhf_minimal.models import context_length
 from rlhf_minimal.objective import Algorithm

@@ -20,7 +20,8 @@ from rlhf_minimal.cli.fitting import (
 )
 from rlhf_minimal.cli.settings import Setting
 from rlhf_minimal.cli.starts import load_start
-from rlhf_minimal.lab.preferences import (
+from rlhf_minimal.lab.sampled_rows import sample_pairs
+from rlhf_minimal.lab.train_pairs import (
     EncodedPair,
     add_reference_logprobs,
     direct_preference_loss,
@@ -28,7 +29,6 @@ from rlhf_minimal.lab.preferences import (
     evaluate_pairs,
     sample_rejected,
 )
-from rlhf_minimal.lab.sampled_rows import sample_pairs
 from rlhf_minimal.pairs import PAIRWISE
 from rlhf_minimal.tasks import CompletionRow, PairRow, Task
 from rlhf_minimal.tasks.base import Split

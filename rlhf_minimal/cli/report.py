@@ -1,6 +1,7 @@
 """The end of a run: its report as text, its numbers, and its picture, learning-curve.png."""
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -10,9 +11,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rlhf_minimal.cli.console import printable
-from rlhf_minimal.lab.plot_style import CONTROL, STYLE
+from rlhf_minimal.cli.console import in_brief, printable
+from rlhf_minimal.cli.journal import mark, measure_of
+from rlhf_minimal.evaluate import Evaluation
+from rlhf_minimal.lab.plot_style import CONTROL, POLICY, STYLE, running_mean
 from rlhf_minimal.metrics import Metrics
+from rlhf_minimal.train import Recipe
 from rlhf_minimal.training.checkpoints import clear_io_errors, write_file
 from rlhf_minimal.training.run_folder import RunFolder
 
@@ -55,6 +59,50 @@ def write_report(
         figure.savefig(folder.picture, dpi=120)
     print(f"\n{text}\n")
     print(f"run folder: {folder.path} (learning-curve.png, evaluation.json, metrics.jsonl, config.json, checkpoint/)")
+
+
+def report_training(
+    folder: RunFolder, recipe: Recipe, settings: dict[str, Any], before: Evaluation, after: Evaluation
+) -> None:
+    """The report of `train`: samples before and after, accuracies with their intervals, and the learning curve.
+
+    Args:
+        folder: The run's.
+        recipe: What was trained.
+        settings: The run's, as `config.json` keeps them.
+        before: The start on the held-out problems.
+        after: The same of the trained policy.
+    """
+    task = recipe.task
+    rows = [("problem", "before", "after")]
+    for i in range(0, min(8 * before.draws, len(before.samples.texts)), before.draws):
+        one, other = (
+            f"{in_brief(e.samples.texts[i])} {mark(task, float(e.samples.correct[i]))}" for e in (before, after)
+        )
+        rows.append((in_brief(before.samples.problems[i].prompt), one, other))
+    first, width = (max(least, 2 + max(len(row[i]) for row in rows)) for i, least in enumerate((12, 16)))
+    lines = [f"{problem:<{first}}{one:<{width}}{other}" for problem, one, other in rows]
+    lines += ["", f"held-out {measure_of(task)}, {before.about}"]
+    lines.append(f"{'':<12}{'before':<24}{'after':<24}")
+    for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
+        lines.append(f"{name:<12}{one:<24}{other:<24}")
+    measured = health(folder.history())
+    lines += ["", *in_lines(measured)]
+
+    def draw(ax: Axes, history: list[Metrics]) -> None:
+        name, limits = "accuracy", (0.0, 1.0)
+        if task.score_range is not None:
+            name, limits = "gold" if recipe.reward else "reward", task.score_range
+        color = POLICY if settings["reward"] == "verifier" else CONTROL
+        steps, right = ([row[column] for row in history] for column in ("step", name))
+        ax.plot(steps, running_mean(right, 5), color=color, label=settings["algorithm"])
+        ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
+        ax.set_title(f"{printable(task.about)}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
+
+    text = "\n".join(line.rstrip() for line in lines)
+    write_report(folder, text, {"before": before.as_json(), "after": after.as_json()}, draw, measured)
+    for command, what in (("sample", "try it"), ("diagnose", "check it")):
+        print(f"{what + ':':<12}python -m rlhf_minimal {command} {shlex.quote(str(folder.path))}")
 
 
 def health(history: Sequence[Mapping[str, int | float]]) -> dict[str, list[float]]:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
@@ -10,20 +9,17 @@ from functools import partial
 from typing import Any
 
 import torch
-from matplotlib.axes import Axes
 from transformers import PreTrainedModel
 
-from rlhf_minimal.cli import recipes, starts, user_code
-from rlhf_minimal.cli.console import at_least_1, in_brief, printable
-from rlhf_minimal.cli.journal import Journal, mark, measure_of, warn_of_verifier_errors
-from rlhf_minimal.cli.report import health, in_lines, write_report
+from rlhf_minimal.cli import starts, train_flags, user_code
+from rlhf_minimal.cli.console import at_least_1, printable
+from rlhf_minimal.cli.journal import Journal, warn_of_verifier_errors
+from rlhf_minimal.cli.report import report_training
 from rlhf_minimal.cli.settings import add_flags, add_run_flags, check_read, settings_of_run
 from rlhf_minimal.evaluate import Evaluation, evaluate
-from rlhf_minimal.lab import plot_style
 from rlhf_minimal.lab.processes import launched
 from rlhf_minimal.lab.trackers import TRACKERS, Trackers
 from rlhf_minimal.lab.trust_region import TrustRegion, trust_region_update
-from rlhf_minimal.metrics import Metrics
 from rlhf_minimal.objective import Algorithm
 from rlhf_minimal.runs import resume_learner, save_learner
 from rlhf_minimal.train import NothingToLearn, Recipe, check_context, train, update
@@ -58,7 +54,7 @@ SHOWN = {"reward": ".2f", "gold": ".2f", "accuracy": ".2f", "kl": ".3f", "entrop
 
 def add_arguments(sub: argparse.ArgumentParser) -> None:
     """The command's flags."""
-    recipes.add_row_flags(sub)
+    train_flags.add_row_flags(sub)
     starts.add_model_flag(sub, "--start")
     sub.add_argument(
         "--tracker",
@@ -67,7 +63,7 @@ def add_arguments(sub: argparse.ArgumentParser) -> None:
         help="Send the metrics to this experiment tracker as well. May be repeated.",
     )
     add_run_flags(sub)
-    add_flags(sub, recipes.SETTINGS)
+    add_flags(sub, train_flags.SETTINGS)
 
 
 @dataclass
@@ -106,14 +102,14 @@ def run(args: argparse.Namespace) -> int:
 def _plan(args: argparse.Namespace) -> Run:
     """Reads and checks all settings before anything is loaded or written."""
     starts.complete(args)
-    args.algorithm, declared = args.algorithm or args.row, starts.with_rates(recipes.SETTINGS, args)
+    args.algorithm, declared = args.algorithm or args.row, starts.with_rates(train_flags.SETTINGS, args)
     folder, settings, given = settings_of_run(args, declared, "train", args.algorithm, RESUME_OVERRIDES)
     at_least_1(settings, "save_every", "held_out")
-    recipe = recipes.recipe_of(settings, args.row, args.task, args.step_reward)
+    recipe = train_flags.recipe_of(settings, args.row, args.task, args.step_reward)
     _check_row_reads(settings, given, recipe.algorithm)
     check_read(settings, given, FLAG_DEPENDENCIES | ({} if "values" in recipe.algorithm.needs else CRITIC_ONLY_FLAGS))
     starts.check_start(settings["start"], recipe.task, settings["task"])
-    recipes.check_same_models(settings, recipe, resumed=args.resume)
+    train_flags.check_same_models(settings, recipe, resumed=args.resume)
     processes, device = launched(starts.find_device(settings["device"]))
     if processes.count > 1 and settings["optimizer"] == "trpo":
         raise ValueError("--optimizer trpo takes its step in one process: launch it without accelerate")
@@ -173,7 +169,7 @@ def _finish(plan: Run, learner: Learner, journal: Journal, before: Evaluation) -
         return 130
     after = _evaluate(plan, learner, learner.policy)
     if plan.processes.is_main:
-        _report(plan, before, after)
+        report_training(plan.folder, plan.recipe, plan.settings, before, after)
         weights = list(learner.policy.parameters())
         size, trained = sum(w.numel() for w in weights), sum(w.numel() for w in weights if w.requires_grad)
         print(f"speed:      {throughput(plan.folder.history(), size, trained)}")
@@ -191,13 +187,13 @@ def _begin(plan: Run) -> Learner:
     first = recipe.task.listed or recipe.task.problems("train", recipe.config.prompts, seed=f"{recipe.config.seed}/1/0")
     check_context(policy, vocabulary, recipe, first)  # of made problems those of the first step
     if settings["reward_model"] is not None:
-        plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
+        plan.recipe = train_flags.with_reward_model(recipe, settings["reward_model"], vocabulary, plan.device)
     policy.to(plan.device)  # type: ignore[arg-type]
     critic = teacher = None
     if settings["critic_start"] is not None:
-        critic = recipes.critic_start(settings["critic_start"], vocabulary)
+        critic = train_flags.critic_start(settings["critic_start"], vocabulary)
     if settings["teacher"] is not None:
-        teacher = recipes.teacher(settings, recipe.task, vocabulary)
+        teacher = train_flags.teacher(settings, recipe.task, vocabulary)
     learner = Learner.begin(policy, vocabulary, recipe.algorithm, recipe.config, critic, teacher)
     plan.processes.barrier()  # until all have checked that the folder is free
     if main:
@@ -214,14 +210,14 @@ def _resume(plan: Run) -> Learner:
     checkpoint, recipe, settings = plan.folder.checkpoint, plan.recipe, plan.settings
     critic = teacher = None
     if settings["critic_start"] is not None:
-        critic = recipes.critic_start(settings["critic_start"])  # the checkpoint has its weights
+        critic = train_flags.critic_start(settings["critic_start"])  # the checkpoint has its weights
     if settings["teacher"] is not None:
-        teacher = recipes.teacher(settings, recipe.task)
+        teacher = train_flags.teacher(settings, recipe.task)
     learner = resume_learner(checkpoint, recipe.algorithm, recipe.config, plan.device, critic, teacher)
     if plan.recipe.config.steps < learner.step:
         raise ValueError(f"{plan.folder.path} has taken {learner.step} steps already: give --steps that many or more")
     if settings["reward_model"] is not None:
-        plan.recipe = recipes.with_reward_model(recipe, settings["reward_model"], learner.vocabulary, plan.device)
+        plan.recipe = train_flags.with_reward_model(recipe, settings["reward_model"], learner.vocabulary, plan.device)
     plan.processes.barrier()  # until all have read the files that are rewritten below
     if plan.processes.is_main:
         plan.folder.rewind(learner.step)
@@ -239,40 +235,6 @@ def _start_policy(learner: Learner, plan: Run) -> PreTrainedModel:
     recipe, settings = plan.recipe, plan.settings
     policy = starts.load_start(settings["start"], recipe.task, recipe.config.seed, settings["chat"])[0]
     return policy.to(plan.device)  # type: ignore[arg-type]
-
-
-def _report(plan: Run, before: Evaluation, after: Evaluation) -> None:
-    """The end of a run: samples before and after, accuracies with their intervals, and the curve."""
-    task, settings = plan.recipe.task, plan.settings
-    rows = [("problem", "before", "after")]
-    for i in range(0, min(8 * before.draws, len(before.samples.texts)), before.draws):
-        one, other = (
-            f"{in_brief(e.samples.texts[i])} {mark(task, float(e.samples.correct[i]))}" for e in (before, after)
-        )
-        rows.append((in_brief(before.samples.problems[i].prompt), one, other))
-    first, width = (max(least, 2 + max(len(row[i]) for row in rows)) for i, least in enumerate((12, 16)))
-    lines = [f"{problem:<{first}}{one:<{width}}{other}" for problem, one, other in rows]
-    lines += ["", f"held-out {measure_of(task)}, {before.about}"]
-    lines.append(f"{'':<12}{'before':<24}{'after':<24}")
-    for name, one, other in zip(("sampled", "greedy"), before.in_words, after.in_words, strict=True):
-        lines.append(f"{name:<12}{one:<24}{other:<24}")
-    measured = health(plan.folder.history())
-    lines += ["", *in_lines(measured)]
-
-    def draw(ax: Axes, history: list[Metrics]) -> None:
-        name, limits = "accuracy", (0.0, 1.0)
-        if task.score_range is not None:
-            name, limits = "gold" if plan.recipe.reward else "reward", task.score_range
-        color = plot_style.POLICY if settings["reward"] == "verifier" else plot_style.CONTROL
-        steps, right = ([row[column] for row in history] for column in ("step", name))
-        ax.plot(steps, plot_style.running_mean(right, 5), color=color, label=settings["algorithm"])
-        ax.set(xlabel="training step", ylabel=f"{measure_of(task)}, sampled", ylim=limits)
-        ax.set_title(f"{printable(task.about)}, seed {settings['seed']}, mean of 5 steps", fontsize=9)
-
-    text = "\n".join(line.rstrip() for line in lines)
-    write_report(plan.folder, text, {"before": before.as_json(), "after": after.as_json()}, draw, measured)
-    for command, what in (("sample", "try it"), ("diagnose", "check it")):
-        print(f"{what + ':':<12}python -m rlhf_minimal {command} {shlex.quote(str(plan.folder.path))}")
 
 
 def throughput(history: Sequence[dict[str, int | float]], parameters: int, trained: int | None = None) -> str:

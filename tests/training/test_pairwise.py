@@ -23,7 +23,7 @@ import torch
 
 from rlhf_minimal import PAIRWISE, pairwise_gap, pairwise_loss
 from rlhf_minimal.fit import FitConfig, imitate, supervised_loss
-from rlhf_minimal.lab.preferences import (
+from rlhf_minimal.lab.train_pairs import (
     add_reference_logprobs,
     encode_pairs,
     evaluate_pairs,

@@ -17,10 +17,10 @@ from rlhf_minimal import ALGORITHMS
 from rlhf_minimal.cli import main
 from rlhf_minimal.config import Config
 from rlhf_minimal.fit import FitConfig, imitate, language_loss, supervised_loss, teacher_rows
-from rlhf_minimal.lab.preferences import encode_pairs
 from rlhf_minimal.lab.process_reward import StepScorer, sample_steps, scored_steps, weigh_steps
 from rlhf_minimal.lab.rows import StepRow, TextRow, read_rows
 from rlhf_minimal.lab.sampled_rows import sample_pairs, write_completions
+from rlhf_minimal.lab.train_pairs import encode_pairs
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, load_pretrained, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, PairRow, Problem, get_task, model_reward
 from rlhf_minimal.train import Recipe, roll_out

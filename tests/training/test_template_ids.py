@@ -6,9 +6,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from rlhf_minimal.fit import completion_loss
-from rlhf_minimal.lab.preferences import encode_pairs
 from rlhf_minimal.lab.process_reward import StepScorer
 from rlhf_minimal.lab.rows import StepRow, TextRow, read_rows
+from rlhf_minimal.lab.train_pairs import encode_pairs
 from rlhf_minimal.lab.turns import ChatReplies
 from rlhf_minimal.models import RewardModel, TokenizerVocabulary, tiny_llama
 from rlhf_minimal.tasks import CompletionRow, PairRow
