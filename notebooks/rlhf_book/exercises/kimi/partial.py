@@ -91,7 +91,8 @@ PARTIAL = Exercise(
     came from one policy, those behind from the next. `first` and `second` hold the log-probs of *all* tokens
     under these two policies, `lengths` the numbers of tokens; what stands behind a completion's end has no meaning. Write
     `my_log_ratio(logp, first, second, cuts, lengths)`: the log-ratio of each completion to what really wrote it. A cut may be 0
-    or the whole length. When may one call the two authors together *one* policy, to which the fit of section 3 can be tied?
+    or the whole length. Which rule for the cuts makes the two authors together *one* policy, with one fixed distribution
+    after each prefix, so that it can stand for $\pi_{old}$ in section 3?
     """,
     solution=my_log_ratio,
     cases=(
