@@ -57,7 +57,7 @@ ROLLOUTS = Exercise(
     minutes=12,
     difficulty="core",
     statement=r"""
-    Predict first: with twice as many rollouts, does the hard label come nearer to the value of the prefix, or move away?
+    Predict first: with four times as many rollouts, does the hard label come nearer to the value of the prefix, or move away?
     A prefix has the value $V$, and $N$ rollouts go on from it. Write `my_label_errors(V, N)`: the root of the mean squared
     distance from $V$, of the soft label and of the hard one. Then compare $V = 0.3$ and $V = 1/26$ at $N = 4$ and $N = 16$.
     """,
