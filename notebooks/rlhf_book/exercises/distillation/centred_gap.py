@@ -71,7 +71,7 @@ CENTRED_GAP = Exercise(
     minutes=10,
     difficulty="core",
     statement=r"""
-    Who has the whole distributions need not throw away the policy gradient: the row's advantage can have a baseline. Predict: is the
+    If you have all log-probs of a position, you can keep `opd` and give its advantage a baseline. Predict: is the
     gap of a sampled token positive or negative on average, if the student samples? Then write
     `my_centred_gap(student, teacher, ids)`: the gap $\log \pi_T - \log \pi$ of each sampled token, minus its exact mean
     over the tokens that the student could have drawn there. Logits are `[B, T, V]`, ids `[B, T]`; the result is `[B, T]`. To
