@@ -80,7 +80,7 @@ HALF_A_REPAIR = Bug(
     minutes=5,
     statement="""
     The option is called `drgrpo`, and its documentation says that it removes both biases. The standard deviation is
-    gone, as promised. Then somebody plots the lengths of wrong completions, and they climb as they did before. The cell
+    gone, as promised. Is the length bias gone, too? The cell
     prints what one token of a wrong completion pays as that completion grows. What should the numbers do?
     """,
     wrong=suspect_unbiased,

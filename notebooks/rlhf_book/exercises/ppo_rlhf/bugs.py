@@ -72,9 +72,10 @@ WALKING_REFERENCE = Bug(
     concept="four-models",
     minutes=5,
     statement="""
-    The KL penalty is on, its coefficient is raised from 0.05 to 0.5 and then to 5, and nothing changes: the policy
-    drifts as if there were no penalty. The cell trains a small policy towards one outcome and prints its distance from the
-    reference. In the first line the distance should be 0. What should the others be?
+    In a training run the KL penalty is on. Its coefficient is raised from 0.05 to 0.5 and then to 5, and nothing changes:
+    the policy drifts as if there were no penalty. The cell finds out why. Without a penalty it trains a small policy towards
+    one outcome, and prints the distance from the reference. In the first line the distance should be 0. What should the
+    others be?
     """,
     wrong=suspect_reference,
     symptom=distance_after_training,
@@ -95,7 +96,7 @@ WALKING_REFERENCE = Bug(
     moral="""
     Two names for one model: the reference is the policy, and moves with it. Every log-ratio is 0, so the penalty is 0 in value and
     in gradient, whatever its coefficient. A copy of the weights is needed, or weights that are never trained (with
-    LoRA the body without its adapters). A KL of 0 in the first step is right; in every step it is a symptom.
+    LoRA the body without its adapters). With two names for one model `eval()` also switches off the policy's dropout. A KL of 0 in the first step is right; in every step it is a symptom.
     """,
 )
 

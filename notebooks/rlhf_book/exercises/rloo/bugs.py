@@ -70,7 +70,8 @@ LEFT_OUT = Bug(
     The sum runs over the completions that are kept, the divisor over all of them. So the baseline is too small, and every
     completion of a group with a cut one is pushed up, right or wrong. The habit: count what you have summed.
     Even so the step is no longer free of bias: among the completions that are kept the score has no mean of zero, so the
-    baseline itself pushes the policy away from being cut off, or towards it.
+    baseline itself pushes the policy away from being cut off, or towards it. And where one completion is kept, it has no
+    others: the mended line divides by 1 and subtracts nothing.
     """,
 )
 

@@ -91,5 +91,5 @@ MAXIMUM = Exercise(
     return error / ...
     ```
     """,
-    right="Right. Where scores say nothing about the reward it is worse than the mean on hard prompts and better on easy ones: for G = 4 from p = 0.77 on.",
+    right="Right. Where the squared norm of a score is independent of the reward it is worse than the mean on hard prompts and better on easy ones: for G = 4 from p = 0.77 on.",
 )

@@ -67,10 +67,11 @@ SHRINKAGE = Exercise(
     difficulty="core",
     statement=r"""
     The policy learns, so a running mean $m$ of past rewards is *below* the mean of today's prompts. Rewards are 0 and
-    1, scores are of one length and say nothing about the reward, and $\lVert g \rVert^2$ is small. Write `my_weight`: from the success
-    rates `p` `[P]` of the prompts, the group size and `m`, return the one weight $w$ of $m$ with the least noise,
-    averaged over the prompts. Predict first: all prompts have $p = 0.5$, $G = 5$. Below which $m$ is the group's own
-    mean worth more than $m$?
+    1, the squared norm of a score is independent of the reward and alike for all prompts, and $\lVert g \rVert^2$ is
+    small. The baseline is $w\,m$ plus $1-w$ times the mean of the others. Write `my_weight`: from the success
+    rates `p` `[P]` of the prompts, the group size and `m`, return the one weight $w$ with the least noise,
+    averaged over the prompts. Predict first: all prompts have $p = 0.5$, $G = 5$. Below which $m$ does the mean of the
+    others get more weight than $m$?
     """,
     solution=my_weight,
     cases=(
