@@ -49,7 +49,8 @@ LEFT_OUT = Bug(
     concept="rloo",
     minutes=5,
     statement="""
-    Completions that were cut off by the token budget are not trained on, and their rewards are not used. The loss
+    Completions that were cut off by the token budget are not trained on, and their rewards are not used (that has a bias
+    of its own, section 2, which is not the bug here). The loss
     runs and no warning appears. The block prints the advantages of a group in which every completion that is
     kept is right. What should stand there, and which line is it?
     """,
