@@ -10,7 +10,7 @@ from ..mistakes import given
 
 def my_own_mask(first: Tensor, end: Tensor, length: Tensor, width: int) -> Tensor:
     """[B, K] first and end of replies, [B] lengths -> [B, width], 1 on own."""
-    place = torch.arange(width)
+    place = torch.arange(width, device=length.device)
     written = place < length[:, None]
     heard = (place >= first[..., None]) & (place < end[..., None])  # [B, K, width]
     return (written & ~heard.any(1)).double()

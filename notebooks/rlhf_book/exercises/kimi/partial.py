@@ -12,7 +12,7 @@ def my_log_ratio(
     logp: Tensor, first: Tensor, second: Tensor, cuts: Tensor, lengths: Tensor
 ) -> Tensor:
     """[B, T] log-probs, new and twice old; [B] cuts, lengths: log-ratios, [B]."""
-    place = torch.arange(logp.shape[1])
+    place = torch.arange(logp.shape[1], device=logp.device)
     old_logp = torch.where(place < cuts[:, None], first, second)  # [B, T]
     written = place < lengths[:, None]  # [B, T]
     return torch.where(written, logp - old_logp, 0.0).sum(1)

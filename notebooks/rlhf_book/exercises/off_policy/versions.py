@@ -12,7 +12,8 @@ def my_log_weight(
     logp: Tensor, first: Tensor, second: Tensor, switched_at: Tensor, mask: Tensor
 ) -> Tensor:
     """[B, T] log-probs, [B] integers, [B, T] mask -> [B]: log of each weight."""
-    early = torch.arange(logp.shape[1]) < switched_at[:, None]  # [B, T]
+    place = torch.arange(logp.shape[1], device=logp.device)
+    early = place < switched_at[:, None]  # [B, T]
     sampler = torch.where(early, first, second)  # who wrote this token
     return ((logp - sampler) * mask).sum(-1)
 

@@ -126,7 +126,8 @@ def padding_does_not_matter(scores: Callable[..., Tensor]) -> None:
 def mended_scores(hidden: Tensor, head: Tensor, mask: Tensor) -> Tensor:
     """[B, L, H] hidden states, [H] head, [B, L] mask -> [B] scores at the end token."""
     scores = hidden @ head  # [B, L]
-    last = (mask * torch.arange(mask.shape[1])).argmax(1)  # [B]
+    columns = torch.arange(mask.shape[1], device=mask.device)
+    last = (mask * columns).argmax(1)  # [B]
     return scores.gather(1, last[:, None]).squeeze(1)
 
 
