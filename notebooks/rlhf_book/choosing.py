@@ -440,7 +440,7 @@ ENGINE = Leaf(
     "another engine samples than trains",
     "icepop",
     "The two disagree on a few tokens by much. Leave those out, and look for the reason. Cutting their weight (truncation) is the usual alternative.",
-    "band 0.5 to 2 first; log the share that is left out",
+    "GLM-5's band of 0.5 to 2 first (IcePop's own paper has 0.5 to 5); log the share that is left out",
     "the two disagree by much on a few tokens, which are left out",
     "no KL, old log-probs from the trainer, the sampler's beside them, GLM-5's band of 0.5 to 2",
     by_hand="The line runs the row, but here one engine samples and trains, so that no token is left out; the exports set the correction.",
