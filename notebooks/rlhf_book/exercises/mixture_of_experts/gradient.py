@@ -65,8 +65,8 @@ GRADIENT = Exercise(
     difficulty="stretch",
     statement=r"""
     A variant: some models do not divide the picked weights by their sum. With $p$ the softmax over *all* logits the layer is
-    $y = \sum_{i \in S} p_i f_i$. Let `useful[i]` be the number $v \cdot f_i$, how much expert $i$ helps along the gradient
-    $v$ that arrives at $y$. Write `my_logit_gradient(p, picked, useful)`: the derivative of $v \cdot y$ with respect to
+    $y = \sum_{i \in S} p_i f_i$. Let `useful[i]` be the number $v \cdot f_i$, how much expert $i$ helps, with
+    $v$ the gradient of the objective, which is maximised, at $y$. Write `my_logit_gradient(p, picked, useful)`: the derivative of $v \cdot y$ with respect to
     every logit, `[E]`, for `p` `[E]`, `picked` `[E]` bool and `useful` `[E]`. Predict first: which experts that are not
     picked get a gradient, and which way?
     """,
