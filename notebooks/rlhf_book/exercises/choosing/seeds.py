@@ -37,7 +37,7 @@ def _draw(generator: Generator) -> Case:
 
 SEEDS = Exercise(
     id="choose-seeds",
-    title="seeds until it separates",
+    title="seeds for a gap of this size",
     concept="decision-guide",
     minutes=5,
     difficulty="core",
@@ -45,6 +45,9 @@ SEEDS = Exercise(
     A pilot of two arms gave paired differences with mean `gap` $> 0$ and standard deviation `spread`. Suppose that both stay as they are.
     Write `my_seeds(gap, spread, t)`: the smallest number of seeds, two at least, whose 95 % interval leaves 0 out. `t[k]` is the quantile
     of Student's t with $k$ degrees of freedom (2.776 at 4).
+
+    (It is a plan, and a hopeful one: a repeat with so many seeds separates about half the time. And whoever adds seeds
+    until it does has made many tests.)
 
     Predict first: for a gap as large as the spread, how many? For a gap of half the spread? Do five seeds see either?
     """,
