@@ -287,8 +287,7 @@ class TokenizerVocabulary:
 
     def _by_template(self, messages: Sequence[Message], *, ask: bool) -> str:
         try:
-            clock = r"strftime_now\(\s*(['\"])(.*?)\1\s*\)"
-            template = re.sub(clock, lambda now: repr(self.day.strftime(now[2])), self.tokenizer.get_chat_template())
+            template = self._clock() + self.tokenizer.get_chat_template()
             write = partial(self.tokenizer.apply_chat_template, messages, chat_template=template, tokenize=False)
             text = str(call_with_timeout(partial(write, add_generation_prompt=ask), TEMPLATE_SECONDS))
             # Behind a space the model would write other tokens than the whole conversation has: it writes the space.
@@ -320,6 +319,16 @@ class TokenizerVocabulary:
             return _on_two_lines(system, text)
         before = [{"role": "system", "content": system}] if system else []
         return self.render([*before, {"role": "user", "content": text}], ask=True)
+
+    def _clock(self) -> str:
+        """A macro of templates in place of the function that tells them the day: it tells `day`, whatever the format.
+
+        The line end behind it is dropped, and the template begins on a line of its own, as it does alone.
+        """
+        parts = {f"%{c}": self.day.strftime(f"%{c}") for c in "aAbBcdfHIjmMpSUwWxXyYzZ"}
+        parts |= {f"%-{c}": parts[f"%{c}"].lstrip("0") for c in "dm"}
+        told = "".join(f"|replace({part!r}, {value!r})" for part, value in parts.items())
+        return f"{{% macro strftime_now(form) %}}{{{{ form{told} }}}}{{% endmacro %}}\n"
 
     def _begin(self) -> list[int]:
         begin = self.tokenizer.bos_token_id

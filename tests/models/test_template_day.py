@@ -17,9 +17,11 @@ from rlhf_minimal.training.progress import Progress
 from tests.chat_model import TEMPLATE, tokenizer, write_chat_model
 
 DAY = "{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
-TEMPLATES = {  # as of Llama 3.2, of Granite, and with the minute
+TEMPLATES = {  # as of Llama 3.2, of Granite, in other ways, and with the minute
     "a line of its own": DAY + "Today: {{ date_string }}\n" + TEMPLATE,
     "in a system message": "<|im_start|>system\nToday is {{ strftime_now('%B %d, %Y') }}.<|im_end|>\n" + TEMPLATE,
+    "in a format of its own": "{% set form = '%d %B' ~ ' %Y' %}\n  {{ strftime_now(form) }}\n" + TEMPLATE,
+    "in a macro": "\n{% macro now() %}{{ strftime_now('%-d' ~ \" %b\") }}{% endmacro %}{{ now() }}\n" + TEMPLATE,
     "with the minute": "{{ strftime_now('%Y-%m-%d %H:%M') }}\n" + TEMPLATE,
 }
 EVE, MORNING = date(2026, 12, 31), date(2027, 1, 1)

@@ -155,6 +155,10 @@ PAID = [
     (r"We have shown that no value works except in one case; the count is \boxed{5}.", "5"), (r"It's \boxed{5}", "5"),
     ("It's 5.", "5"), ("That's 5.", "5"), ("Final answer\n\n$5$", "5"), ("**Solution:** 5", "5"),
     (r"So, the answer is **\boxed{5}** apples.", "5"), ("There are five (5) apples.", "5"),
+    ("The answer is not 20 but 5.", "5"), (r"$\boxed{6}$. Wait, I made a mistake: $\boxed{5}$.", "5"),
+    ("There are 5 ways to do so.", "5"), ("He thought of the number 5.", "5"), ("His friend got 5 points.", "5"),
+    (r"My first attempt gave 6, but that ignored the tax. It is $\boxed{5}$.", "5"), ("So far she has read 5.", "5"),
+    ("She pays 5. So Tom has enough, but Ann has not.", "5"), (r"It is $\boxed{5}$, so we are done.", "5"),
 ]
 
 # denied, an operand, a guess, an example, a bound, a question, another number, another set
@@ -314,5 +318,17 @@ REFUSED = [
     (r"it lies above \boxed{5}", "5"), (r"almost \boxed{5}", "5"), (r"\boxed{not quite 5}", "5"),
     (r"\boxed{5 or so}", "5"), (r"\boxed{guess 5}", "5"), (r"\boxed{the square of 5}", "5"),
     (r"\boxed{1/5 of 5}", "5"), ("anything but five, i.e. 6", "5"),
+    ("It is tempting to answer 5, but that forgets the way back.", "5"), ("The book claims 5.", "5"),
+    ("According to the book the answer is 5. My own count says otherwise.", "5"), ("Tom says it is 5.", "5"),
+    ("We get 6. Some students write 5.", "5"), ("$6, as opposed to $5.", "5"), ("Presumably 5.", "5"),
+    ("The textbook's solution gives 5, which I don't like.", "5"), ("If we ignored the tax, we'd get 5.", "5"),
+    ("The running total is 5.", "5"), ("Halfway through, we have 5. Now we subtract the discount.", "5"),
+    ("She walks 5 hours a day, so the distance follows.", "5"), ("Take the 5 days and multiply this by", "5"),
+    ("It was 6, then 5, but neither is correct.", "5"), ("Though one might assume 5.", "5"), ("L = 2W + 5.", "5"),
+    ("y = x - 5", "-5"), ("after trying 5", "5"), ("Suppose for contradiction that $x = 5$.", "5"),
+    (r"The book claims $\boxed{5}$, but I don't agree.", "5"), (r"The naive approach yields $\boxed{5}$.", "5"),
+    (r"$\boxed{5}$. Actually, I made an arithmetic mistake: it sums to 6.", "5"), ("the value 5 is extraneous", "5"),
+    (r"$\boxed{5}$. Oops, that should have been $6$.", "5"), (r"$\boxed{5}$ - scratch that, it is 6.", "5"),
+    (r"If you forget to carry, you get $\boxed{5}$.", "5"), (r"6; the book gives $\boxed{5}$.", "5"),
 ]
 # fmt: on
