@@ -72,7 +72,8 @@ GAP = Exercise(
     A prompt has $N$ possible completions, with `rewards` and with probabilities `probs` under the old policy. Write
     `my_gap(rewards, probs, tau)`: $\delta = \tau \log Z - \mathbb E[R]$. It has to survive rewards of 10 at
     $\tau = 0.01$. Before you run it, order by $\delta$, for $\tau = 0.1$: a prompt with one right completion in ten, one with five in
-    ten, one with nine in ten. What does the order say about whom the second pull of section 3 holds back most?
+    ten, one with nine in ten. At which of them is the mean reward farthest
+    from the constant of step 3?
     """,
     solution=my_gap,
     cases=(

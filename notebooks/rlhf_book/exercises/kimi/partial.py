@@ -92,7 +92,7 @@ PARTIAL = Exercise(
     under these two policies, `lengths` the numbers of tokens; what stands behind a completion's end has no meaning. Write
     `my_log_ratio(logp, first, second, cuts, lengths)`: the log-ratio of each completion to what really wrote it. A cut may be 0
     or the whole length. Which rule for the cuts makes the two authors together *one* policy, with one fixed distribution
-    after each prefix, so that it can stand for $\pi_{old}$ in section 3?
+    after each prefix, so that it can stand for $\pi_{old}$ in section 2?
     """,
     solution=my_log_ratio,
     cases=(
@@ -148,7 +148,7 @@ PARTIAL = Exercise(
     ```
     """,
     right="Right. With one cut for all completions of a prompt the next token at each prefix comes from a fixed distribution: "
-    "one policy, and the fit of section 3 can be tied to it. With a cut of its own for each completion the same prefix is "
+    "one policy, and the fit of section 2 can be tied to it. With a cut of its own for each completion the same prefix is "
     "continued by either policy, the residual cannot vanish for all of them, and the fit ends at the tilt of a geometric mean "
     "over the cuts (Kimi in depth).",
 )
