@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 from dataclasses import fields
 from pathlib import Path
@@ -458,17 +459,25 @@ def test_a_run_is_not_overwritten_by_accident(tmp_path, capsys):
     assert len(rows(tmp_path / "run")) == 2
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of one step, for tests that harm a copy of it."""
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", "grpo", "--steps", "1", *TINY, "--out", str(folder)]) == 0
+    return folder
+
+
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "vocabulary.json"])
 @pytest.mark.parametrize("command", ["sample", "evaluate", "train"])
-def test_a_corrupt_checkpoint_is_one_line(tmp_path, capsys, file, command):
-    assert main(["train", "grpo", "--steps", "1", *TINY, "--out", "run"]) == 0
+def test_a_corrupt_checkpoint_is_one_line(trained, tmp_path, capsys, file, command):
+    shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "checkpoint" / file).write_text("{ corrupt")
     argv = ["train", "grpo", "--out", "run", "--resume"] if command == "train" else [command, "run"]
     assert "cannot read the checkpoint in run" in fails(capsys, *argv)
 
 
-def test_a_corrupt_run_is_one_line(tmp_path, capsys):
-    assert main(["train", "grpo", "--steps", "1", *TINY, "--out", "run"]) == 0
+def test_a_corrupt_run_is_one_line(trained, tmp_path, capsys):
+    shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "config.json").write_text("{ corrupt")
     assert "damaged" in fails(capsys, "train", "grpo", "--out", "run", "--resume")
     assert "damaged" in fails(capsys, "sample", "run")
