@@ -5,6 +5,7 @@ import sys
 
 from rlhf_minimal.cli import main
 
-first, second = map(json.loads, sys.argv[1:])
-assert main(first) == 0
-sys.exit(main(second))
+if __name__ == "__main__":
+    first, second = map(json.loads, sys.argv[1:])
+    assert main(first) == 0
+    sys.exit(main(second))
