@@ -1,11 +1,16 @@
 """What the tests of the command line share: commands that must fail, and the numbers that a run has written."""
 
+import inspect
 import json
 
 from matplotlib.figure import Figure
 
-from rlhf_minimal.cli import main
+from rlhf_minimal.cli import fitting, main
 from rlhf_minimal.metrics import NONDETERMINISTIC
+
+# What a run on rows draws in the end to score its policy: a thousand samples take longer than its steps in a test.
+SCORED = inspect.unwrap(fitting.score_samples)
+USUAL, SCORED.__defaults__ = SCORED.__defaults__, (50,)
 
 
 def fails(capsys, *argv):

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import threading
+from functools import cache
 
 import pytest
 from hypothesis import settings
@@ -86,3 +87,29 @@ def chat_model(tmp_path):
     from tests.chat_model import write_chat_model
 
     return write_chat_model(tmp_path / "model")
+
+
+@cache
+def _of_gguf():
+    """The reader of packed files and their names of tensors, each asked once for all tests of a process.
+
+    For a model transformers reads its file three times, and asks for all names once for each of its modules. And the
+    reader takes half a million slices of a memory map: those of a plain array take a quarter of the time.
+    """
+    import gguf
+    import numpy as np
+
+    class Plain(gguf.GGUFReader):
+        def _get(self, *words, **named):
+            self.data = self.data.view(np.ndarray)
+            return super()._get(*words, **named)
+
+    return {"GGUFReader": cache(Plain), "get_tensor_name_map": cache(gguf.get_tensor_name_map)}
+
+
+@pytest.fixture
+def quick_gguf(monkeypatch):
+    """For a test that begins with a packed model: how one is read is for `tests/models/test_real.py` to say."""
+    gguf = pytest.importorskip("gguf")
+    for name, quick in _of_gguf().items():
+        monkeypatch.setattr(gguf, name, quick)

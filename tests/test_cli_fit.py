@@ -16,7 +16,7 @@ from rlhf_minimal.models import RewardModel, Vocabulary, load_reward_model, tiny
 from rlhf_minimal.tasks import CompletionRow, PairRow, get_task
 from rlhf_minimal.training import load_policy, save_policy, write_folder
 from rlhf_minimal.training.progress import Progress
-from tests.commands import fails
+from tests.commands import SCORED, USUAL, fails
 from tests.commands import rows as metrics
 
 REVIEWS = get_task("reviews")
@@ -142,8 +142,14 @@ def test_a_resumed_run_keeps_its_task_whatever_its_start_has(tmp_path):
     assert json.loads((tmp_path / "second" / "config.json").read_text())["task"] == "addition2"
 
 
+@pytest.fixture
+def all_samples(monkeypatch):
+    """As many samples are scored as outside of tests."""
+    monkeypatch.setattr(SCORED, "__defaults__", USUAL)
+
+
 @each
-@pytest.mark.usefixtures("drawn")
+@pytest.mark.usefixtures("drawn", "all_samples")
 @pytest.mark.parametrize("source", ["own", "file"])
 def test_a_run_leaves_everything_behind(tmp_path, capsys, words, name, source):
     rows = OWN if source == "own" else data_file(tmp_path / "rows.jsonl", name)

@@ -109,7 +109,7 @@ def test_the_chapter_runs_where_our_packages_cannot_be_imported(tmp_path):
     not worked stops with advice.
     """
     hidden = "import sys\nsys.modules['rlhf_minimal'] = sys.modules['rlhf_book'] = None  # an import of either raises"
-    short = {"imitate": ("steps: int = 1300", "steps: int = 50"), "train": ("steps: int = 60", "steps: int = 6")}
+    short = {"imitate": ("steps: int = 1300", "steps: int = 10"), "train": ("steps: int = 60", "steps: int = 6")}
     cells = copy.deepcopy(CELLS)
     for cell in cells:
         if cell.id in short:
@@ -266,7 +266,7 @@ def test_the_loop_learns_what_is_rewarded(monkeypatch):
 def test_the_program_says_how_it_learns(capsys):
     source = shortened(
         Path(loop.__file__).read_text(encoding="utf-8"),
-        ("steps: int = 1300", "steps: int = 60"),
+        ("steps: int = 1300", "steps: int = 5"),
         ("prompts: int = 16", "prompts: int = 1"),
         ("group: int = 16", "group: int = 2"),
     )
@@ -398,7 +398,7 @@ def test_a_run_of_the_script_can_be_repeated(monkeypatch):
     spec = importlib.util.spec_from_file_location("from_zero", RESULTS / "from_zero.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    monkeypatch.setattr(script, "imitate", lambda model, seed: loop.imitate(model, steps=50, seed=seed))
+    monkeypatch.setattr(script, "imitate", lambda model, seed: loop.imitate(model, steps=5, seed=seed))
     one, two = (script.run("RLOO", 7, steps=2) for _ in range(2))
     assert one["right"] == two["right"]
     assert len(one["right"]) == 2

@@ -19,6 +19,8 @@ from rlhf_minimal.contracts import read_cell
 from rlhf_minimal.functional import advantages, aggregation, corrections, gates, kl, logprobs, masked, ratios
 
 every_row = pytest.mark.parametrize("name", ALGORITHMS)
+# Each row draws scenes of its own, and each cell stands in several rows: four a row are more than a hundred in all.
+few_each = settings(max_examples=4)
 with_group_baseline = pytest.mark.parametrize(
     "name",
     [
@@ -113,6 +115,7 @@ def same(first, second, tolerance=1e-11):
 
 
 @every_row
+@few_each
 @given(scenes())
 def test_what_stands_under_a_zero_mask_is_never_read(name, scene):
     loss, gradient = loss_and_gradient(ALGORITHMS[name], scene.batch())
@@ -173,6 +176,7 @@ def test_the_critic_has_no_gradient_under_a_zero_mask(spoiled, rubbish, clip):
 
 
 @every_row
+@few_each
 @given(scenes())
 def test_a_masked_token_never_learns(name, scene):
     _, gradient = loss_and_gradient(ALGORITHMS[name], scene.batch())
@@ -180,6 +184,7 @@ def test_a_masked_token_never_learns(name, scene):
 
 
 @every_row
+@few_each
 @given(scenes(), st.integers(1, 3))
 def test_the_padded_width_never_matters(name, scene, extra):
     loss, gradient = loss_and_gradient(ALGORITHMS[name], scene.batch())
@@ -194,6 +199,7 @@ def test_the_padded_width_never_matters(name, scene, extra):
 
 
 @every_row
+@few_each
 @given(scenes())
 def test_masks_of_any_dtype_say_the_same(name, scene):
     expected = loss_and_gradient(ALGORITHMS[name], scene.batch())
@@ -206,6 +212,7 @@ def test_masks_of_any_dtype_say_the_same(name, scene):
 
 
 @every_row
+@few_each
 @given(scenes(), st.randoms(use_true_random=False))
 def test_the_order_of_prompts_and_of_siblings_never_matters(name, scene, random):
     loss, gradient = loss_and_gradient(ALGORITHMS[name], scene.batch())
@@ -218,6 +225,7 @@ def test_the_order_of_prompts_and_of_siblings_never_matters(name, scene, random)
 
 
 @every_row
+@few_each
 @given(scenes(), st.data())
 def test_micro_batches_never_matter(name, scene, data):
     """Any number of them: through groups, of one row, of rows that are masked throughout."""
@@ -248,6 +256,7 @@ def test_micro_batches_of_the_critic_never_matter(scene, data):
 
 
 @every_row
+@few_each
 @given(scenes(), st.data())
 def test_a_minibatch_is_an_optimiser_step_of_its_own(name, scene, data):
     """Its denominators are those of its own rows, and it can be cut further."""
@@ -275,6 +284,7 @@ def test_a_minibatch_is_an_optimiser_step_of_its_own(name, scene, data):
 
 
 @with_group_baseline
+@few_each
 @given(scenes(), st.sampled_from([0.1, 0.7, 1.0, -3.3, 1e6 / 3]))
 def test_equal_rewards_within_a_group_give_no_policy_gradient(name, scene, reward):
     """Exactly none, though a mean of equal floating-point numbers is not always that number."""
@@ -345,6 +355,7 @@ def test_every_gate_has_slope_a_at_ratio_one(gate, A, seed):
 
 
 @every_row
+@few_each
 @given(scenes(spread=(0.0,)))
 def test_on_policy_the_gate_never_matters(name, scene):
     algorithm = ALGORITHMS[name]
@@ -357,6 +368,7 @@ def test_on_policy_the_gate_never_matters(name, scene):
 
 
 @every_row
+@few_each
 @given(scenes())
 def test_old_log_probs_that_carry_a_graph_are_constants(name, scene):
     """The commonest slip of a first epoch: old_logp = logp, not detached, and the gradient cancels."""
@@ -390,6 +402,7 @@ def test_ratios_called_alone_treat_the_old_policy_as_a_constant(ratio):
 
 
 @every_row
+@few_each
 @given(scenes(spread=(0.1, 0.5)))
 def test_float32_says_what_float64_says(name, scene):
     algorithm = ALGORITHMS[name]
@@ -404,6 +417,7 @@ def test_float32_says_what_float64_says(name, scene):
 
 @every_row
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@few_each
 @given(scenes())
 def test_half_precision_is_raised_at_the_door(name, dtype, scene):
     """The same numbers, rounded, and float32 from there on: nothing else is lost."""
@@ -604,7 +618,7 @@ def without_stop_gradients(algorithm, logp, scene):
 
 
 @every_row
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(scenes(spread=(0.1, 0.5)))
 def test_gradient_of_every_row_is_the_finite_difference(name, scene):
     algorithm, batch = ALGORITHMS[name], scene.batch()

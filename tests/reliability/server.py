@@ -30,11 +30,17 @@ from pathlib import Path
 
 import safetensors.torch
 import scenes
+from matplotlib.backends import backend_agg  # noqa: F401  (what a command imports late, no child imports anew)
+from PIL import Image
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-from rlhf_minimal.cli import main, report
+from rlhf_minimal.cli import main, parser, report
 from tests.commands import Blank
 
 report.Figure = Blank
+Image.init()
+get_checkpoint_conversion_mapping("llama")  # hundreds of patterns are compiled when the first model is read
+parser()  # and the modules of all commands are imported when the first of them is parsed
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir"}
 
 

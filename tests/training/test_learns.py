@@ -19,7 +19,7 @@ from rlhf_minimal.config import Config
 from rlhf_minimal.evaluate import evaluate
 from rlhf_minimal.models import Vocabulary, tiny_llama
 from rlhf_minimal.tasks import get_task, random_reward
-from rlhf_minimal.train import Recipe, train
+from rlhf_minimal.train import Recipe, roll_out, train
 from rlhf_minimal.train_state import Learner
 
 TASK = get_task("even")
@@ -39,8 +39,21 @@ def start(name, seed, *, coin):
     return policy, Recipe(ALGORITHMS[name], TASK, config, random_reward(seed) if coin else None)
 
 
+@cache
+def held_out():
+    """The problems that `evaluate` asks. The task has so few that to draw them takes as long as to train on others."""
+    return TASK.problems("held_out", 500, seed="evaluate/0", distinct=True)
+
+
 def share(policy, recipe):
-    return evaluate(policy, VOCABULARY, recipe, n=500).sampled.share
+    """Of 500 sampled completions or nearly so; `evaluate` samples the same ones."""
+    asked = {"group_size": 500 // len(held_out()), "seed": "evaluate/0/0"}
+    return roll_out(policy, VOCABULARY, held_out(), recipe, **asked).correct.mean().item()
+
+
+def test_a_share_is_what_evaluate_finds():
+    policy, recipe = start("reinforce", 0, coin=False)
+    assert untrained(0) == pytest.approx(evaluate(policy, VOCABULARY, recipe, n=500).sampled.share, abs=1e-6)
 
 
 @cache
