@@ -156,7 +156,7 @@ def test_the_numbers_of_the_spoken_answers_are_those_of_the_table():
     rows, said = rlhf_minimal.ALGORITHMS, apparatus.spoken()
     assert str(rows["ppo"].gate.keywords["high"]) in said["q-clip-six-cells"]
     assert str(rows["ppo"].advantage.keywords["lam"]) in said["q-gae-lambda"]
-    assert f"to {rows['dapo'].gate.keywords['high']}," in said["q-l2-clip-higher"]
+    assert f"to {rows['dapo'].gate.keywords['high']}." in said["q-anatomy-dapo-cells"]
     low, high = (f"{rows['gspo'].gate.keywords[side]:.4f}" for side in ("low", "high"))
     assert f"{low} and {high}" in said["q-gspo-band"]
 
