@@ -69,7 +69,8 @@ OPTIMUM = Exercise(
 
     Write `my_optimum(p, beta)`: the share right under that policy, and its $\mathrm{KL}(\pi \,\|\, \pi_{ref})$ in nats.
     Then ask for one prompt with $p = 0.2$, at $\beta = 0.4$ and at 0.1. (The runs of section 6 mix prompts of different
-    $p$, and at $\beta = 0.4$ they stand below this optimum: about 0.4 right after 30 steps.)
+    $p$, and held at $\beta = 0.4$ they stand below this optimum: [about 0.4
+    right](kl-divergence-in-depth.ipynb#the-runs-in-numbers) after 30 steps.)
     """,
     solution=my_optimum,
     cases=(
